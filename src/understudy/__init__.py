@@ -1,0 +1,66 @@
+"""Understudy: federated learning in which synthetic data stands in for private data.
+
+    import understudy as us
+    result = us.run("digits-skewed", method="feddm", rounds=5)
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "run": "understudy.studies.api",
+    "Result": "understudy.studies.run",
+    "Federation": "understudy.data.federation",
+    "Examples": "understudy.data.examples",
+    "Problem": "understudy.data.problem",
+    "Message": "understudy.federation.message",
+    "Method": "understudy.federation.method",
+    "State": "understudy.federation.method",
+    "task": "understudy.federation.method",
+    "method": "understudy.federation.registry",
+    "add_on": "understudy.federation.registry",
+    "Client": "understudy.federation.client",
+    "Server": "understudy.federation.server",
+    "Settings": "understudy.settings",
+    "UserError": "understudy.errors",
+}
+__all__ = [
+    "Client",
+    "Examples",
+    "Federation",
+    "Message",
+    "Method",
+    "Problem",
+    "Result",
+    "Server",
+    "Settings",
+    "State",
+    "UserError",
+    "add_on",
+    "method",
+    "run",
+    "task",
+]
+
+if TYPE_CHECKING:
+    from understudy.data.examples import Examples
+    from understudy.data.federation import Federation
+    from understudy.data.problem import Problem
+    from understudy.errors import UserError
+    from understudy.federation.client import Client
+    from understudy.federation.message import Message
+    from understudy.federation.method import Method, State, task
+    from understudy.federation.registry import add_on, method
+    from understudy.federation.server import Server
+    from understudy.settings import Settings
+    from understudy.studies.api import run
+    from understudy.studies.run import Result
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when first used: torch takes seconds, and ``understudy --help`` does not need it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'understudy' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,67 @@
+"""What is wrong with a config, in one sentence that names the key and suggests the right one."""
+
+import difflib
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from understudy.errors import UserError
+from understudy.settings import Settings
+
+
+def checked(settings: type[Settings], given: Mapping[str, Any], where: str) -> Any:
+    """``settings`` from plain values, or a UserError about the first thing that is wrong."""
+    try:
+        return settings(**given)
+    except ValidationError as errors:
+        raise UserError(_sentence(errors.errors()[0], settings, where)) from None
+
+
+def unknown_key(key: str, known: Iterable[str], where: str) -> UserError:
+    names = list(known)
+    near = difflib.get_close_matches(key.rpartition(".")[2], names, 1, cutoff=0.5)
+    hint = f"Did you mean '{near[0]}'?" if near else f"Known are: {', '.join(sorted(names))}."
+    full = f"{where}.{key}" if where else key
+    return UserError(f"There is no setting '{full}'. {hint}")
+
+
+def _sentence(error: Any, settings: type[Settings], where: str) -> str:
+    path = [str(part) for part in error["loc"]]
+    kinds = {settings}
+    shown = [where] if where else []
+    for part in path[:-1] if error["type"] == "extra_forbidden" else path:
+        inside = {k for kind in kinds for k in _settings_in(_field(kind, part))}
+        if any(part in kind.model_fields for kind in kinds):
+            shown.append(part)
+            kinds = inside
+        elif part.isdigit():
+            shown[-1] += f"[{part}]"
+    if error["type"] == "extra_forbidden":
+        names = [name for kind in kinds for name in kind.model_fields]
+        return str(unknown_key(path[-1], names, ".".join(shown)))
+    said = error["msg"].removeprefix("Value error, ")
+    said = said[0].lower() + said[1:]
+    if error["type"] == "missing":
+        return f"'{'.'.join(shown)}' must be given{_choices(settings, path)}."
+    value = error.get("input")
+    got = f" (it is {value!r})" if isinstance(value, str | int | float | bool) else ""
+    return f"'{'.'.join(shown)}': {said}{got}."
+
+
+def _choices(settings: type[Settings], path: list[str]) -> str:
+    args = typing.get_args(_field(settings, path[-1]))
+    return f": one of {', '.join(map(str, args))}" if args and all(isinstance(a, str) for a in args) else ""
+
+
+def _field(kind: type[Settings], name: str) -> Any:
+    field = kind.model_fields.get(name)
+    return None if field is None else field.annotation
+
+
+def _settings_in(annotation: Any) -> set[type[Settings]]:
+    """The settings classes that an annotation can hold, through unions and lists."""
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        return {annotation}
+    return {kind for arg in typing.get_args(annotation) for kind in _settings_in(arg)}

@@ -1,0 +1,135 @@
+"""From words to a Config: names looked up, keys checked, defaults filled in."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
+from understudy.config.complaints import checked, unknown_key
+from understudy.config.own_code import full_name, is_own, own
+from understudy.config.read import Words, override
+from understudy.config.schema import LIVE, Chosen, Config, EngineSettings, Live, ModelPlan, Plan, Top
+from understudy.data.settings import DataSettings
+from understudy.errors import UserError
+from understudy.federation import registry
+from understudy.federation.registry import Entry, NoSettings
+from understudy.models import registry as models
+from understudy.settings import Settings
+
+SECTIONS = ("data", "model", "method", "with", "engine")
+IGNORED = ("version", "problem")  # in a resolved config, for people
+
+
+def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live | None = None) -> Config:
+    live = live or Live()
+    words = override(words, changes or {}, _known_keys())
+    for key in words:
+        if key not in (*SECTIONS, *IGNORED, *Top.model_fields):
+            raise unknown_key(key, [*SECTIONS, *Top.model_fields], "")
+    top = checked(Top, {key: words[key] for key in Top.model_fields if key in words}, "")
+    plan, method = _method(_section(words, "method"), live)
+    model, model_settings = _model(_section(words, "model"), live)
+    return Config(
+        top,
+        None if live.data is not None else _data(_section(words, "data")),
+        model,
+        model_settings,
+        plan,
+        method,
+        tuple(sorted(map(_add_on, _list(words.get("with"))), key=lambda chosen: chosen.entry.wraps)),
+        checked(EngineSettings, _section(words, "engine"), "engine"),
+        live,
+    )
+
+
+def _known_keys() -> dict[str, Sequence[str]]:
+    """Sections and their keys, as far as they do not depend on a name."""
+    averaging = registry.entry("fedavg", "method").settings
+    return {
+        "data": [*DataSettings.model_fields],
+        "model": [*ModelPlan.model_fields],
+        "method": [*Plan.model_fields, *averaging.model_fields],
+        "engine": [*EngineSettings.model_fields],
+        "with": [],
+        **{key: [] for key in Top.model_fields},
+    }
+
+
+def _section(words: Words, name: str) -> Words:
+    given = words.get(name) or {}
+    if isinstance(given, str):
+        return {"name": given}
+    if not isinstance(given, dict):
+        raise UserError(f"'{name}' must be a name or keys and values, not {given!r}.")
+    return dict(given)
+
+
+def _list(given: object) -> list[Words]:
+    items = [given] if isinstance(given, str | dict) else list(given or [])  # type: ignore[call-overload]
+    return [{"name": item} if isinstance(item, str) else dict(item) for item in items]
+
+
+def _data(given: Words) -> DataSettings:
+    given.pop("drop_unknown", None)
+    if given.get("name") == LIVE:
+        raise UserError("This run was given its data in Python; pass `data=` again to go on with it.")
+    settings: DataSettings = checked(DataSettings, given, "data")
+    return settings
+
+
+def _method(given: Words, live: Live) -> tuple[Plan, Chosen]:
+    carried = given.pop("drop_unknown", [])
+    general = {key: given.pop(key) for key in Plan.model_fields if key in given}
+    plan: Plan = checked(Plan, general, "method")
+    entry = _live_method(live) if live.method is not None else _entry(plan.name, "method")
+    if plan.name == LIVE and live.method is None:
+        raise UserError("This run was given its method in Python; pass `method=` again to go on with it.")
+    name = LIVE if live.method is not None else full_name(plan.name)
+    for key in carried:
+        if key not in entry.settings.model_fields:
+            given.pop(key, None)
+    known = [*Plan.model_fields, *entry.settings.model_fields]
+    for key in given:
+        if key not in entry.settings.model_fields:
+            raise unknown_key(key, known, "method")
+    return plan.model_copy(update={"name": name}), Chosen(name, checked(entry.settings, given, "method"), entry)
+
+
+def _live_method(live: Live) -> Entry:
+    given = live.method
+    if isinstance(given, type):
+        return registry.entry_of(given, given.__name__)
+    return Entry(LIVE, "method", lambda settings: given, NoSettings)
+
+
+def _add_on(given: Words) -> Chosen:
+    name = str(given.pop("name", ""))
+    entry = _entry(name, "add-on")
+    settings: Settings = checked(entry.settings, given, f"with.{name}")
+    return Chosen(full_name(name), settings, entry)
+
+
+def _entry(name: str, role: Literal["method", "add-on"]) -> Entry:
+    if not is_own(name):
+        return registry.entry(name, role)
+    entry = registry.entry_of(own(name), name)
+    if entry.role != role:
+        raise UserError(f"'{name}' is a {entry.role}, not a {role}.")
+    return entry
+
+
+def _model(given: Words, live: Live) -> tuple[ModelPlan, Mapping[str, Any]]:
+    carried = given.pop("drop_unknown", [])
+    general = {key: given.pop(key) for key in ModelPlan.model_fields if key in given}
+    plan: ModelPlan = checked(ModelPlan, general, "model")
+    if live.model is not None:
+        return plan.model_copy(update={"name": LIVE}), {}
+    if plan.name == LIVE:
+        raise UserError("This run was given its network in Python; pass `model=` again to go on with it.")
+    if is_own(plan.name):
+        return plan.model_copy(update={"name": full_name(plan.name)}), given
+    settings = models.entry(plan.name).settings
+    for key in carried:
+        if key not in settings.model_fields:
+            given.pop(key, None)
+    checked_settings: Settings = checked(settings, given, "model")
+    return plan, checked_settings.model_dump(mode="json")

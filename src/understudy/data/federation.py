@@ -1,0 +1,124 @@
+"""Who holds what: the sites, each with its records, and what the server keeps to score on."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from understudy.data.dataset import Dataset
+from understudy.data.examples import Examples
+from understudy.data.own import Scaling, examples_of, problem_of
+from understudy.data.problem import Problem
+from understudy.data.splits import Split, hold_out
+from understudy.errors import UserError
+
+SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # it becomes a file name
+Arrays = tuple[object, object] | Examples  # (x, y), of numpy or torch
+
+
+@dataclass(frozen=True)
+class Holding:
+    """The records of one site: those to learn from, and those kept back for scores."""
+
+    own: Examples
+    held_out: Examples
+
+
+@dataclass(frozen=True)
+class Federation:
+    problem: Problem
+    sites: Mapping[str, Holding]
+    test: Examples | None
+    validation: Examples | None = None
+    split: Split | None = None
+    label_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.sites:
+            raise UserError("A federation needs at least one site.")
+        for name in self.sites:
+            if not isinstance(name, str) or not SITE_NAME.fullmatch(name):
+                raise UserError(
+                    f"'{name}' cannot name a site: use up to 100 letters, digits, '.', '-' and '_', "
+                    "beginning with a letter or digit."
+                )
+
+    @classmethod
+    def from_split(cls, dataset: Dataset, split: Split) -> Self:
+        split.check_fits(len(dataset.train), dataset.name)
+        train = dataset.train
+        return cls(
+            dataset.problem,
+            {n: Holding(train.take(own), train.take(split.held_out[n])) for n, own in split.clients.items()},
+            dataset.test,
+            train.take(split.validation) if len(split.validation) else None,
+            split,
+            dataset.label_names,
+        )
+
+    @classmethod
+    def from_arrays(
+        cls,
+        sites: Mapping[str, Arrays] | Sequence[Arrays],
+        *,
+        test: Arrays | None = None,
+        classes: int | None = None,
+        mean: tuple[float, ...] = (),
+        std: tuple[float, ...] = (),
+        held_out: float = 0.0,
+        seed: int = 0,
+    ) -> Self:
+        """From own arrays, a pair (records, labels) a site; a list of pairs becomes client-0, client-1, …"""
+        named = sites if isinstance(sites, Mapping) else {f"client-{i}": pair for i, pair in enumerate(sites)}
+        brought = {str(name): _examples(pair, str(name)) for name, pair in named.items()}
+        kept = None if test is None else _examples(test, "test")
+        scaling = Scaling(classes, tuple(mean), tuple(std))
+        return cls.from_examples(brought, kept, scaling, held_out=held_out, seed=seed)
+
+    @classmethod
+    def from_examples(
+        cls,
+        sites: Mapping[str, Examples],
+        test: Examples | None,
+        scaling: Scaling,
+        *,
+        held_out: float = 0.0,
+        seed: int = 0,
+        label_names: tuple[str, ...] = (),
+    ) -> Self:
+        if not 0 <= held_out < 1:
+            raise UserError(f"held_out: {held_out} is no share; write a number from 0 up to, but not, 1.")
+        parts = [*sites.values()] if test is None else [*sites.values(), test]
+        problem = problem_of(parts, scaling, "The federation")
+        template = next(part for part in parts if len(part))
+        fitting = {name: _fitted(part, template, problem, name) for name, part in sites.items()}
+        kept = None if test is None else _fitted(test, template, problem, "test")
+        holdings = {name: _holding(part, held_out, seed, name) for name, part in fitting.items()}
+        return cls(problem, holdings, kept, label_names=label_names)
+
+
+def _examples(pair: Arrays, who: str) -> Examples:
+    if isinstance(pair, Examples):
+        return pair
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise UserError(f"{who}: give a pair (records, labels).")
+    return examples_of(pair[0], pair[1], who)
+
+
+def _fitted(part: Examples, template: Examples, problem: Problem, who: str) -> Examples:
+    if not len(part):  # an empty list has no shape of its own
+        return template.none()
+    if part.x.dtype != template.x.dtype:
+        raise UserError(
+            f"{who}: records are {part.x.dtype}, those of another site {template.x.dtype}; "
+            "use uint8 pixels everywhere or floats everywhere."
+        )
+    problem.check(part, who)
+    return part
+
+
+def _holding(part: Examples, share: float, seed: int, name: str) -> Holding:
+    own, kept = hold_out(np.arange(len(part)), part, share, seed, name)
+    return Holding(part.take(own.tolist()), part.take(kept.tolist()))

@@ -1,0 +1,72 @@
+"""A folder of images by class: one folder a class, PNG or JPEG files of one size in each."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from understudy.data.examples import Examples
+from understudy.errors import UserError
+from understudy.randomness import numpy_generator
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp"}
+GREY = {"1", "L", "LA", "I", "I;16", "F"}
+
+
+def class_names(folder: Path) -> list[str]:
+    return sorted(
+        entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+    )
+
+
+def image_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
+
+
+def read_images(folder: Path, classes: Sequence[str]) -> Examples | None:
+    """The images of one folder, shuffled once as they lie class by class; none: nothing."""
+    files, labels = [], []
+    for number, name in enumerate(classes):
+        if (folder / name).is_dir():
+            found = image_files(folder / name)
+            files += found
+            labels += [number] * len(found)
+    if not files:
+        return None
+    order = numpy_generator("images by class").permutation(len(files)).tolist()
+    x = _stack([files[at] for at in order])
+    return Examples(x, torch.tensor(labels, dtype=torch.int64)[order])
+
+
+def _stack(files: Sequence[Path]) -> Tensor:
+    images = [_pixels(file) for file in files]
+    height, width = images[0].shape[:2]
+    for image, file in zip(images, files, strict=True):
+        if image.shape[:2] != (height, width):
+            raise UserError(
+                f"{file} is {image.shape[1]} × {image.shape[0]} pixels, "
+                f"{files[0].name} is {width} × {height}; all images must have one size."
+            )
+    coloured = any(image.ndim == 3 for image in images)
+    same = [_in_colour(image) if coloured else image[..., None] for image in images]
+    return torch.from_numpy(np.stack(same)).permute(0, 3, 1, 2).contiguous()
+
+
+def _in_colour(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=2)
+
+
+def _pixels(file: Path) -> NDArray[np.uint8]:
+    """(height, width) for shades of grey, (height, width, 3) for colour."""
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise UserError(f"To read {file} Pillow is needed; `pip install pillow`.") from None
+    try:
+        with Image.open(file) as image:
+            return np.asarray(image.convert("L" if image.mode in GREY else "RGB"))
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as broken:
+        raise UserError(f"{file} cannot be read as an image: {broken}.") from None

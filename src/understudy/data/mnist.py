@@ -1,0 +1,160 @@
+"""`mnist` and `fashion-mnist` from their four original files (gzipped IDX), each checked by its MD5.
+
+The two sets use the same file names, so only the checksum tells a file of one from a file of the other.
+"""
+
+import gzip
+import struct
+import zlib
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.data.dataset import Dataset
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.data.published import (
+    Progress,
+    PublishedFile,
+    checked,
+    data_folder,
+    fetch,
+    find,
+    missing,
+    places,
+)
+from understudy.data.source import Source
+from understudy.errors import UserError
+
+UNSIGNED_BYTES = 0x08
+
+
+def parse_idx(content: bytes, path: Path) -> Tensor:
+    """The array in an IDX file of unsigned bytes: a magic number, big-endian lengths, then the values."""
+    if len(content) < 4 or content[:2] != b"\x00\x00" or content[2] != UNSIGNED_BYTES:
+        raise UserError(f"{path} is no IDX file of unsigned bytes; put the published file there.")
+    dimensions = content[3]
+    start = 4 + 4 * dimensions
+    if len(content) < start:
+        raise UserError(f"{path} ends within its header; put the published file there.")
+    shape = struct.unpack(f">{dimensions}I", content[4:start])
+    expected = int(np.prod(shape, dtype=np.int64))
+    if len(content) - start != expected:
+        raise UserError(
+            f"{path} says {' × '.join(map(str, shape))} bytes but holds {len(content) - start}; "
+            "put the published file there."
+        )
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=start).reshape(shape)
+
+
+@dataclass(frozen=True)
+class IdxSet:
+    """A data set in MNIST's form: train images, train labels, test images, test labels."""
+
+    name: str
+    subfolders: tuple[str, ...]
+    system: tuple[str, ...]
+    files: tuple[PublishedFile, PublishedFile, PublishedFile, PublishedFile]
+    problem: Problem
+    label_names: tuple[str, ...]
+
+    def folders(self, folder: Path | None) -> list[Path]:
+        return places(self.subfolders, self.system, folder)
+
+    def here(self, folder: Path | None) -> bool:
+        return all(find([file.name], self.folders(folder)) for file in self.files)
+
+    def get(self, folder: Path | None, progress: Progress | None) -> list[Path]:
+        into = data_folder(folder) / self.subfolders[0]
+        return [fetch(file, into, progress) for file in self.files]
+
+    def array(self, file: PublishedFile, folder: Path | None) -> Tensor:
+        folders = self.folders(folder)
+        path = find([file.name], folders)
+        if path is None:
+            raise missing(self.name, file.name, folders)
+        try:
+            content = gzip.decompress(checked(path.read_bytes(), file, path))
+        except (OSError, EOFError, zlib.error) as broken:
+            raise UserError(f"{path} cannot be read: {broken}; fetch it again.") from None
+        return parse_idx(content, path)
+
+    def read(self, folder: Path | None = None) -> Dataset:
+        x, y, test_x, test_y = (self.array(file, folder) for file in self.files)
+        return Dataset(
+            self.name,
+            self.problem,
+            train=Examples(x.unsqueeze(1), y.to(torch.int64)),
+            test=Examples(test_x.unsqueeze(1), test_y.to(torch.int64)),
+            label_names=self.label_names,
+        )
+
+
+NAMES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+
+
+def published(home: str, *md5: str) -> tuple[PublishedFile, PublishedFile, PublishedFile, PublishedFile]:
+    first, second, third, fourth = (
+        PublishedFile(name, sum_, home + name) for name, sum_ in zip(NAMES, md5, strict=True)
+    )
+    return first, second, third, fourth
+
+
+MNIST = IdxSet(
+    "mnist",
+    ("mnist", "MNIST/raw"),
+    (),
+    published(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "d53e105ee54ea40749a09fcbcd1e9432",
+        "9fb629c4189551a2d022fa330f9573f3",
+        "ec29112dd5afa0611ce80d1b7f02629c",
+    ),
+    Problem((1, 28, 28), 10, mean=(0.1307,), std=(0.3081,)),
+    tuple(str(digit) for digit in range(10)),
+)
+
+FASHION_MNIST = IdxSet(
+    "fashion-mnist",
+    ("fashion-mnist", "FashionMNIST/raw"),
+    ("/usr/share/datasets/fashion-mnist",),  # Debian's package dataset-fashion-mnist
+    published(
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "25c81989df183df01b3e8a0aad5dffbe",
+        "bef4ecab320f06d8554ea6380940ec79",
+        "bb300cfdad3c16e7a12a480ee83cd310",
+    ),
+    Problem((1, 28, 28), 10, mean=(0.5,), std=(0.5,)),  # as FedCOG scales it
+    (
+        "T-shirt/top",
+        "trouser",
+        "pullover",
+        "dress",
+        "coat",
+        "sandal",
+        "shirt",
+        "sneaker",
+        "bag",
+        "ankle boot",
+    ),
+)
+
+_source = partial(Source, shape=(1, 28, 28), classes=10, records=(60000, 10000))
+SOURCES = tuple(
+    _source(name=one.name, origin=origin, read=one.read, here=one.here, get=one.get)
+    for one, origin in (
+        (MNIST, "the MNIST database, original files"),
+        (FASHION_MNIST, "Zalando Research; Debian: dataset-fashion-mnist"),
+    )
+)

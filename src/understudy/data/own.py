@@ -1,0 +1,154 @@
+"""Own data: a .npz file, or a folder of images by class; to be split, or one source a site."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from understudy.data.dataset import Dataset
+from understudy.data.examples import Examples
+from understudy.data.images import class_names, read_images
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What own files do not say themselves."""
+
+    classes: int | None = None  # None: as many as the labels show
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+
+def is_path(name: str) -> bool:
+    return name.endswith(".npz") or "/" in name or "\\" in name or Path(name).is_dir()
+
+
+def problem_of(parts: Sequence[Examples], scaling: Scaling, who: str) -> Problem:
+    """Shapes and classes from records that somebody brought, where the config does not say them."""
+    some = next((part for part in parts if len(part)), None)
+    if some is None:
+        raise UserError(f"{who} holds no record at all.")
+    if some.multilabel:
+        classes = some.y.shape[1]
+    else:
+        classes = 1 + max(int(part.y.max()) for part in parts if len(part) and not part.multilabel)
+    shape = tuple(some.x.shape[1:])
+    for what, values in (("mean", scaling.mean), ("std", scaling.std)):
+        if values and len(values) != shape[0]:
+            raise UserError(f"{who}: '{what}' has {len(values)} numbers for {shape[0]} channels.")
+    if bool(scaling.mean) != bool(scaling.std) or any(not value > 0 for value in scaling.std):
+        raise UserError(f"{who}: give both 'mean' and 'std', a number a channel, and every std above 0.")
+    return Problem(shape, scaling.classes or max(classes, 2), some.multilabel, scaling.mean, scaling.std)
+
+
+def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
+    if path.suffix != ".npz":
+        raise UserError(f"{path} is neither a folder of images by class nor an .npz file.")
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}.") from None
+    except (BadZipFile, ValueError, EOFError, OSError, TypeError, zlib.error) as broken:
+        raise UserError(f"{path} cannot be read as .npz: {broken}.") from None
+
+
+def pair(arrays: Mapping[str, NDArray[np.generic]], x: str, y: str, path: Path) -> Examples:
+    for name in (x, y):
+        if name not in arrays:
+            raise UserError(f"{path} has no array '{name}'; it needs '{x}' (records) and '{y}' (labels).")
+    return examples_of(arrays[x], arrays[y], str(path))
+
+
+def examples_of(x: object, y: object, who: str) -> Examples:
+    """``Examples.from_arrays`` whose complaint names the file or client."""
+    try:
+        return Examples.from_arrays(x, y)
+    except UserError as wrong:
+        raise UserError(f"{who}: {wrong}") from None
+
+
+def _users(arrays: Mapping[str, NDArray[np.generic]], path: Path) -> Tensor | None:
+    if "users" not in arrays:
+        return None
+    users = arrays["users"]
+    if not np.issubdtype(users.dtype, np.integer):
+        raise UserError(f"{path}: 'users' must be whole numbers, one a record, not {users.dtype}.")
+    return torch.from_numpy(users.astype(np.int64))
+
+
+def read_own(name: str, scaling: Scaling, test: str | None = None) -> Dataset:
+    """One source, to be split; ``test`` names a second one for the scores."""
+    path = Path(name).expanduser()
+    return _from_folder(path, scaling, test) if path.is_dir() else _from_npz(path, scaling, test)
+
+
+def _from_npz(path: Path, scaling: Scaling, test: str | None) -> Dataset:
+    arrays = read_npz(path)
+    train = pair(arrays, "x", "y", path)
+    kept_back = None
+    if test is not None:
+        kept_back = _whole_source(Path(test), ())
+    elif "x_test" in arrays or "y_test" in arrays:
+        kept_back = pair(arrays, "x_test", "y_test", path)
+    problem = problem_of([train] if kept_back is None else [train, kept_back], scaling, str(path))
+    return Dataset(str(path), problem, train, kept_back, users=_users(arrays, path))
+
+
+def _from_folder(path: Path, scaling: Scaling, test: str | None) -> Dataset:
+    train_folder = path
+    if test is None and (path / "train").is_dir() and (path / "test").is_dir():
+        train_folder, test = path / "train", str(path / "test")
+    kept_at = None if test is None else Path(test)
+    names = _classes_in([train_folder] if kept_at is None else [train_folder, kept_at])
+    train = _whole_source(train_folder, names)
+    kept_back = None if kept_at is None else _whole_source(kept_at, names)
+    parts = [train] if kept_back is None else [train, kept_back]
+    problem = problem_of(parts, Scaling(len(names), scaling.mean, scaling.std), str(path))
+    return Dataset(str(path), problem, train, kept_back, label_names=names)
+
+
+def _classes_in(sources: Sequence[Path]) -> tuple[str, ...]:
+    return tuple(sorted({name for source in sources if source.is_dir() for name in class_names(source)}))
+
+
+def _whole_source(path: Path, names: Sequence[str]) -> Examples:
+    if not path.is_dir():
+        return pair(read_npz(path), "x", "y", path)
+    found = read_images(path, names or class_names(path))
+    if found is None:
+        raise UserError(f"{path} holds no PNG or JPEG image in a folder a class.")
+    return found
+
+
+@dataclass(frozen=True)
+class OwnSites:
+    sites: Mapping[str, Examples]
+    test: Examples | None
+    label_names: tuple[str, ...]
+
+
+def read_sites(sites: Mapping[str, str], test: str | None) -> OwnSites:
+    """One source a site; folders share the class names found in all of them together."""
+    sources = {site: Path(source) for site, source in sites.items()}
+    for site, path in sources.items():
+        if not path.exists():
+            raise UserError(f"data.sites.{site}: there is no file or folder {path}.")
+    kept_at = None if test is None else Path(test)
+    every = [*sources.values()] if kept_at is None else [*sources.values(), kept_at]
+    names = _classes_in(every)
+    if names and not all(path.is_dir() for path in every):
+        raise UserError("data.sites: use folders of images for every site and the test set, or .npz for all.")
+    return OwnSites(
+        {site: _whole_source(path, names) for site, path in sources.items()},
+        None if kept_at is None else _whole_source(kept_at, names),
+        names,
+    )

@@ -1,0 +1,139 @@
+"""How skewed a federation is, at one glance: clients down, classes across, a disc as large as the records.
+
+Where there are too many clients or classes for discs, the same table is drawn as a field of shades.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.data.skew import Skew
+from understudy.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_CLIENTS, MOST_CLASSES = 40, 24  # for discs
+INK, FAINT, BAR = "#22303c", "#d9dee3", "#7a8b99"
+CELL = 0.42  # inches a row and a column where there is room
+
+
+def draw_split(skew: Skew, path: Path, title: str = "") -> Path:
+    """Writes the picture; the kind of file follows from its ending (.png, .svg, .pdf)."""
+    figure = split_figure(skew, title)
+    if path.suffix.lstrip(".").lower() not in figure.canvas.get_supported_filetypes():
+        raise UserError(f"{path}: no picture can be written with that ending; use .png, .svg or .pdf.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150, facecolor="white")
+    except OSError as refused:
+        raise UserError(f"{path} cannot be written: {refused.strerror or refused}.") from None
+    return path
+
+
+def split_figure(skew: Skew, title: str = "") -> "Figure":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    counts = np.array(skew.label_counts)
+    clients, classes = counts.shape
+    discs = clients <= MOST_CLIENTS and classes <= MOST_CLASSES
+    bars = max(3.0, 0.3 * classes)  # their place to the right of the table, in columns
+    figure = Figure(figsize=_inches(clients, classes + bars, discs), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    if discs:
+        _discs(axes, counts)
+    else:
+        _shades(axes, counts)
+    _bars(axes, [client.records for client in skew.clients], classes, bars)
+    _class_axis(axes, skew.label_names, bars)
+    _client_axis(axes, [client.name for client in skew.clients])
+    figure.suptitle(title or "Who holds what", color=INK, fontsize=13, fontweight="bold")
+    figure.supxlabel(_caption(skew), color=INK, fontsize=8.5)
+    return figure
+
+
+def _inches(rows: int, columns: float, discs: bool) -> tuple[float, float]:
+    if discs:
+        return max(columns * CELL, 5.4) + 1.2, rows * CELL + 1.6
+    return float(np.clip(columns * CELL, 5.4, 11)) + 1.2, float(np.clip(rows * CELL, 2, 11)) + 1.6
+
+
+def _discs(axes: "Axes", counts: NDArray[np.int64]) -> None:
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Circle
+
+    rows, columns = np.nonzero(counts)
+    radii = 0.46 * np.sqrt(counts[rows, columns] / max(counts.max(), 1))  # area is the number of records
+    discs = [
+        Circle((column, row), max(radius, 0.03))
+        for row, column, radius in zip(rows.tolist(), columns.tolist(), radii.tolist(), strict=True)
+    ]
+    axes.add_collection(PatchCollection(discs, facecolors=_colours(counts.shape[1])[columns], zorder=2))
+    axes.hlines(range(len(counts)), -0.5, counts.shape[1] - 0.5, color=FAINT, linewidth=0.6, zorder=1)
+    axes.set_aspect("equal", adjustable="box")
+
+
+def _colours(classes: int) -> NDArray[np.float64]:
+    from matplotlib import colormaps
+
+    if classes <= 10:
+        return colormaps["tab10"](np.arange(classes))
+    return colormaps["turbo"](np.linspace(0.05, 0.95, classes))
+
+
+def _shades(axes: "Axes", counts: NDArray[np.int64]) -> None:
+    # The square root, as for discs: a client's few records of a class stay visible beside its thousands.
+    shades = np.ma.masked_equal(np.sqrt(counts), 0)
+    top = float(np.sqrt(max(counts.max(), 1)))
+    axes.imshow(shades, cmap="Blues", aspect="auto", interpolation="nearest", vmin=-0.3 * top, vmax=top)
+    axes.axvline(counts.shape[1] - 0.5, color=FAINT, linewidth=0.6)
+
+
+def _bars(axes: "Axes", sizes: list[int], classes: int, room: float) -> None:
+    """Records of each client, on the rows of the table, with the number written behind each bar."""
+    start = classes - 0.5 + 0.08 * room
+    unit = 0.55 * room / max(1, max(sizes))
+    axes.barh(range(len(sizes)), [n * unit for n in sizes], left=start, height=0.5, color=BAR, zorder=2)
+    if len(sizes) <= MOST_CLIENTS:
+        for row, size in enumerate(sizes):
+            axes.text(start + size * unit, row, f" {size:,}", va="center", fontsize=8, color=INK)
+
+
+def _class_axis(axes: "Axes", names: tuple[str, ...], bars: float) -> None:
+    axes.set_xlim(-0.5, len(names) - 0.5 + bars)
+    step = max(1, -(-len(names) // MOST_CLASSES))
+    shown = range(0, len(names), step)
+    if max(len(names[at]) for at in shown) <= 3:
+        axes.set_xticks(list(shown), [names[at] for at in shown])
+    else:
+        slanted = [_short(names[at]) for at in shown]
+        axes.set_xticks(list(shown), slanted, rotation=45, ha="right", rotation_mode="anchor")
+    axes.tick_params(length=0, colors=INK, labelsize=9)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _client_axis(axes: "Axes", names: list[str]) -> None:
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    step = max(1, -(-len(names) // MOST_CLIENTS))
+    shown = range(0, len(names), step)
+    axes.set_yticks(list(shown), [_short(names[at]) for at in shown])
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 18 else f"{name[:17]}…"
+
+
+def _caption(skew: Skew) -> str:
+    empty = f" · {skew.empty_clients} without records" if skew.empty_clients else ""
+    return (
+        f"{len(skew.clients)} clients · {skew.records:,} records · "
+        f"{skew.mean_classes:.1f} classes a client{empty}\n"
+        f"mean distance to the overall mix of labels {skew.mean_distance:.2f} "
+        "(0 the same, 1 nothing in common)"
+    )

@@ -1,0 +1,142 @@
+"""Published files: where they may lie, whether they are whole, and how they are fetched from their home."""
+
+import hashlib
+import http.client
+import os
+import tarfile
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+
+from understudy.errors import UserError
+
+Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all where known
+
+BLOCK = 1 << 20
+PATIENCE = 30.0  # seconds without a byte
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    name: str
+    md5: str  # as its authors or the first loaders published it
+    url: str = ""  # empty: it comes inside an archive
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A tar file whose members are the files that are wanted."""
+
+    file: PublishedFile
+    folder: str  # of the members inside the archive
+
+
+def md5_of(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def checked(content: bytes, file: PublishedFile, path: Path) -> bytes:
+    """The content, if it is what was published."""
+    found = md5_of(content)
+    if found != file.md5:
+        raise UserError(
+            f"{path} is not the published {file.name}: its MD5 is {found} instead of {file.md5}; "
+            "it is damaged or another file, so delete it and fetch it again."
+        )
+    return content
+
+
+def data_folder(folder: Path | None = None) -> Path:
+    """Where fetched files go: the folder named, $UNDERSTUDY_DATA, or a folder of the user's own."""
+    if folder is not None:
+        return folder
+    if named := os.environ.get("UNDERSTUDY_DATA"):
+        return Path(named)
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "understudy"
+
+
+def places(subfolders: Sequence[str], system: Sequence[str], folder: Path | None = None) -> list[Path]:
+    """Folders to search, best first; a folder that was named is the only one."""
+    here = data_folder(folder)
+    inside = [*(here / name for name in subfolders), here]
+    return inside if folder is not None else [*inside, *map(Path, system)]
+
+
+def find(names: Sequence[str], folders: Sequence[Path]) -> Path | None:
+    candidates = (folder / name for folder in folders for name in names)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def missing(data_set: str, file: str, folders: Sequence[Path]) -> UserError:
+    searched = ", ".join(str(folder) for folder in folders)
+    return UserError(
+        f"{data_set} needs the file {file}, which is in none of {searched}; "
+        f"fetch it with `understudy data get {data_set}`, or put it there by hand."
+    )
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """All of it or nothing: a reader never sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def fetch(file: PublishedFile, into: Path, progress: Progress | None = None) -> Path:
+    """The file from its home, checked, in ``into``; nothing is fetched that is there already."""
+    path = into / file.name
+    if path.is_file() and md5_of(path.read_bytes()) == file.md5:
+        return path
+    _store(path, checked(_download(file, into, progress), file, path))
+    return path
+
+
+def fetch_members(
+    archive: Archive, members: Sequence[PublishedFile], into: Path, progress: Progress | None = None
+) -> list[Path]:
+    """The members of an archive, each checked, in ``into``; nothing else in it is unpacked."""
+    paths = [into / member.name for member in members]
+    if all(p.is_file() and md5_of(p.read_bytes()) == m.md5 for p, m in zip(paths, members, strict=True)):
+        return paths
+    packed = fetch(archive.file, into, progress)
+    with tarfile.open(packed) as tar:
+        for member, path in zip(members, paths, strict=True):
+            try:
+                content = tar.extractfile(f"{archive.folder}/{member.name}")
+            except KeyError:
+                content = None
+            if content is None:
+                raise UserError(f"{packed} has no member {archive.folder}/{member.name}.")
+            _store(path, checked(content.read(), member, path))
+    packed.unlink()
+    return paths
+
+
+def _store(path: Path, content: bytes) -> None:
+    try:
+        write_whole(path, content)
+    except OSError as refused:
+        raise UserError(f"{path} cannot be written: {refused.strerror or refused}.") from None
+
+
+def _download(file: PublishedFile, into: Path, progress: Progress | None) -> bytes:
+    content = bytearray()
+    try:
+        with urllib.request.urlopen(file.url, timeout=PATIENCE) as answer:
+            length = answer.headers.get("Content-Length")
+            while block := answer.read(BLOCK):
+                content += block
+                if progress is not None:
+                    progress(file.name, len(content), int(length) if length else None)
+    except (URLError, http.client.HTTPException, OSError) as unreachable:
+        raise UserError(
+            f"{file.name} could not be fetched from {file.url} ({unreachable}); "
+            f"without a network, bring the file yourself, put it into {into} and run this again."
+        ) from None
+    return bytes(content)

@@ -1,0 +1,117 @@
+"""The `data` part of a config, and how it becomes a federation."""
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from understudy.data.dataset import Dataset
+from understudy.data.federation import Federation
+from understudy.data.own import Scaling, is_path, read_own, read_sites
+from understudy.data.resize import resized, shrunk
+from understudy.data.sets import SOURCES, load
+from understudy.data.shapes import ShapesSettings, read_shapes
+from understudy.data.splits import Dirichlet, SplitSettings, make_split
+from understudy.errors import UserError
+from understudy.randomness import numpy_generator
+from understudy.settings import Settings
+
+
+class DataSettings(Settings):
+    name: str = "digits"  # a data set, or the path of an .npz file or a folder of images by class
+    clients: int = Field(default=10, ge=1)  # natural users and own sites bring their own number
+    split: SplitSettings = Dirichlet(alpha=0.1)
+    held_out: float = Field(default=0.0, ge=0, lt=1)  # share of each client's records kept back for scores
+    validation: float = Field(default=0.0, ge=0, lt=1)  # share kept on the server, to choose settings on
+    folder: str | None = None  # where files lie; else $UNDERSTUDY_DATA and the usual folders
+    size: int | None = Field(
+        default=None, ge=1
+    )  # square images are averaged down to it; `shapes` are drawn so
+    limit: int | None = Field(default=None, ge=1)  # at most so many training records, classes in proportion
+    shapes: ShapesSettings | None = None  # the grid of `shapes`
+    sites: dict[str, str] | None = (
+        None  # own data, one source a site; name, clients and split do not count then
+    )
+    test: str | None = None  # own data: a file or folder to score on
+    classes: int | None = Field(default=None, ge=2)  # own data; None: as many as the labels show
+    mean: tuple[float, ...] = ()  # own data: of pixels between 0 and 1, a channel
+    std: tuple[float, ...] = ()
+
+
+def load_dataset(settings: DataSettings, seed: int) -> Dataset:
+    """The data set that is to be split; ``seed`` only chooses the records that a limit leaves."""
+    if settings.sites is not None:
+        raise UserError("data.sites: every site has its own source here; there is no one data set to load.")
+    dataset = _whole(settings)
+    if settings.size is not None:
+        dataset = resized(dataset, settings.size)
+    if settings.limit is not None:
+        dataset = dataset.limited(settings.limit, numpy_generator(seed, "limit"))
+    return dataset
+
+
+def _whole(settings: DataSettings) -> Dataset:
+    if settings.shapes is not None and settings.name != "shapes":
+        raise UserError(
+            f"data.shapes: these settings belong to the data set 'shapes', not to {settings.name}."
+        )
+    if settings.name == "shapes":
+        return read_shapes(_grid(settings))
+    folder = None if settings.folder is None else Path(settings.folder).expanduser()
+    if is_path(settings.name) and settings.name not in SOURCES:
+        scaling = Scaling(settings.classes, settings.mean, settings.std)
+        return read_own(settings.name, scaling, settings.test)
+    _refuse_own_words(settings)
+    return load(settings.name, folder=folder)
+
+
+def _grid(settings: DataSettings) -> ShapesSettings:
+    """Drawn at ``data.size`` where that is given: a drawing is never averaged down."""
+    grid = settings.shapes or ShapesSettings()
+    if settings.size is None:
+        return grid
+    try:
+        return ShapesSettings(**{**grid.model_dump(), "size": settings.size})
+    except ValidationError as wrong:
+        raise UserError(f"data.size: {wrong.errors()[0]['msg']} for 'shapes', not {settings.size}.") from None
+
+
+def _refuse_own_words(settings: DataSettings) -> None:
+    for word in ("test", "classes", "mean", "std"):
+        if getattr(settings, word):
+            raise UserError(f"data.{word}: this is for own data; {settings.name} brings it along.")
+
+
+def federation(settings: DataSettings, *, seed: int) -> Federation:
+    if settings.sites is not None:
+        return _of_sites(settings, seed)
+    dataset = load_dataset(settings, seed)
+    split = make_split(
+        dataset,
+        settings.split,
+        clients=settings.clients,
+        seed=seed,
+        held_out=settings.held_out,
+        validation=settings.validation,
+    )
+    return Federation.from_split(dataset, split)
+
+
+def _of_sites(settings: DataSettings, seed: int) -> Federation:
+    for word, value in (("validation", settings.validation), ("limit", settings.limit)):
+        if value:
+            raise UserError(
+                f"data.{word}: own sites keep their records at home; leave it out beside data.sites."
+            )
+    brought = read_sites(settings.sites or {}, settings.test)
+    sites, test = dict(brought.sites), brought.test
+    if settings.size is not None:
+        sites = {site: shrunk(part, settings.size, site) for site, part in sites.items()}
+        test = None if test is None else shrunk(test, settings.size, "test")
+    return Federation.from_examples(
+        sites,
+        test,
+        Scaling(len(brought.label_names) or settings.classes, settings.mean, settings.std),
+        held_out=settings.held_out,
+        seed=seed,
+        label_names=brought.label_names,
+    )

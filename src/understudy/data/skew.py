@@ -1,0 +1,104 @@
+"""How skewed a federation is, in numbers."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from understudy.data.federation import Federation
+
+
+@dataclass(frozen=True)
+class ClientSkew:
+    name: str
+    records: int
+    held_out: int
+    classes: int  # that it has any record of
+    entropy: float  # of its labels, in nats
+    effective_classes: float  # e^entropy: 1 where one class is all it has, C where all are alike
+    distance: float  # total variation to the label distribution of all clients together, 0 … 1
+
+
+@dataclass(frozen=True)
+class Skew:
+    """``label_counts`` is (clients, classes); a multi-label record counts once for each label that it bears.
+
+    Clients without records have no labels to be near or far: averages leave them out.
+    """
+
+    clients: tuple[ClientSkew, ...]
+    label_counts: tuple[tuple[int, ...], ...]
+    label_names: tuple[str, ...]
+    records: int
+    empty_clients: int
+    smallest: int
+    largest: int
+    effective_clients: float  # e^entropy of the sizes: N where all are alike
+    mean_classes: float
+    mean_entropy: float  # nats
+    mean_distance: float
+    entropy_of_all: float  # nats, of the labels of all clients together
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def entropy(counts: Sequence[float]) -> float:
+    """In nats; 0 where there is nothing."""
+    total = sum(counts)
+    return -sum(n / total * math.log(n / total) for n in counts if n) + 0.0 if total else 0.0
+
+
+def total_variation(counts: Sequence[float], others: Sequence[float]) -> float:
+    """Half the sum of differences of two distributions, given as counts: 0 alike, 1 nothing in common."""
+    here, there = sum(counts), sum(others)
+    if not here or not there:
+        return 0.0
+    return sum(abs(a / here - b / there) for a, b in zip(counts, others, strict=True)) / 2
+
+
+def label_table(federation: Federation) -> Tensor:
+    """(clients, classes): how many own records of each client bear each label."""
+    classes = federation.problem.classes
+    return torch.stack([holding.own.label_counts(classes) for holding in federation.sites.values()])
+
+
+def skew_of(federation: Federation) -> Skew:
+    rows: list[list[int]] = label_table(federation).tolist()
+    overall = [sum(column) for column in zip(*rows, strict=True)]
+    clients = tuple(
+        ClientSkew(
+            name,
+            len(holding.own),
+            len(holding.held_out),
+            sum(count > 0 for count in row),
+            entropy(row),
+            math.exp(entropy(row)) if any(row) else 0.0,
+            total_variation(row, overall),
+        )
+        for (name, holding), row in zip(federation.sites.items(), rows, strict=True)
+    )
+    sizes = [client.records for client in clients]
+    present = [client for client in clients if client.records]
+    names = federation.label_names or tuple(str(label) for label in range(federation.problem.classes))
+    return Skew(
+        clients,
+        tuple(tuple(row) for row in rows),
+        names,
+        records=sum(sizes),
+        empty_clients=len(clients) - len(present),
+        smallest=min(sizes),
+        largest=max(sizes),
+        effective_clients=math.exp(entropy(sizes)) if present else 0.0,
+        mean_classes=_mean([client.classes for client in present]),
+        mean_entropy=_mean([client.entropy for client in present]),
+        mean_distance=_mean([client.distance for client in present]),
+        entropy_of_all=entropy(overall),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

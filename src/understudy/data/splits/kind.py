@@ -1,0 +1,60 @@
+"""What every way to deal records out has in common."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from understudy.data.dataset import Dataset
+from understudy.data.strata import Indices, draw_exactly
+from understudy.errors import UserError
+from understudy.settings import Settings
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """The records of each client, and what a reader of the split should know."""
+
+    parts: Sequence[Indices]
+    names: Sequence[str] = ()  # none: client-0, client-1, …
+    notes: tuple[str, ...] = ()
+
+
+class SplitKind(Settings):
+    @abstractmethod
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
+        """Deals the records ``among`` (indices into the training set, in order) out to clients."""
+
+    def keep_back(self, dataset: Dataset, share: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
+        """(validation, left): records that stay with the server to choose settings on."""
+        records = len(dataset.train)
+        count = int(records * share + 0.5)
+        if dataset.problem.multilabel:
+            order = rng.permutation(records)
+            return np.sort(order[:count]), np.sort(order[count:])
+        return draw_exactly(dataset.train.y.numpy(), count, rng)
+
+
+def single_labels(dataset: Dataset, kind: str) -> Indices:
+    """(n,) class numbers, or a sentence where records have several."""
+    if dataset.problem.multilabel:
+        raise UserError(
+            f"data.split: '{kind}' deals out by the class of a record, but records of {dataset.name} may "
+            "have several; use 'iid' or 'users'."
+        )
+    labels: Indices = dataset.train.y.numpy()
+    return labels
+
+
+def deal_groups(groups: Sequence[Sequence[Indices]], clients: int, rng: np.random.Generator) -> list[Indices]:
+    """Client i takes group i mod len(groups); clients that share a group split each of its piles evenly."""
+    parts: list[list[Indices]] = [[] for _ in range(clients)]
+    for number, piles in enumerate(groups):
+        members = range(number, clients, len(groups))
+        for pile in piles:
+            for member, piece in zip(
+                members, np.array_split(rng.permutation(pile), len(members)), strict=True
+            ):
+                parts[member].append(piece)
+    return [np.concatenate([np.empty(0, np.int64), *pieces]) for pieces in parts]

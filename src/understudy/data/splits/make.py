@@ -1,0 +1,69 @@
+"""From a data set and the words of a config to a split."""
+
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from understudy.data.dataset import Dataset
+from understudy.data.examples import Examples
+from understudy.data.splits.dirichlet import Dirichlet
+from understudy.data.splits.kind import SplitKind
+from understudy.data.splits.labels import ClassPairs, LabelGroups
+from understudy.data.splits.simple import Factor, Iid, Users
+from understudy.data.splits.split import Split
+from understudy.data.strata import Indices, draw_exactly
+from understudy.errors import UserError
+from understudy.randomness import numpy_generator
+
+SplitSettings = Annotated[
+    Iid | Dirichlet | LabelGroups | ClassPairs | Factor | Users, Field(discriminator="kind")
+]
+
+
+def make_split(
+    dataset: Dataset,
+    settings: SplitKind,
+    *,
+    clients: int,
+    seed: int,
+    held_out: float = 0.0,
+    validation: float = 0.0,
+) -> Split:
+    """Deals the training records out; the same words always give the same split."""
+    if clients < 1:
+        raise UserError(f"data.clients: {clients} clients cannot hold anything; write 1 or more.")
+    for name, share in (("held_out", held_out), ("validation", validation)):
+        if not 0 <= share < 1:
+            raise UserError(f"data.{name}: {share} is no share; write a number from 0 up to, but not, 1.")
+    everything = np.arange(len(dataset.train))
+    kept, left = np.empty(0, np.int64), everything
+    if validation:
+        kept, left = settings.keep_back(dataset, validation, numpy_generator(seed, "validation"))
+    dealt = settings.deal(dataset, left, clients, numpy_generator(seed, "split"))
+    own: dict[str, Indices] = {}
+    scored: dict[str, Indices] = {}
+    for number, part in enumerate(dealt.parts):
+        name = dealt.names[number] if dealt.names else f"client-{number}"
+        own[name], scored[name] = hold_out(np.sort(part), dataset.train, held_out, seed, name)
+    return Split(_tensors(own), _tensors(scored), torch.from_numpy(kept), dealt.notes)
+
+
+def _tensors(parts: dict[str, Indices]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(indices) for name, indices in parts.items()}
+
+
+def hold_out(
+    records: Indices, examples: Examples, share: float, seed: int, client: str
+) -> tuple[Indices, Indices]:
+    """(own, held out): a share of each class, at least one record where there are two, never the last one."""
+    total = len(records)
+    if not share or total < 2:
+        return records, records[:0]
+    count = min(max(int(total * share + 0.5), 1), total - 1)
+    rng = numpy_generator(seed, "held-out", client)
+    labels = np.zeros(total, np.int64) if examples.multilabel else examples.y.numpy()[records]
+    kept, left = draw_exactly(labels, count, rng)
+    return records[left], records[kept]

@@ -1,0 +1,65 @@
+"""Splits that look at no label: by chance, by a factor of the data, by whose record it is."""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from understudy.data.dataset import Dataset
+from understudy.data.splits.kind import Dealt, SplitKind, deal_groups
+from understudy.data.strata import Indices
+from understudy.errors import UserError
+
+
+class Iid(SplitKind):
+    """By chance, in equal parts (to within one record)."""
+
+    kind: Literal["iid"] = "iid"
+
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
+        return Dealt(np.array_split(rng.permutation(among), clients))
+
+
+class Factor(SplitKind):
+    """A client (or several, evenly) for each combination of levels; Fedssyn's dSprites: quadrant × shape."""
+
+    kind: Literal["factor"] = "factor"
+    factors: tuple[str, ...] = Field(min_length=1)
+
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
+        known = dict(dataset.factors)
+        if not known:
+            raise UserError(f"data.split.factors: {dataset.name} has no factors; 'shapes' has.")
+        for name in self.factors:
+            if name not in known:
+                raise UserError(
+                    f"data.split.factors: no factor '{name}' in {dataset.name}; {', '.join(known)}."
+                )
+        levels = np.stack([known[name].numpy()[among] for name in self.factors])
+        cells, cell = np.unique(levels, axis=1, return_inverse=True)
+        number = cells.shape[1]
+        if number > clients:
+            raise UserError(
+                f"data.clients: {' × '.join(self.factors)} has {number} cells, {clients} clients would leave "
+                f"some to nobody; write {number} clients or a multiple."
+            )
+        return Dealt(deal_groups([[among[cell.ravel() == at]] for at in range(number)], clients, rng))
+
+
+class Users(SplitKind):
+    """A client for each natural user; how many there are comes from the data, not from ``data.clients``."""
+
+    kind: Literal["users"] = "users"
+
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
+        if dataset.users is None:
+            raise UserError(
+                f"data.split: {dataset.name} does not say whose record each is; "
+                "an .npz needs an array 'users', or use another split."
+            )
+        users = dataset.users.numpy()
+        everyone = np.unique(users)
+        mine = users[among]
+        return Dealt(
+            [among[mine == user] for user in everyone], names=[f"user-{user}" for user in everyone.tolist()]
+        )

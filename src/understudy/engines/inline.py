@@ -1,0 +1,20 @@
+"""Clients one after another, in this process."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from understudy.federation.exchange import Answer, Engine, Request
+from understudy.federation.method import Method
+from understudy.federation.site import Site, answer
+
+
+class Inline(Engine):
+    def __init__(self, sites: Mapping[str, Site], method: Method):
+        self._sites, self._method = sites, method
+
+    def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
+        for request in requests:
+            yield answer(self._sites[request.client], self._method, request)
+
+    def settle(self, clients: Iterable[str]) -> None:
+        for client in clients:
+            self._sites[client].forget_reply()

@@ -1,0 +1,132 @@
+"""Clients spread over worker processes of this machine, one torch thread each.
+
+Workers are forked, so they share data and network with the run and start at once. What is said over their
+pipes is a JSON header and the bytes of a Message; replies wait in the client's folder until their turn.
+"""
+
+import contextlib
+import ctypes
+import json
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+
+import torch
+
+from understudy.federation.exchange import Answer, Engine, Request, failed
+from understudy.federation.method import Method
+from understudy.federation.site import Site, answer
+
+WAITING = 4  # answers that may wait for an earlier one, times the number of workers
+
+
+@dataclass
+class Worker:
+    process: ForkProcess
+    pipe: Connection
+    busy: Request | None = None
+
+
+class Workers(Engine):
+    def __init__(self, sites: Mapping[str, Site], method: Method, workers: int):
+        self._sites, self._method = sites, method
+        self._workers = [self._start() for _ in range(workers)]
+
+    def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
+        self._let_go_of_unfinished()
+        coming = iter(requests)
+        order: deque[str] = deque()
+        early: dict[str, Answer] = {}
+        window = WAITING * len(self._workers)
+        exhausted = False
+        while True:
+            for worker in self._workers:
+                if worker.busy is None and not exhausted and len(order) < window:
+                    request = next(coming, None)
+                    exhausted = request is None
+                    if request is not None:
+                        order.append(request.client)
+                        self._send(worker, request)
+            if not order:
+                return
+            while order and order[0] in early:
+                yield early.pop(order.popleft())
+            if any(worker.busy for worker in self._workers):
+                early.update({got.client: got for got in self._receive()})
+
+    def _let_go_of_unfinished(self) -> None:
+        # A method that stopped reading half-way leaves answers behind that nobody waits for.
+        while any(worker.busy for worker in self._workers):
+            list(self._receive())
+
+    def settle(self, clients: Iterable[str]) -> None:
+        for client in clients:
+            self._sites[client].forget_reply()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join()
+            worker.pipe.close()
+        self._workers = []
+
+    def _start(self) -> Worker:
+        context = multiprocessing.get_context("fork")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, ours, self._sites, self._method), daemon=True)
+        process.start()
+        theirs.close()
+        return Worker(process, ours)
+
+    def _send(self, worker: Worker, request: Request) -> None:
+        worker.busy = request
+        with contextlib.suppress(BrokenPipeError):  # a dead worker shows when its answer is read
+            worker.pipe.send_bytes(request.header())
+            worker.pipe.send_bytes(request.body)
+
+    def _receive(self) -> Iterator[Answer]:
+        ready = wait([worker.pipe for worker in self._workers if worker.busy])
+        for at, worker in enumerate(self._workers):
+            if worker.pipe not in ready or worker.busy is None:
+                continue
+            client = worker.busy.client
+            try:
+                said = json.loads(worker.pipe.recv_bytes())
+                worker.busy = None
+                yield Answer(**said, read=self._sites[client].reply.read_bytes)
+            except (EOFError, ConnectionResetError):
+                worker.process.join()
+                self._workers[at] = self._start()
+                yield failed(client, f"its worker process ended with code {worker.process.exitcode}")
+
+
+def _serve(pipe: Connection, other_end: Connection, sites: Mapping[str, Site], method: Method) -> None:
+    other_end.close()  # so that the run's end shows as an end of file
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's to answer
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _end_with_parent()
+    torch.set_num_threads(1)
+    while True:
+        try:
+            header, body = pipe.recv_bytes(), pipe.recv_bytes()
+        except EOFError:
+            os._exit(0)
+        request = Request.of(header, body)
+        done = answer(sites[request.client], method, request)
+        said = {name: getattr(done, name) for name in ("client", "outcome", "why", "version", "seconds")}
+        try:
+            pipe.send_bytes(json.dumps(said).encode())
+        except BrokenPipeError:
+            os._exit(0)
+
+
+def _end_with_parent() -> None:
+    """Where the kernel offers it, a worker is ended with the run that it works for."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)

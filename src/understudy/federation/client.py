@@ -1,0 +1,68 @@
+"""Client: what a task sees. It exists only while the task works."""
+
+from collections.abc import Iterator, Mapping, MutableMapping
+
+import torch
+from torch import Tensor
+
+from understudy.data.examples import Examples
+from understudy.federation.message import Message, labels_from_wire
+from understudy.randomness import generator
+
+DEALT_X, DEALT_Y = "dealt.x", "dealt.y"
+
+
+class Memory(MutableMapping[str, Tensor]):
+    """What a client keeps from one task to the next. It never travels."""
+
+    def __init__(self, kept: Mapping[str, Tensor]):
+        self._kept = dict(kept)
+        self.changed = False
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._kept[name]
+
+    def __setitem__(self, name: str, tensor: Tensor) -> None:
+        self._kept[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        self.changed = True
+
+    def __delitem__(self, name: str) -> None:
+        del self._kept[name]
+        self.changed = True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+class Client:
+    def __init__(self, id: str, round: int, *, own: Examples, held_out: Examples, memory: Memory, seed: int):
+        self.id, self.round = id, round
+        self.own = own  # its records
+        self.held_out = held_out  # records kept back for scores
+        self.memory = memory
+        self._seed = seed
+        self._streams: dict[str, torch.Generator] = {}
+
+    @property
+    def dealt(self) -> Examples:
+        """Synthetic records that it was given."""
+        if DEALT_X not in self.memory:
+            return self.own.none()
+        return Examples(self.memory[DEALT_X], labels_from_wire(self.memory[DEALT_Y]))
+
+    def keep_dealt(self, dealt: Message) -> None:
+        self.memory[DEALT_X], self.memory[DEALT_Y] = dealt["x"], dealt["y"]
+
+    @property
+    def examples(self) -> Examples:
+        """Its own records, then the dealt ones."""
+        return self.own.and_also(self.dealt)
+
+    def rng(self, purpose: str) -> torch.Generator:
+        """The stream for one purpose in this round; called again it goes on. One task a purpose."""
+        if purpose not in self._streams:
+            self._streams[purpose] = generator(self._seed, self.round, self.id, purpose)
+        return self._streams[purpose]

@@ -1,0 +1,26 @@
+"""Who takes part in a round."""
+
+import torch
+
+from understudy.errors import UserError
+
+Cohort = int | float  # a whole number: so many clients; a fraction up to 1.0: that share of them
+
+
+def cohort_size(cohort: Cohort, clients: int) -> int:
+    if isinstance(cohort, int):
+        if not 1 <= cohort <= clients:
+            raise UserError(
+                f"method.cohort is {cohort}, but there are {clients} clients; "
+                f"write a number from 1 to {clients}, or a share such as 0.5."
+            )
+        return cohort
+    if not 0 < cohort <= 1:
+        raise UserError(f"method.cohort is {cohort}; a share lies above 0 and at most at 1.0.")
+    return max(1, round(cohort * clients))
+
+
+def draw_cohort(clients: list[str], size: int, rng: torch.Generator) -> list[str]:
+    """A uniform draw without replacement, in the order of ``clients``."""
+    drawn = torch.randperm(len(clients), generator=rng)[:size]
+    return [clients[i] for i in sorted(drawn.tolist())]

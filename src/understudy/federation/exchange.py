@@ -1,0 +1,66 @@
+"""What an engine moves: requests to clients and their answers.
+
+The header holds nothing that comes from anyone's data; the body is a Message in bytes, and only the body is
+counted.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+NOTHING = ""  # the version of a client that has no memory yet
+
+
+@dataclass(frozen=True)
+class Request:
+    run: str  # a run's own name: what a client kept for another run does not count
+    client: str
+    task: str
+    round: int
+    step: int  # the n-th ask of the round
+    start: str  # the version of memory to start from
+    settled: str  # the version that the checkpoint names: older ones may go
+    score: bool  # score the brief's model on held-out records first
+    body: bytes
+
+    def header(self) -> bytes:
+        fields = asdict(replace(self, body=b""))
+        del fields["body"]
+        return json.dumps(fields).encode()
+
+    @classmethod
+    def of(cls, header: bytes, body: bytes) -> "Request":
+        return cls(**json.loads(header), body=body)
+
+
+Outcome = Literal["done", "failed", "refused"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    client: str
+    outcome: Outcome
+    why: str  # a sentence where it is not "done"
+    version: str  # of the client's memory after the task
+    seconds: float
+    read: Callable[[], bytes]  # early answers wait on disk until it is their turn
+
+
+def failed(client: str, why: str, *, outcome: Outcome = "failed", version: str = NOTHING) -> Answer:
+    return Answer(client, outcome, why, version, 0.0, lambda: b"")
+
+
+class Engine(ABC):
+    """Where clients run. It moves bytes and knows no method."""
+
+    @abstractmethod
+    def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
+        """One answer a request, in the order of the requests, a few in flight at a time."""
+
+    def settle(self, clients: Iterable[str]) -> None:
+        """The round is on disk: stored replies of these clients will not be asked for again."""
+
+    def close(self) -> None:
+        """No more requests."""

@@ -1,0 +1,92 @@
+"""Message: named tensors, and the only thing that travels."""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from understudy.errors import UserError
+
+Kind = Literal["weights", "examples", "statistics", "scalars"]  # what a part of a message tells about the data
+
+
+class Message(Mapping[str, Tensor]):
+    """A brief, a reply, the server's State: a mapping that nobody writes to.
+
+    On the wire it is safetensors (a short header, then the raw numbers); nothing in it can run code.
+    """
+
+    def __init__(self, parts: Mapping[str, Tensor] | None = None, /, **named: Tensor):
+        merged = {**(parts or {}), **named}
+        self._parts = {name: _plain(merged[name]) for name in sorted(merged)}
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._parts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{n}: {str(t.dtype)[6:]}{list(t.shape)}" for n, t in self._parts.items())
+        return f"Message({inside})"
+
+    def but(self, parts: Mapping[str, Tensor] | None = None, /, **named: Tensor) -> "Message":
+        """A copy with some parts replaced or added."""
+        return Message({**self._parts, **(parts or {}), **named})
+
+    def only(self, *names: str) -> "Message":
+        return Message({name: self._parts[name] for name in names})
+
+    @property
+    def nbytes(self) -> int:
+        """How long it is on the wire."""
+        return len(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        # Two names for one storage are legal here and not in safetensors: the second gets a copy.
+        seen: set[int] = set()
+        own: dict[str, Tensor] = {}
+        for name, tensor in self._parts.items():
+            shared = tensor.numel() > 0 and tensor.untyped_storage().data_ptr() in seen
+            seen.add(tensor.untyped_storage().data_ptr())
+            own[name] = tensor.clone() if shared else tensor
+        return save(own)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Message":
+        try:
+            return cls(load(data))
+        except (SafetensorError, ValueError, KeyError) as broken:
+            raise UserError(f"A message of {len(data)} bytes cannot be read: {broken}.") from None
+
+    def not_finite(self) -> list[str]:
+        """The parts that hold an infinity or a NaN."""
+        return [n for n, t in self._parts.items() if t.is_floating_point() and not bool(torch.isfinite(t).all())]
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    # A tensor that is plain already stays the same object: shelves know by that what has not changed.
+    if tensor.requires_grad or tensor.device.type != "cpu" or not tensor.is_contiguous():
+        return tensor.detach().cpu().contiguous()
+    return tensor
+
+
+def labels_to_wire(y: Tensor, classes: int) -> Tensor:
+    """Class numbers in one byte where that is enough, in two otherwise; several labels a record as bytes."""
+    return y.to(torch.uint8 if y.ndim == 2 or classes <= 256 else torch.int16)
+
+
+def labels_from_wire(y: Tensor) -> Tensor:
+    return y.to(torch.float32 if y.ndim == 2 else torch.int64)
+
+
+def scalar(value: float | int | Tensor) -> Tensor:
+    return torch.as_tensor(value, dtype=torch.float32).reshape(())
+
+

@@ -1,0 +1,96 @@
+"""The contract of a method, and how one is found by name.
+
+A method is one file: settings, what a client does (methods marked ``@task``), what the server does
+(``start`` and ``round``). It is built anew from the config wherever it runs, so it holds nothing that
+changes: what lasts is in the server's State or in a client's memory.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from torch import Tensor
+
+from understudy.federation.client import Client
+from understudy.federation.message import Kind, Message
+from understudy.federation.server import Server, Task
+from understudy.models.network import Network
+
+State = Message
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task as the client's side runs it: the work, and the kind of each part that may leave."""
+
+    name: str
+    work: Task
+    kinds: Mapping[str, Kind]
+
+
+Work = TypeVar("Work", bound=Callable[..., Message])
+
+
+def task(**kinds: Kind) -> Callable[[Work], Work]:
+    """Marks a method as client work and declares what each part of its reply is."""
+
+    def mark(function: Work) -> Work:
+        function.__understudy_kinds__ = kinds  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def task_name(work: Task) -> str:
+    """``Averaging.train``: the class that defines the task, and its name."""
+    return str(getattr(work, "__qualname__", repr(work))).rpartition("<locals>.")[2]
+
+
+class Method(ABC):
+    net: Network  # set by `bind`, before anything else is called
+    rounds: int
+
+    def bind(self, net: Network, rounds: int) -> None:
+        """The network that this process works with; here a method refuses what it cannot do."""
+        self.net, self.rounds = net, rounds
+
+    def start(self, server: Server) -> State:
+        """Opening exchanges, if any; the State before round 1."""
+        return Message(model=self.net.initial())
+
+    @abstractmethod
+    def round(self, server: Server, state: State) -> State:
+        """One communication round."""
+
+    def result(self, state: State) -> Tensor:
+        """The weights to score and to save."""
+        return state["model"]
+
+    def personal(self, client: Client, model: Tensor) -> Tensor:
+        """The weights that a client scores at home."""
+        return model
+
+    def closing_brief(self, state: State) -> Message:
+        """The model that clients score at the end."""
+        return Message(model=self.result(state))
+
+    @task()
+    def score(self, client: Client, brief: Message) -> Message:
+        """Nothing but the scores that a site adds when it is asked for them; closes a run without a test set."""
+        return Message()
+
+    def effort(self, records: int) -> int:
+        """Samples that a client with so many records sends through the network in a round, roughly."""
+        return 0
+
+    def jobs(self) -> dict[str, Job]:
+        """Everything that a client can be asked for, by name."""
+        found: dict[str, Job] = {}
+        for attribute in dir(type(self)):
+            function = getattr(type(self), attribute, None)
+            kinds = getattr(function, "__understudy_kinds__", None)
+            if kinds is not None:
+                work = getattr(self, attribute)
+                found[task_name(work)] = Job(task_name(work), work, kinds)
+        return found

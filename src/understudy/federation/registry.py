@@ -1,0 +1,85 @@
+"""Methods and add-ons by name. Nothing here knows any of them."""
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from understudy.errors import UserError
+from understudy.federation.method import Method
+from understudy.settings import Settings
+
+
+class NoSettings(Settings):
+    pass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """``build(settings)`` gives a method; an add-on's ``build(settings, method)`` gives the changed method."""
+
+    name: str
+    role: Literal["method", "add-on"]
+    build: Callable[..., Method]
+    settings: type[Settings]
+    wraps: bool = False  # an add-on around whole rounds comes after those that add a term
+
+    @property
+    def title(self) -> str:
+        """The first paragraph of the file's docstring, which names the paper."""
+        said = inspect.getdoc(inspect.getmodule(self.build)) or inspect.getdoc(self.build) or self.name
+        return " ".join(said.split("\n\n")[0].split())
+
+
+_entries: dict[str, Entry] = {}
+Build = TypeVar("Build", bound=Callable[..., Any])
+
+
+def method(name: str, *, settings: type[Settings] = NoSettings) -> Callable[[Build], Build]:
+    """Registers a Method class, or a function from settings to a Method."""
+    return _register(name, "method", settings)
+
+
+def add_on(name: str, *, settings: type[Settings] = NoSettings, wraps: bool = False) -> Callable[[Build], Build]:
+    """Registers a function from settings and a method to a method."""
+    return _register(name, "add-on", settings, wraps)
+
+
+def _register(
+    name: str, role: Literal["method", "add-on"], settings: type[Settings], wraps: bool = False
+) -> Callable[[Build], Build]:
+    def take(build: Build) -> Build:
+        _entries[name] = entry = Entry(name, role, build, settings, wraps)
+        build.__understudy_entry__ = entry  # type: ignore[attr-defined]
+        return build
+
+    return take
+
+
+def entries() -> list[Entry]:
+    return sorted(_entries.values(), key=lambda entry: (entry.role, entry.name))
+
+
+def entry(name: str, role: Literal["method", "add-on"]) -> Entry:
+    known = [e.name for e in entries() if e.role == role]
+    if name in known:
+        return _entries[name]
+    if name in _entries:
+        place = "`with`" if _entries[name].role == "add-on" else "`method`"
+        raise UserError(f"'{name}' is not a {role}: write it under {place}.")
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    raise UserError(f"There is no {role} '{name}'; {hint}There are: {', '.join(known)}.")
+
+
+def entry_of(build: object, name: str) -> Entry:
+    """The entry of somebody's own class or function: registered, or a plain Method class without settings."""
+    found = getattr(build, "__understudy_entry__", None)
+    if isinstance(found, Entry):
+        return found
+    if inspect.isclass(build) and issubclass(build, Method):
+        wanted = [p for p in inspect.signature(build).parameters.values() if p.default is p.empty]
+        plain = build if wanted else (lambda settings: build())
+        return Entry(name, "method", plain, NoSettings)
+    raise UserError(f"'{name}' is neither a Method class nor registered with @method or @add_on.")

@@ -1,0 +1,96 @@
+"""Messages on disk: whole or not at all, and equal parts stored once.
+
+The checkpoint and every client's memory are shelves. A large part that does not change (a pool of images)
+is written once, however many entries name it.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from understudy.errors import UserError
+from understudy.federation.message import Message
+
+Notes = dict[str, Any]  # plain JSON values beside the tensors
+
+
+class Shelf:
+    def __init__(self, folder: Path, *, durable: bool = False):
+        self.folder = folder
+        self._durable = durable  # survive a power cut, not only a killed process
+        self._known: dict[str, tuple[Tensor, str]] = {}  # the tensors of the last entry and their files
+
+    def put(self, entry: str, parts: Mapping[str, Tensor], **notes: Any) -> None:
+        """Everything new is on disk before the entry's name appears."""
+        (self.folder / "parts").mkdir(parents=True, exist_ok=True)
+        files = {name: self._file_of(name, tensor) for name, tensor in parts.items()}
+        self._known = {name: (parts[name], file) for name, file in files.items()}
+        self._write(self.folder / f"{entry}.json", json.dumps({"parts": files, "notes": notes}).encode())
+
+    def get(self, entry: str) -> tuple[Message, Notes]:
+        path = self.folder / f"{entry}.json"
+        try:
+            listing = json.loads(path.read_text())
+            parts = {name: self._read(file) for name, file in listing["parts"].items()}
+            return Message(parts), listing["notes"]
+        except (OSError, ValueError, KeyError, TypeError, UserError) as broken:
+            raise UserError(
+                f"{path} or a file that it names is missing or damaged ({broken}); "
+                f"restore it from a copy, or delete the folder {self.folder} to begin anew."
+            ) from None
+
+    def entries(self) -> list[str]:
+        return sorted(path.stem for path in self.folder.glob("*.json")) if self.folder.is_dir() else []
+
+    def keep_only(self, entries: Iterable[str]) -> None:
+        """Other entries go, and the parts that only they named."""
+        wanted = set(entries)
+        if set(self.entries()) <= wanted:
+            return
+        for entry in set(self.entries()) - wanted:
+            (self.folder / f"{entry}.json").unlink(missing_ok=True)
+        listings = [json.loads((self.folder / f"{entry}.json").read_text()) for entry in self.entries()]
+        named = {file for listing in listings for file in listing["parts"].values()}
+        for path in (self.folder / "parts").iterdir():
+            if path.name not in named:
+                path.unlink(missing_ok=True)
+
+    def _file_of(self, name: str, tensor: Tensor) -> str:
+        known = self._known.get(name)
+        if known is not None and known[0] is tensor:
+            return known[1]
+        data = Message(it=tensor).to_bytes()
+        file = hashlib.sha256(data).hexdigest()[:32]
+        if not (self.folder / "parts" / file).exists():
+            self._write(self.folder / "parts" / file, data)
+        return file
+
+    def _read(self, file: str) -> Tensor:
+        data = (self.folder / "parts" / file).read_bytes()
+        if hashlib.sha256(data).hexdigest()[:32] != file:
+            raise UserError(f"parts/{file} is not what was written")
+        return Message.from_bytes(data)["it"]
+
+    def _write(self, path: Path, data: bytes) -> None:
+        write_whole(path, data, durable=self._durable)
+
+
+def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
+    """The file has its old content or its new one, never half of it."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with draft.open("wb") as file:
+        file.write(data)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def same_bits(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)

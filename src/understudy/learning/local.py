@@ -1,0 +1,57 @@
+"""How a client trains: the settings of the one training loop."""
+
+import math
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from understudy.learning.plan import steps_of_epochs
+from understudy.settings import Settings
+
+
+class Local(Settings):
+    """Plain SGD; momentum is fresh in every round."""
+
+    epochs: int | None = Field(None, ge=0)  # passes over a client's own records; 5 if nothing is said
+    steps: int | None = Field(None, ge=0)  # or so many steps, whatever the records
+    batch: int = Field(32, ge=1)
+    lr: float = Field(0.05, gt=0)
+    momentum: float = Field(0.0, ge=0, lt=1)
+    weight_decay: float = Field(0.0, ge=0)
+    clip: float | None = Field(None, gt=0)  # longest gradient, over all parameters together
+    schedule: Literal["constant", "cosine", "exponential"] = "constant"  # of the rate, over the rounds
+    decay: float = Field(1.0, gt=0, le=1)  # a round, with schedule: exponential
+    augment: tuple[Literal["flip", "crop"], ...] = ()
+    drop_last: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _epochs_or_steps(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        if given.get("epochs") is not None and given.get("steps") is not None:
+            raise ValueError("give either epochs or steps, not both")
+        return given if given.get("steps") is not None else {**given, "epochs": given.get("epochs", 5)}
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> Self:
+        if self.epochs is None and self.steps is None:
+            raise ValueError("give epochs or steps")
+        return self
+
+    def step_count(self, records: int) -> int:
+        """Steps of a client with so many records of its own; a client without any does not train."""
+        if records == 0:
+            return 0
+        if self.epochs is None:
+            return self.steps or 0
+        return steps_of_epochs(records, self.epochs, self.batch, drop_last=self.drop_last)
+
+    def rate(self, round: int, rounds: int) -> float:
+        """The learning rate of a round; cosine runs from the full rate in round 1 towards 0 in the last."""
+        if self.schedule == "cosine":
+            turn = math.pi * (round - 1) / max(1, rounds - 1)
+            return max(self.lr * (1 + math.cos(turn)) / 2, 1e-6)
+        if self.schedule == "exponential":
+            return self.lr * self.decay ** (round - 1)
+        return self.lr

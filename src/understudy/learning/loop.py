@@ -1,0 +1,161 @@
+"""The one training loop.
+
+Methods differ in the pulls that act on the model and in the slope that turns a batch into a direction,
+never in how batches are drawn or steps are taken.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from understudy.data.examples import Examples
+from understudy.learning.augmentation import augment
+from understudy.learning.local import Local
+from understudy.learning.losses import per_record_loss
+from understudy.learning.plan import EMPTY
+from understudy.models.network import Network
+
+
+@dataclass(frozen=True)
+class Batch:
+    x: Tensor  # raw records
+    y: Tensor
+    step: int
+    weight: Tensor | None  # one number a record, where records count unequally
+    features: Tensor
+    logits: Tensor
+
+
+class Pull(Protocol):
+    """Something besides the data that acts on a model in training."""
+
+    def data_weight(self) -> float:
+        """The factor on the loss of the data."""
+
+    def loss(self, net: Network, batch: Batch) -> Tensor | None:
+        """More loss: one number a record, averaged."""
+
+    def gradient(self, w: Tensor) -> Tensor | None:
+        """A gradient in closed form, added after clipping; ``w`` is the trainable part."""
+
+
+class Slope(Protocol):
+    def __call__(self, net: Network, forward: Callable[[], Batch], pulls: Sequence[Pull]) -> None:
+        """Leaves the direction of a batch in ``net.grad``."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    start: Tensor
+    model: Tensor
+    steps: int
+    rates: float  # the sum of the rates of all steps
+    records: int  # the client's own
+
+
+def plain(net: Network, forward: Callable[[], Batch], pulls: Sequence[Pull]) -> None:
+    """The gradient of the loss at the model."""
+    net.grad.zero_()
+    total_loss(net, forward(), pulls).backward()  # type: ignore[no-untyped-call]
+
+
+def total_loss(net: Network, batch: Batch, pulls: Sequence[Pull]) -> Tensor:
+    losses = per_record_loss(net.problem, batch.logits, batch.y)
+    loss = losses.mean() if batch.weight is None else (losses * batch.weight).sum() / batch.weight.sum()
+    for pull in pulls:
+        share = pull.data_weight()
+        loss = loss if share == 1 else loss * share
+    for pull in pulls:
+        more = pull.loss(net, batch)
+        loss = loss if more is None else loss + more.mean()
+    return loss
+
+
+def train(
+    net: Network,
+    w: Tensor,
+    examples: Examples,
+    plan: Tensor,
+    local: Local,
+    *,
+    rate: float,
+    records: int,
+    pulls: Sequence[Pull] = (),
+    slope: Slope = plain,
+    rng: torch.Generator | None = None,
+    weights: Tensor | None = None,
+    project: Callable[[Tensor], None] | None = None,
+) -> Trained:
+    """From ``w`` along ``plan``; ``project`` puts the trainable part back where it may be after each step."""
+    net.load(w)
+    net.module.train()
+    batches = _Batches(net, examples, plan, local, rng, weights)
+    here, grad = net.vector[net.trainable], net.grad
+    speed: Tensor | None = None
+    for step in range(len(plan)):
+        slope(net, batches.at(step), pulls)
+        if local.clip is not None:
+            grad.mul_(torch.clamp(local.clip / (grad.norm() + 1e-12), max=1))
+        for pull in pulls:
+            extra = pull.gradient(here)
+            if extra is not None:
+                grad.add_(extra)
+        if local.weight_decay:
+            grad.add_(here, alpha=local.weight_decay)
+        if local.momentum:
+            speed = grad.clone() if speed is None else speed.mul_(local.momentum).add_(grad)
+        here.add_(grad if speed is None else speed, alpha=-rate)
+        if project is not None:
+            project(here)
+    return Trained(w, net.vector.clone().cpu(), len(plan), rate * len(plan), records)
+
+
+def full_gradient(net: Network, w: Tensor, examples: Examples, batch: int) -> Tensor:
+    """The gradient of the mean loss over all records at ``w``, in evaluation mode."""
+    net.load(w)
+    net.module.eval()
+    net.grad.zero_()
+    for start in range(0, len(examples), batch):
+        x, y = examples.x[start : start + batch].to(net.device), examples.y[start : start + batch].to(net.device)
+        loss = per_record_loss(net.problem, net(x)[1], y).sum() / len(examples)
+        loss.backward()  # type: ignore[no-untyped-call]
+    net.module.train()
+    return net.grad.clone().cpu()
+
+
+class _Batches:
+    """Rows of the plan as batches. A compiled network gets every batch in full shape: empty places are filled
+    with the first record, and what comes out for them is cut off."""
+
+    def __init__(
+        self,
+        net: Network,
+        examples: Examples,
+        plan: Tensor,
+        local: Local,
+        rng: torch.Generator | None,
+        weights: Tensor | None,
+    ):
+        self._net, self._local, self._rng = net, local, rng
+        self._x, self._y = examples.x.to(net.device), examples.y.to(net.device)
+        self._weights = None if weights is None else weights.to(net.device)
+        self._present: list[int] = (plan != EMPTY).sum(1).tolist()
+        self._rows = plan.clamp(min=0).to(net.device)
+
+    def at(self, step: int) -> Callable[[], Batch]:
+        present, row = self._present[step], self._rows[step]
+        there = row[:present]
+        x = self._x[row if self._net.fast == "compiled" else there]
+        if self._local.augment and self._rng is not None:
+            x = augment(x, self._local.augment, self._rng)
+        y = self._y[there]
+        weight = None if self._weights is None else self._weights[there]
+
+        def forward() -> Batch:
+            features, logits = self._net(x)
+            return Batch(x[:present], y, step, weight, features[:present], logits[:present])
+
+        return forward

@@ -1,0 +1,14 @@
+"""One number a record: what a record's logits cost, given its label or labels."""
+
+from torch import Tensor
+from torch.nn import functional
+
+from understudy.data.problem import Problem
+
+
+def per_record_loss(problem: Problem, logits: Tensor, y: Tensor) -> Tensor:
+    """(n,) losses: cross-entropy, or the mean over labels of binary cross-entropy where there are several."""
+    if problem.multilabel:
+        wanted = y.to(logits.dtype)
+        return functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean(1)
+    return functional.cross_entropy(logits, y, reduction="none")

@@ -1,0 +1,32 @@
+"""Which records make up which batch: drawn beforehand, as a table of indices."""
+
+import math
+
+import torch
+from torch import Tensor
+
+EMPTY = -1  # a place in the table with no record
+
+
+def passes(pool: int, steps: int, batch: int, rng: torch.Generator, *, drop_last: bool = False) -> Tensor:
+    """(steps, batch): pass after pass over a freshly shuffled pool, until there are enough steps.
+
+    The last batch of a pass may have empty places, or is left out with ``drop_last`` (unless it is the only
+    one).
+    """
+    if pool == 0 or steps == 0:
+        return torch.empty(0, batch, dtype=torch.int64)
+    rows = max(1, pool // batch) if drop_last else math.ceil(pool / batch)
+    shuffled = []
+    for _ in range(math.ceil(steps / rows)):
+        table = torch.full((max(rows * batch, pool),), EMPTY)
+        table[:pool] = torch.randperm(pool, generator=rng)
+        shuffled.append(table[: rows * batch].view(rows, batch))
+    return torch.cat(shuffled)[:steps]
+
+
+def steps_of_epochs(records: int, epochs: int, batch: int, *, drop_last: bool = False) -> int:
+    """Epochs count a client's own records: synthetic ones that it was dealt buy no extra steps."""
+    if records == 0:
+        return 0
+    return epochs * (max(1, records // batch) if drop_last else math.ceil(records / batch))

@@ -1,0 +1,214 @@
+"""The averaging family: clients train the broadcast model, the server combines their changes.
+
+A member of the family is a few terms (what else pulls at the local model), a rule (how changes are combined)
+and a slope. The server sees sums over clients, never a single reply.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.federation.message import Kind, Message, scalar
+from understudy.federation.method import Job, Method, State, task
+from understudy.federation.server import Server
+from understudy.learning.local import Local
+from understudy.learning.loop import Batch, Slope, Trained, plain, train
+from understudy.learning.plan import passes
+from understudy.models.network import Network
+from understudy.settings import Settings
+
+Kit = Mapping[str, Tensor]
+Parts = dict[str, Tensor]
+
+
+class AveragingSettings(Settings):
+    local: Local = Local()
+    weights: Literal["size", "uniform"] = "size"  # of clients: n_k / Σ n, or equal
+    buffers: Literal["average", "local", "forbid"] = "average"  # running statistics of BatchNorm and the like
+
+
+class Term:
+    """Something besides the data that acts on the local model. Pure: what lasts is in State or in memory."""
+
+    down: ClassVar[tuple[str, ...]] = ()  # parts of State that ride in the brief
+    up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed
+
+    def open(self, net: Network) -> Parts:
+        """Parts of State before round 1."""
+        return {}
+
+    def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
+        """Before training, with the broadcast model in ``net``; None: nothing to do this round."""
+        return {}
+
+    def data_weight(self, kit: Kit) -> float:
+        """The factor on the loss of the data."""
+        return 1.0
+
+    def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor | None:
+        """One number a record."""
+        return None
+
+    def gradient(self, kit: Kit, w: Tensor) -> Tensor | None:
+        """In closed form, over the trainable part; added after clipping."""
+        return None
+
+    def end(self, client: Client, kit: Kit | None, trained: Trained) -> Parts:
+        """After training, always called: writes memory, adds parts to be summed."""
+        return {}
+
+    def fold(self, state: State, sums: Message, clients: int) -> Parts:
+        """The server's half: new parts of State. ``clients`` is the number of all clients."""
+        return {}
+
+
+@dataclass(frozen=True)
+class _Active:
+    """A term in this round, as the training loop wants it."""
+
+    term: Term
+    kit: Kit
+
+    def data_weight(self) -> float:
+        return self.term.data_weight(self.kit)
+
+    def loss(self, net: Network, batch: Batch) -> Tensor | None:
+        return self.term.loss(self.kit, net, net.vector, batch)
+
+    def gradient(self, w: Tensor) -> Tensor | None:
+        return self.term.gradient(self.kit, w)
+
+
+class Rule:
+    """How changes are combined. This one is the mean: w ← w + rate · Σ a_k Δ_k / Σ a_k."""
+
+    up: ClassVar[Mapping[str, Kind]] = {"change": "weights"}
+
+    def __init__(self, rate: float = 1.0):
+        self.rate = rate
+
+    def open(self, net: Network) -> Parts:
+        return {}
+
+    def share(self, change: Tensor, weight: float, trained: Trained) -> Parts:
+        """On the client: its part of the sums, its weight multiplied in."""
+        return {"change": change * weight}
+
+    def step(self, w: Tensor, state: State, sums: Message, clients: int) -> Parts:
+        """On the server: the new trainable part as ``model``, and what else the rule keeps in State."""
+        mean = sums["change"] / sums["weight"]
+        return {"model": w + self.rate * mean}
+
+
+class Averaging(Method):
+    def __init__(
+        self, settings: AveragingSettings, *, terms: Sequence[Term] = (), rule: Rule | None = None, slope: Slope = plain
+    ):
+        self.settings, self.slope = settings, slope
+        self.terms, self.rule = tuple(terms), rule or Rule()
+
+    def and_term(self, term: Term) -> "Averaging":
+        """The same method with one more term: what an add-on does."""
+        return Averaging(self.settings, terms=(*self.terms, term), rule=self.rule, slope=self.slope)
+
+    def bind(self, net: Network, rounds: int) -> None:
+        super().bind(net, rounds)
+        if self.settings.buffers == "forbid" and net.size > net.parameters:
+            raise UserError(
+                "The network keeps running statistics and method.buffers is 'forbid'; "
+                "choose a network without BatchNorm, or 'average' or 'local'."
+            )
+
+    def effort(self, records: int) -> int:
+        return self.settings.local.step_count(records) * self.settings.local.batch
+
+    # ---- on the client
+
+    @task(weight="scalars", buffers="weights")
+    def train(self, client: Client, brief: Message) -> Message:
+        net, local = self.net, self.settings.local
+        w = self._with_buffers(client, brief["model"])
+        net.load(w)
+        kits = [term.begin(client, brief, net) for term in self.terms]
+        examples, records = client.examples, len(client.own)
+        steps = local.step_count(records)
+        trained = train(
+            net,
+            w,
+            examples,
+            passes(len(examples), steps, local.batch, client.rng("batches"), drop_last=local.drop_last),
+            local,
+            rate=local.rate(client.round, self.rounds),
+            records=records,
+            pulls=[_Active(term, kit) for term, kit in zip(self.terms, kits, strict=True) if kit is not None],
+            slope=self.slope,
+            rng=client.rng("augmentation"),
+        )
+        parts = self._shares(client, trained)
+        for term, kit in zip(self.terms, kits, strict=True):
+            parts |= term.end(client, kit, trained)
+        return Message(parts)
+
+    def personal(self, client: Client, model: Tensor) -> Tensor:
+        return self._with_buffers(client, model)
+
+    def _with_buffers(self, client: Client, model: Tensor) -> Tensor:
+        if self.settings.buffers != "local":
+            return model
+        kept = client.memory.get("buffers", self.net.initial()[self.net.buffers])
+        return torch.cat([model, kept])
+
+    def _shares(self, client: Client, trained: Trained) -> Parts:
+        net, settings = self.net, self.settings
+        weight = float(trained.records if settings.weights == "size" else trained.records > 0)
+        change = trained.model - trained.start
+        parts = self.rule.share(change[net.trainable], weight, trained)
+        parts["weight"] = scalar(weight)
+        if settings.buffers == "average" and net.size > net.parameters:
+            parts["buffers"] = change[net.buffers] * weight
+        if settings.buffers == "local":
+            client.memory["buffers"] = trained.model[net.buffers]
+        return parts
+
+    # ---- on the server
+
+    def start(self, server: Server) -> State:
+        state = super().start(server).but(self.rule.open(self.net))
+        for term in self.terms:
+            state = state.but(term.open(self.net))
+        return state
+
+    def round(self, server: Server, state: State) -> State:
+        sums = server.sum(self.train, self._brief(state), to=server.cohort())
+        if not sums or float(sums["weight"]) == 0:
+            return state  # nobody had a record
+        net, w = self.net, state["model"]
+        parts = self.rule.step(w[net.trainable], state, sums, len(server.clients))
+        buffers = w[net.buffers]
+        if "buffers" in sums:
+            buffers = buffers + sums["buffers"] / sums["weight"]
+        parts["model"] = torch.cat([parts["model"], buffers]).to(torch.float32)
+        for term in self.terms:
+            parts |= term.fold(state, sums, len(server.clients))
+        return state.but(parts)
+
+    def closing_brief(self, state: State) -> Message:
+        return self._brief(state)
+
+    def _brief(self, state: State) -> Message:
+        model = state["model"][self.net.trainable] if self.settings.buffers == "local" else state["model"]
+        ride = {part: state[part] for term in self.terms for part in term.down}
+        return Message(ride, model=model)
+
+    def jobs(self) -> dict[str, Job]:
+        kinds: dict[str, Kind] = {"weight": "scalars", **self.rule.up}
+        if self.settings.buffers == "average":
+            kinds["buffers"] = "weights"
+        for term in self.terms:
+            kinds |= term.up
+        return {**super().jobs(), "Averaging.train": Job("Averaging.train", self.train, kinds)}

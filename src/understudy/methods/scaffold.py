@@ -1,0 +1,80 @@
+"""SCAFFOLD: "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", algorithm 1.
+
+A client corrects each step by the difference of two control variates, y ← y − η (g − c_k + c): its own c_k
+(in its memory, zero before it first took part) and the server's c (in State, sent beside the model). After
+training
+
+    option II   c_k⁺ = c_k − c + (w − y) / Σ rates of the steps taken
+    option I    c_k⁺ = the gradient over all its records at the broadcast model w (one more pass)
+
+and the server moves c ← c + (1/N) Σ_S (c_k⁺ − c_k), where N counts all clients, also those not asked, and the
+sum is unweighted whatever ``weights`` says of the models. Local momentum is refused: (w − y) / Σ rates would
+no longer be a mean of gradients.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.federation.message import Kind, Message
+from understudy.federation.method import State
+from understudy.federation.registry import method
+from understudy.learning.loop import Trained, full_gradient
+from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Term
+from understudy.models.network import Network
+
+
+class ScaffoldSettings(AveragingSettings):
+    option: Literal["I", "II"] = "II"
+    server_lr: float = Field(1.0, gt=0)  # η_g
+
+
+class ControlVariate(Term):
+    down: ClassVar[tuple[str, ...]] = ("control",)
+    up: ClassVar[Mapping[str, Kind]] = {"control": "weights"}
+
+    def __init__(self, option: Literal["I", "II"], batch: int):
+        self.option, self.batch = option, batch
+
+    def open(self, net: Network) -> Parts:
+        return {"control": torch.zeros(net.parameters)}
+
+    def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
+        c = brief["control"]
+        c_k = client.memory.get("control", torch.zeros_like(c))
+        kit = {"c": c, "c_k": c_k, "pull": (c - c_k).to(net.device)}
+        if self.option == "I" and len(client.examples):
+            w = net.vector.clone()
+            kit["gradient"] = full_gradient(net, w, client.examples, self.batch)
+        return kit
+
+    def gradient(self, kit: Kit, w: Tensor) -> Tensor:
+        return kit["pull"]
+
+    def end(self, client: Client, kit: Kit | None, trained: Trained) -> Parts:
+        assert kit is not None
+        c, c_k = kit["c"], kit["c_k"]
+        if trained.steps == 0:
+            return {"control": torch.zeros_like(c)}
+        moved = (trained.start - trained.model)[: len(c)]
+        new = kit["gradient"] if self.option == "I" else c_k - c + moved / trained.rates
+        client.memory["control"] = new
+        return {"control": new - c_k}
+
+    def fold(self, state: State, sums: Message, clients: int) -> Parts:
+        return {"control": (state["control"] + sums["control"] / clients).to(torch.float32)}
+
+
+@method("scaffold", settings=ScaffoldSettings)
+def scaffold(settings: ScaffoldSettings) -> Averaging:
+    if settings.local.momentum:
+        raise UserError(
+            "scaffold: method.local.momentum must be 0, because the control variate is a mean of plain SGD steps."
+        )
+    term = ControlVariate(settings.option, settings.local.batch)
+    return Averaging(settings, terms=[term], rule=Rule(settings.server_lr))

@@ -1,0 +1,40 @@
+"""What every network here is: a body that finds features, and a head that reads them."""
+
+from torch import Tensor, nn
+
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+
+
+class Classifier(nn.Module):
+    """``forward(x) = head(features(x))``; ``features`` is (n, …) scaled records -> (n, d)."""
+
+    def __init__(self, body: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+        self.head = head
+
+    def features(self, x: Tensor) -> Tensor:
+        found: Tensor = self.body(x)
+        return found
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+
+def image_shape(problem: Problem, name: str, *, smallest: int, instead: str) -> tuple[int, int, int]:
+    """Channels, height and width, or one sentence where ``name`` cannot take such records."""
+    shape = problem.shape
+    if len(shape) != 3:
+        raise UserError(
+            f"Model {name!r} takes images (channels, height, width), "
+            f"and records here have shape {shape}; use 'mlp' or 'softmax'."
+        )
+    if min(shape[1:]) < smallest:
+        raise UserError(
+            f"Model {name!r} takes images of at least {smallest}×{smallest} pixels, "
+            f"and records here have shape {shape}; use {instead}."
+        )
+    channels, height, width = shape
+    return channels, height, width

@@ -1,0 +1,166 @@
+"""A network as a function of one flat vector.
+
+The vector holds the body's parameters, then the head's, then the buffers. The module's own tensors are
+windows onto it, and their gradients windows onto ``grad``: loading, stepping and reading a model are single
+operations on one tensor, whatever the architecture.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+from understudy.randomness import private_global_stream
+
+FastPath = Literal["eager", "channels-last", "compiled"]
+Outputs = tuple[Tensor, Tensor]  # features (n, d) and logits (n, classes)
+
+
+class _Scaled(nn.Module):
+    """Raw records in, features and logits out."""
+
+    def __init__(self, module: nn.Module, problem: Problem, channels_last: bool):
+        super().__init__()
+        self.module = module
+        across = (-1, *[1] * (len(problem.shape) - 1))
+        self.shift = torch.tensor(problem.mean or (0.0,)).mul(255).view(across)
+        self.unit = torch.tensor(problem.std or (1.0,)).mul(255).view(across)
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+
+    def forward(self, x: Tensor) -> Outputs:
+        if x.dtype == torch.uint8:
+            x = x.to(torch.float32).sub_(self.shift).div_(self.unit)
+        if x.ndim == 4:
+            x = x.contiguous(memory_format=self.layout)
+        features = self.module.features(x)  # type: ignore[operator]
+        return features, self.module.head(features)  # type: ignore[operator]
+
+
+class Network:
+    """One set of storage, used again and again; ``twin`` makes a second one."""
+
+    def __init__(
+        self,
+        build: Callable[[], nn.Module],
+        problem: Problem,
+        *,
+        seed: int = 0,
+        fast: FastPath = "eager",
+        device: torch.device | str = "cpu",
+    ):
+        self._build, self._seed = build, seed
+        self.problem, self.fast, self.device = problem, fast, torch.device(device)
+        with private_global_stream(seed, "initial weights"):
+            module = build()
+        _check_shape(module)
+        self.module = module.to(self.device)
+        self._whole = _Scaled(self.module, problem, fast == "channels-last")
+        self._whole.shift, self._whole.unit = self._whole.shift.to(device), self._whole.unit.to(device)
+        self._lay_out()
+        self._run = torch.compile(self._whole, dynamic=False) if fast == "compiled" else self._whole
+        self._first = self.vector.clone()
+
+    def _lay_out(self) -> None:
+        in_head = {id(p) for p in cast(nn.Module, self.module.head).parameters()}
+        named = list(self.module.named_parameters())
+        ordered = [n for n, p in named if id(p) not in in_head] + [n for n, p in named if id(p) in in_head]
+        trained = dict(named)
+        kept = {n: b for n, b in self.module.named_buffers() if b.is_floating_point()}
+        tensors = [(n, trained[n]) for n in ordered] + list(kept.items())
+        self.windows: dict[str, tuple[slice, torch.Size]] = {}
+        at = 0
+        for name, tensor in tensors:
+            self.windows[name] = (slice(at, at + tensor.numel()), tensor.shape)
+            at += tensor.numel()
+        body = sum(p.numel() for n, p in named if id(p) not in in_head)
+        self.parameters = sum(p.numel() for p in trained.values())
+        self.body, self.head = slice(0, body), slice(body, self.parameters)
+        self.trainable, self.buffers = slice(0, self.parameters), slice(self.parameters, at)
+        self.vector = torch.empty(at, device=self.device)
+        self.grad = torch.zeros(self.parameters, device=self.device)
+        for name, tensor in tensors:
+            where, shape = self.windows[name]
+            self.vector[where] = tensor.detach().reshape(-1).to(torch.float32)
+            tensor.data = self.vector[where].view(shape)
+            if name in trained:
+                tensor.grad = self.grad[where].view(shape)
+
+    @property
+    def size(self) -> int:
+        return self.vector.numel()
+
+    def initial(self) -> Tensor:
+        """The weights that the seed gives (for a live module: those it came with)."""
+        return self._first.clone()
+
+    def load(self, w: Tensor) -> None:
+        if w.shape != self.vector.shape:
+            raise UserError(
+                f"A model of {w.numel()} numbers does not fit a network of {self.size}; "
+                "both sides must be built from the same config."
+            )
+        self.vector.copy_(w)
+
+    def twin(self, w: Tensor) -> "Network":
+        """Another network of the same make, with weights of its own."""
+        other = Network(self._build, self.problem, seed=self._seed, fast=self.fast, device=self.device)
+        other.load(w)
+        return other
+
+    def at(self, w: Tensor, x: Tensor) -> Outputs:
+        """Features and logits of raw records ``x`` under the weights ``w``; ``net.at(net.vector, x)`` is quick."""
+        if w is self.vector:
+            return cast(Outputs, self._run(x))
+        parts = {f"module.{name}": w[where].view(shape) for name, (where, shape) in self.windows.items()}
+        return cast(Outputs, functional_call(self._whole, parts, (x,)))
+
+    def __call__(self, x: Tensor) -> Outputs:
+        return self.at(self.vector, x)
+
+    @contextmanager
+    def scoring(self) -> Iterator[None]:
+        """Evaluation mode, no gradients."""
+        before = self.module.training
+        self.module.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self.module.train(before)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Evaluation mode, and gradients only for what goes in."""
+        before = self.module.training
+        self.module.eval().requires_grad_(False)
+        try:
+            yield
+        finally:
+            self.module.requires_grad_(True).train(before)
+
+    def logits(self, x: Tensor) -> Tensor:
+        with self.scoring():
+            return self(x)[1]
+
+    def named(self, w: Tensor) -> dict[str, Tensor]:
+        """The weights as a state dict, for saving and for other programs."""
+        return {name: w[where].view(shape).clone() for name, (where, shape) in self.windows.items()}
+
+
+def _check_shape(module: nn.Module) -> None:
+    if not callable(getattr(module, "features", None)) or not isinstance(getattr(module, "head", None), nn.Module):
+        raise UserError(
+            f"The network {type(module).__name__} needs a callable `features(x)` and a module `head`, "
+            "so that `head(features(x))` gives the logits."
+        )
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.momentum is None:
+            raise UserError(
+                f"Layer '{name}' keeps a cumulative average (momentum=None), which depends on a counter that "
+                "cannot be averaged over clients; give it a momentum such as 0.1."
+            )

@@ -1,0 +1,60 @@
+"""ResNet-18 with the CIFAR stem: a 3×3 first convolution and no max pool, so that small images stay large.
+
+He et al., Deep Residual Learning for Image Recognition. GroupNorm of two groups is the default because
+batch statistics of one client say nothing of another's.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from torch import Tensor, nn
+
+from understudy.data.problem import Problem
+from understudy.models.classifier import Classifier, image_shape
+from understudy.models.registry import model
+from understudy.settings import Settings
+
+Norm = Callable[[int], nn.Module]
+STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels, stride of the first of two blocks
+
+
+class ResNetSettings(Settings):
+    norm: Literal["group", "batch"] = "group"
+    groups: Literal[1, 2, 4, 8, 16, 32, 64] = 2  # for norm: group; divides every width
+
+
+class Residual(nn.Module):
+    """Two 3×3 convolutions beside a short cut."""
+
+    def __init__(self, channels: int, out: int, stride: int, norm: Norm) -> None:
+        super().__init__()
+        self.path = nn.Sequential(
+            *[nn.Conv2d(channels, out, 3, stride, 1, bias=False), norm(out), nn.ReLU()],
+            *[nn.Conv2d(out, out, 3, 1, 1, bias=False), norm(out)],
+        )
+        same = stride == 1 and channels == out
+        resize = [] if same else [nn.Conv2d(channels, out, 1, stride, bias=False), norm(out)]
+        self.short_cut = nn.Sequential(*resize)
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        summed: Tensor = self.relu(self.path(x) + self.short_cut(x))
+        return summed
+
+
+@model("resnet18", settings=ResNetSettings)
+def resnet18(problem: Problem, settings: ResNetSettings) -> nn.Module:
+    """ResNet-18 for small images, GroupNorm of two groups or batch norm (FedDM; FedCOG on FLAIR)."""
+    channels, _, _ = image_shape(problem, "resnet18", smallest=16, instead="'small-convnet'")
+    norm: Norm = nn.BatchNorm2d if settings.norm == "batch" else _grouped(settings.groups)
+    layers = [nn.Conv2d(channels, 64, 3, padding=1, bias=False), norm(64), nn.ReLU()]
+    channels = 64
+    for out, stride in STAGES:
+        layers += [Residual(channels, out, stride, norm), Residual(out, out, 1, norm)]
+        channels = out
+    body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return Classifier(body, nn.Linear(channels, problem.classes))
+
+
+def _grouped(groups: int) -> Norm:
+    return lambda channels: nn.GroupNorm(groups, channels)

@@ -1,0 +1,1 @@
+"""What left each client, and what it says about a record."""

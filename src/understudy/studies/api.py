@@ -1,0 +1,77 @@
+"""``understudy.run``: the same as the command, from Python."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from understudy.config.read import Words, read
+from understudy.config.resolve import resolve
+from understudy.config.schema import Config, Live
+from understudy.data.federation import Federation
+from understudy.errors import UserError
+from understudy.federation.method import Method
+from understudy.studies.folder import RunFolder
+from understudy.studies.run import Observer, Result, play
+
+
+def run(
+    config: str | Path | Mapping[str, Any] | None = None,
+    *,
+    data: Federation | str | Mapping[str, Any] | None = None,
+    model: nn.Module | str | Mapping[str, Any] | None = None,
+    method: Method | type[Method] | str | Mapping[str, Any] | None = None,
+    add: Sequence[str | Mapping[str, Any]] | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    observer: Observer | None = None,
+    **changes: Any,
+) -> Result:
+    """Runs a preset, a YAML file or a mapping, changed by keywords.
+
+    ``data``, ``model`` and ``method`` take a name, settings, or an object of your own; ``add`` lists add-ons;
+    every other keyword is a setting (``rounds=5``, ``**{"method.local.lr": 0.1}``). Without ``out`` the folder
+    is ``runs/NAME-1``, ``-2``, …
+    """
+    live = Live(
+        data if isinstance(data, Federation) else None,
+        model if isinstance(model, nn.Module) else None,
+        method if isinstance(method, Method) or (isinstance(method, type) and issubclass(method, Method)) else None,
+    )
+    for key, value in (("data", data), ("model", model), ("method", method)):
+        if value is not None and getattr(live, key) is None:
+            changes[key] = dict(value) if isinstance(value, Mapping) else value
+    if add is not None:
+        changes["with"] = [dict(item) if isinstance(item, Mapping) else item for item in add]
+    words = dict(config) if isinstance(config, Mapping) else read(config) if config is not None else {}
+    if live.method is not None:
+        words["method"] = _only_the_plan(words.get("method"))
+    resolved = resolve(words, changes, live)
+    folder = Path(out) if out is not None else next_folder(config, resolved)
+    return play(resolved, folder, resume=resume, observer=observer)
+
+
+def resolve_for_resume(out: Path, changes: Mapping[str, Any]) -> Config:
+    """The config that a folder was begun with, and what the command line says on top."""
+    folder = RunFolder(out)
+    if not folder.holds_a_run:
+        raise UserError(f"{out} holds no run to resume.")
+    return resolve(folder.config(), changes)
+
+
+def next_folder(config: object, resolved: Config) -> Path:
+    """runs/digits-skewed-fedavg-1, or the next number that is free."""
+    source = Path(str(config)).stem if isinstance(config, str | Path) else "run"
+    parts = [source, resolved.plan.name.rpartition(":")[2], *(chosen.name for chosen in resolved.add_ons)]
+    name = "-".join(part.rpartition("/")[2] for part in parts)
+    number = 1
+    while Path("runs", f"{name}-{number}").exists():
+        number += 1
+    return Path("runs", f"{name}-{number}")
+
+
+def _only_the_plan(words: object) -> Words:
+    """A live method has settings of its own; of a preset's method only rounds and cohort are left."""
+    given = words if isinstance(words, dict) else {}
+    return {key: given[key] for key in ("rounds", "cohort", "min_replies") if key in given}

@@ -1,0 +1,123 @@
+"""A run folder: what is in it, and how it is read and written."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from understudy.data.examples import Examples
+from understudy.errors import UserError
+from understudy.federation.shelf import Shelf, write_whole
+
+Line = dict[str, Any]  # one round in metrics.jsonl
+
+
+class RunFolder:
+    def __init__(self, path: Path):
+        self.path = path
+        self.checkpoints = Shelf(path / "checkpoint", durable=True)
+
+    @property
+    def holds_a_run(self) -> bool:
+        return (self.path / "config.yaml").exists()
+
+    def create(self) -> None:
+        """An empty folder of its own; one that holds anything else is left alone."""
+        if self.holds_a_run:
+            raise UserError(f"{self.path} holds a run already; add --resume to go on with it, or choose another --out.")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            others = [p.name for p in self.path.iterdir() if p.name != ".lock"]
+            if others:
+                raise UserError(f"{self.path} is not empty (it has {others[0]}); choose another --out.")
+            (self.path / ".lock").touch()
+        except (NotADirectoryError, FileExistsError):
+            raise UserError(f"{self.path} is a file; choose another --out.") from None
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written to ({error.strerror}); choose another --out.") from None
+
+    @contextmanager
+    def locked(self, *, wait: float) -> Iterator[None]:
+        """Only one run writes here. Forked workers hold the lock too, so that nobody goes on while they write."""
+        with (self.path / ".lock").open("a") as lock:
+            until = time.monotonic() + wait
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise UserError(f"Another process is working in {self.path}; wait for it or stop it.") from None
+                    time.sleep(0.2)
+            yield
+
+    # ---- writing
+
+    def write_config(self, words: dict[str, Any]) -> None:
+        text = "# Every value of this run, defaults included.\n" + yaml.safe_dump(words, sort_keys=False)
+        write_whole(self.path / "config.yaml", text.encode())
+
+    def write_json(self, name: str, content: object) -> None:
+        write_whole(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
+
+    def add_line(self, line: Line) -> None:
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def cut_metrics(self, last_round: int) -> list[Line]:
+        """Lines after ``last_round`` go, and so does one that was cut off by a kill."""
+        kept = [line for line in self.metrics() if line["round"] <= last_round]
+        write_whole(self.path / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in kept).encode())
+        return kept
+
+    def keep_examples(self, client: str, examples: Examples) -> None:
+        (self.path / "synthetic").mkdir(exist_ok=True)
+        draft = self.path / "synthetic" / f".{client}.npz"
+        examples.save(draft)
+        os.replace(draft, self.path / "synthetic" / f"{client}.npz")
+
+    # ---- reading
+
+    def config(self) -> dict[str, Any]:
+        return self._read("config.yaml", yaml.safe_load)
+
+    def summary(self) -> dict[str, Any]:
+        return self._read("summary.json", json.loads)
+
+    def ledger(self) -> dict[str, Any]:
+        return self._read("ledger.json", json.loads)
+
+    def _read(self, name: str, parse: Any) -> dict[str, Any]:
+        try:
+            found = parse((self.path / name).read_text())
+        except FileNotFoundError:
+            raise UserError(f"{self.path} has no {name}; is it a run folder, and has the run finished?") from None
+        except (ValueError, yaml.YAMLError):
+            raise UserError(f"{self.path / name} is damaged; restore it from a copy.") from None
+        if not isinstance(found, dict):
+            raise UserError(f"{self.path / name} is damaged; restore it from a copy.")
+        return found
+
+    def metrics(self) -> list[Line]:
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return []
+        lines = []
+        for text in path.read_text().splitlines():
+            try:
+                lines.append(json.loads(text))
+            except ValueError:
+                break
+        return lines
+
+    def synthetic(self) -> dict[str, Examples]:
+        """The newest synthetic set that each client let go, by client."""
+        return {path.stem: Examples.load(path) for path in sorted((self.path / "synthetic").glob("[!.]*.npz"))}

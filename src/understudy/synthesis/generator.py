@@ -1,0 +1,86 @@
+"""A generator: a way to make labelled images from some records, and the list of those there are by name."""
+
+import difflib
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+from understudy.settings import Settings
+
+
+class Generator(ABC):
+    """Fitted once on a client's records; what it learnt is named tensors, so it can be saved and sent."""
+
+    smallest: int  # fewest records it can be fitted on
+
+    @abstractmethod
+    def fit(self, examples: Examples, problem: Problem, rng: torch.Generator) -> dict[str, Tensor]:
+        """Learns from ``examples``; refuses fewer than ``smallest``. Every draw comes from ``rng``."""
+
+    @abstractmethod
+    def sample(
+        self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator
+    ) -> Tensor:
+        """(n, channels, height, width) uint8, one image for each label; every label must have been fitted."""
+
+    def require_enough(self, examples: Examples) -> None:
+        if len(examples) < self.smallest:
+            raise UserError(
+                f"A generator was given {len(examples)} of the records it needs, at least {self.smallest}; "
+                f"let this client send nothing, or give it more records."
+            )
+
+
+@dataclass(frozen=True)
+class GeneratorEntry:
+    name: str
+    build: Callable[[Any], Generator]  # from its settings
+    settings: type[Settings]
+    about: str
+
+
+Kind = TypeVar("Kind", bound=type[Generator])
+_entries: dict[str, GeneratorEntry] = {}
+
+
+def generator(name: str, *, settings: type[Settings]) -> Callable[[Kind], Kind]:
+    """Registers a Generator class that is built from its settings alone."""
+
+    def register(kind: Kind) -> Kind:
+        known = _entries.get(name)
+        if known is not None and getattr(known.build, "__qualname__", None) != kind.__qualname__:
+            raise UserError(f"There is already a generator {name!r}; give the new one another name.")
+        about = " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split())
+        _entries[name] = GeneratorEntry(name, kind, settings, about)
+        return kind
+
+    return register
+
+
+def entry(name: str) -> GeneratorEntry:
+    _import_every_kind()
+    if name in _entries:
+        return _entries[name]
+    close = difflib.get_close_matches(name, _entries, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise UserError(f"There is no generator {name!r}.{hint} There are: {', '.join(names())}.")
+
+
+def names() -> list[str]:
+    _import_every_kind()
+    return sorted(_entries)
+
+
+def _import_every_kind() -> None:
+    package = importlib.import_module(__name__.rpartition(".")[0])
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)

@@ -1,0 +1,68 @@
+"""Encoder and decoder of the β-VAE, for images of 8×8 to 64×64 pixels.
+
+At 64×64 they are the published ones: four 4×4 convolutions of stride 2 with 32 channels, then 256 and 256.
+Smaller images get fewer stages, so that a map of at least 4×4 is left; a side that does not halve evenly is
+padded with black, and cut off again on the way out.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Layout:
+    """How often the sides are halved, and what is left of them."""
+
+    def __init__(self, channels: int, high: int, wide: int) -> None:
+        self.channels, self.high, self.wide = channels, high, wide
+        self.stages = max(1, (min(self.high, self.wide) // 4).bit_length() - 1)
+        step = 2**self.stages
+        self.rows, self.columns = -(-self.high // step), -(-self.wide // step)
+        self.below, self.beside = self.rows * step - self.high, self.columns * step - self.wide
+
+
+class Encoder(nn.Module):
+    """Pixels between 0 and 1, and what is told of the label -> mean and log-variance of the latent."""
+
+    def __init__(self, layout: Layout, told: int, latent: int, width: int, hidden: int) -> None:
+        super().__init__()
+        self.layout = layout
+        convolutions: list[nn.Module] = []
+        for stage in range(layout.stages):
+            channels = layout.channels if stage == 0 else width
+            convolutions += [nn.Conv2d(channels, width, 4, stride=2, padding=1), nn.ReLU()]
+        self.convolutions = nn.Sequential(*convolutions, nn.Flatten())
+        self.dense = nn.Sequential(
+            *[nn.Linear(width * layout.rows * layout.columns + told, hidden), nn.ReLU()],
+            *[nn.Linear(hidden, hidden), nn.ReLU()],
+            nn.Linear(hidden, 2 * latent),
+        )
+
+    def forward(self, x: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
+        padded = functional.pad(x, (0, self.layout.beside, 0, self.layout.below))
+        found = self.dense(torch.cat([self.convolutions(padded), told], 1))
+        mean, log_variance = found.chunk(2, 1)
+        return mean, log_variance
+
+
+class Decoder(nn.Module):
+    """Latent, and what is told of the label -> logits of the pixels; the encoder mirrored."""
+
+    def __init__(self, layout: Layout, told: int, latent: int, width: int, hidden: int) -> None:
+        super().__init__()
+        self.layout = layout
+        self.dense = nn.Sequential(
+            *[nn.Linear(latent + told, hidden), nn.ReLU()],
+            *[nn.Linear(hidden, hidden), nn.ReLU()],
+            *[nn.Linear(hidden, width * layout.rows * layout.columns), nn.ReLU()],
+            nn.Unflatten(1, (width, layout.rows, layout.columns)),
+        )
+        convolutions: list[nn.Module] = []
+        for _ in range(layout.stages - 1):
+            convolutions += [nn.ConvTranspose2d(width, width, 4, stride=2, padding=1), nn.ReLU()]
+        convolutions.append(nn.ConvTranspose2d(width, layout.channels, 4, stride=2, padding=1))
+        self.convolutions = nn.Sequential(*convolutions)
+
+    def forward(self, z: Tensor, told: Tensor) -> Tensor:
+        grown: Tensor = self.convolutions(self.dense(torch.cat([z, told], 1)))
+        return grown[:, :, : self.layout.high, : self.layout.wide]
