@@ -1,7 +1,7 @@
 """Understudy: federated learning in which synthetic data stands in for private data.
 
-    import understudy as us
-    result = us.run("digits-skewed", method="feddm", rounds=5)
+import understudy as us
+result = us.run("digits-skewed", method="feddm", rounds=5)
 """
 
 import importlib

@@ -34,7 +34,7 @@ def private_global_stream(*words: Word) -> Iterator[None]:
     """Layers that can only draw from torch's global generator (dropout, a module's own initialisation)
     draw from a stream of their own in here; outside, the global generator is as it was."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.random.default_generator.manual_seed(seed_from(*words))
+        torch.default_generator.manual_seed(seed_from(*words))
         for device in range(torch.cuda.device_count()):
             torch.cuda.default_generators[device].manual_seed(seed_from(*words))
         yield

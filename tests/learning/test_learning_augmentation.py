@@ -36,9 +36,7 @@ def test_a_flip_follows_the_draws_of_its_generator() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(1, 6), st.integers(1, 6), st.integers(0, 99))
-def test_a_crop_is_a_slice_of_the_padded_image(
-    n: int, channels: int, high: int, wide: int, seed: int
-) -> None:
+def test_a_crop_is_a_slice_of_the_padded_image(n: int, channels: int, high: int, wide: int, seed: int) -> None:
     x = counting(n, channels, high, wide, torch.float32)
     cropped = augment(x, ["crop"], generator(seed))
     tops, lefts = torch.randint(0, 9, (2, n), generator=generator(seed)).tolist()

@@ -132,9 +132,7 @@ def test_scores_agree_with_scikit_learn_for_several_labels() -> None:
     assert found.recall == pytest.approx(metrics.recall_score(truth, guess, average=None))
     assert found.precision == pytest.approx(metrics.precision_score(truth, guess, average=None))
     assert found.f1 == pytest.approx(metrics.f1_score(truth, guess, average=None))
-    assert found.sample_f1 == pytest.approx(
-        metrics.f1_score(truth, guess, average="samples", zero_division=1.0)
-    )
+    assert found.sample_f1 == pytest.approx(metrics.f1_score(truth, guess, average="samples", zero_division=1.0))
     assert found.auroc == pytest.approx(metrics.roc_auc_score(truth, logits.numpy(), average="macro"))
     halves = [metrics.balanced_accuracy_score(truth[:, c], guess[:, c]) for c in range(3)]
     assert found.balanced_accuracy == pytest.approx(np.mean(halves))

@@ -18,9 +18,7 @@ from understudy.randomness import private_global_stream
 from understudy.settings import Settings
 
 
-def build(
-    name: str, shape: tuple[int, ...], classes: int = 10, settings: Settings | None = None
-) -> Classifier:
+def build(name: str, shape: tuple[int, ...], classes: int = 10, settings: Settings | None = None) -> Classifier:
     found = entry(name)
     net = found.build(Problem(shape=shape, classes=classes), settings or found.settings())
     assert isinstance(net, Classifier)
@@ -44,9 +42,7 @@ def parameters(net: nn.Module) -> int:
         ("cifar100-cnn", (3, 32, 32), 100, 69_380),
     ],
 )
-def test_the_parameter_counts_of_the_papers(
-    name: str, shape: tuple[int, ...], classes: int, count: int
-) -> None:
+def test_the_parameter_counts_of_the_papers(name: str, shape: tuple[int, ...], classes: int, count: int) -> None:
     assert parameters(build(name, shape, classes)) == count
 
 
@@ -120,9 +116,7 @@ def test_vgg_weights_have_the_variance_of_their_fan_out() -> None:
     convolutions = [m for m in net.modules() if isinstance(m, nn.Conv2d)]
     assert [c.out_channels for c in convolutions] == [64, 128, 256, 256, 512, 512, 512, 512]
     for layer in convolutions[1:]:
-        assert float(layer.weight.detach().std()) == pytest.approx(
-            math.sqrt(2 / (9 * layer.out_channels)), rel=0.02
-        )
+        assert float(layer.weight.detach().std()) == pytest.approx(math.sqrt(2 / (9 * layer.out_channels)), rel=0.02)
         assert layer.bias is not None
         assert not bool(layer.bias.any())
 
@@ -156,9 +150,7 @@ def test_a_shape_that_does_not_fit_is_refused_with_a_way_out(
         assert word in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "side"), [("convnet", 8), ("simple-cnn", 16), ("cifar100-cnn", 22), ("resnet18", 16)]
-)
+@pytest.mark.parametrize(("name", "side"), [("convnet", 8), ("simple-cnn", 16), ("cifar100-cnn", 22), ("resnet18", 16)])
 def test_the_smallest_image_that_is_promised_goes_through(name: str, side: int) -> None:
     net = build(name, (1, side, side)).eval()
     assert net(torch.zeros(1, 1, side, side)).shape == (1, 10)

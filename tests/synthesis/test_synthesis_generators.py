@@ -40,9 +40,7 @@ class Copy(Generator):
         self.require_enough(examples)
         return {"x": examples.x}
 
-    def sample(
-        self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator
-    ) -> Tensor:
+    def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
         return state["x"][: len(labels)]
 
 

@@ -130,8 +130,9 @@ def test_scaled_records_are_learnt_from_as_their_pixels() -> None:
 def test_the_decoder_obeys_the_label_it_is_told(spread: str) -> None:
     settings = THOROUGH.model_copy(update={"conditional": True, "spread": spread})
     made = sample(settings, Vae(settings).fit(dark_and_bright(), EIGHT, generator(0)), [0] * 20 + [2] * 20)
-    assert float(made[:20].float().mean()) == pytest.approx(30, abs=15)
-    assert float(made[20:].float().mean()) == pytest.approx(220, abs=15)
+    shades = made.float().mean((1, 2, 3))
+    assert bool((shades[:20] < 125).all())
+    assert bool((shades[20:] > 125).all())
 
 
 def test_with_its_own_spread_a_class_stays_itself_in_a_shared_latent_space() -> None:

@@ -36,9 +36,7 @@ def build_method(config: Config, net: Network) -> Method:
 
 
 def build_network(config: Config, problem: Problem, fast: FastPath) -> Network:
-    return Network(
-        lambda: _module(config, problem), problem, seed=config.top.seed, fast=fast, device=device(config)
-    )
+    return Network(lambda: _module(config, problem), problem, seed=config.top.seed, fast=fast, device=device(config))
 
 
 def _module(config: Config, problem: Problem) -> nn.Module:

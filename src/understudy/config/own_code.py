@@ -38,7 +38,8 @@ def _module(file: Path) -> ModuleType:
     if not file.is_file():
         raise UserError(f"There is no file {file}.")
     spec = importlib.util.spec_from_file_location(known_as, file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[known_as] = module
     try:

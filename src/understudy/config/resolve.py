@@ -98,7 +98,8 @@ def _live_method(live: Live) -> Entry:
     given = live.method
     if isinstance(given, type):
         return registry.entry_of(given, given.__name__)
-    return Entry(LIVE, "method", lambda settings: given, NoSettings)
+    assert given is not None
+    return Entry(LIVE, "method", lambda settings, method=given: method, NoSettings)
 
 
 def _add_on(given: Words) -> Chosen:

@@ -22,9 +22,9 @@ class Plan(Settings):
     """The part of ``method`` that every method has."""
 
     name: str = "fedavg"
-    rounds: int = Field(10, ge=0)
+    rounds: int = Field(default=10, ge=0)
     cohort: int | float = 1.0  # a whole number of clients, or a share of them up to 1.0
-    min_replies: int = Field(1, ge=1)  # with fewer a round is undone
+    min_replies: int = Field(default=1, ge=1)  # with fewer a round is undone
 
 
 class ModelPlan(Settings):
@@ -40,7 +40,7 @@ class EngineSettings(Settings):
 class Top(Settings):
     """The keys beside the sections."""
 
-    seed: int = Field(0, ge=0)
+    seed: int = Field(default=0, ge=0)
     device: str = "auto"
     privacy: None = None
 

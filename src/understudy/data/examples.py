@@ -1,5 +1,6 @@
 """Examples: what a client holds, and what synthesis makes."""
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,15 +63,13 @@ class Examples:
     @classmethod
     def load(cls, path: Path) -> Self:
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return cls.from_arrays(arrays["x"], arrays["y"])
         except FileNotFoundError:
             raise UserError(f"There is no file {path}.") from None
         except KeyError as missing:
-            raise UserError(
-                f"{path} has no array {missing}; it needs 'x' (records) and 'y' (labels)."
-            ) from None
-        except (BadZipFile, ValueError, EOFError, OSError) as broken:
+            raise UserError(f"{path} has no array {missing}; it needs 'x' (records) and 'y' (labels).") from None
+        except (BadZipFile, ValueError, EOFError, OSError, TypeError, zlib.error) as broken:
             raise UserError(f"{path} cannot be read as .npz: {broken}.") from None
 
     @classmethod
@@ -82,13 +81,9 @@ class Examples:
         if records.ndim == 3:
             records = records.unsqueeze(1)
         if records.ndim < 2 and len(records):
-            raise UserError(
-                f"records have shape {tuple(records.shape)}; needed is (n, …), a row or image each."
-            )
+            raise UserError(f"records have shape {tuple(records.shape)}; needed is (n, …), a row or image each.")
         if records.dtype == torch.uint8 and records.ndim == 4 and records.shape[3] == 3 != records.shape[1]:
-            raise UserError(
-                f"images have shape {tuple(records.shape)}; channels come first: (n, 3, height, width)."
-            )
+            raise UserError(f"images have shape {tuple(records.shape)}; channels come first: (n, 3, height, width).")
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = labels[:, 0]
         return cls(records, _labels(labels))
@@ -98,13 +93,15 @@ def _tensor(values: object, what: str) -> Tensor:
     if isinstance(values, Tensor):
         tensor = values.detach().cpu()
     else:
-        array = np.asarray(values)
         try:
-            # A copy where torch could not write, or has no such byte order.
-            native = array.astype(array.dtype.newbyteorder("="), copy=not array.flags.writeable)
-            tensor = torch.from_numpy(np.ascontiguousarray(native))
-        except TypeError:
-            raise UserError(f"{what} are of type {array.dtype}; numbers are needed.") from None
+            array = np.asarray(values)
+        except ValueError as ragged:
+            raise UserError(f"{what} are no array: {ragged}.") from None
+        if array.dtype.kind not in "buif":
+            raise UserError(f"{what} are of type {array.dtype}; real numbers are needed.")
+        # A copy where torch could not write, or has no such byte order.
+        native = array.astype(array.dtype.newbyteorder("="), copy=not array.flags.writeable)
+        tensor = torch.from_numpy(np.asarray(native, order="C"))
     if not tensor.ndim:
         raise UserError(f"{what} are a single number; an array with one entry a record is needed.")
     return tensor

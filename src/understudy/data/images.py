@@ -17,9 +17,7 @@ GREY = {"1", "L", "LA", "I", "I;16", "F"}
 
 
 def class_names(folder: Path) -> list[str]:
-    return sorted(
-        entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")
-    )
+    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
 def image_files(folder: Path) -> list[Path]:

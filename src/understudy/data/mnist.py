@@ -68,9 +68,11 @@ class IdxSet:
     def here(self, folder: Path | None) -> bool:
         return all(find([file.name], self.folders(folder)) for file in self.files)
 
-    def get(self, folder: Path | None, progress: Progress | None) -> list[Path]:
+    def get(self, folder: Path | None, progress: Progress | None) -> Path:
         into = data_folder(folder) / self.subfolders[0]
-        return [fetch(file, into, progress) for file in self.files]
+        for file in self.files:
+            fetch(file, into, progress)
+        return into
 
     def array(self, file: PublishedFile, folder: Path | None) -> Tensor:
         folders = self.folders(folder)

@@ -53,7 +53,7 @@ def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
     if path.suffix != ".npz":
         raise UserError(f"{path} is neither a folder of images by class nor an .npz file.")
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except FileNotFoundError:
         raise UserError(f"There is no file {path}.") from None

@@ -39,8 +39,12 @@ def read_table(path: Path, rows: int, columns: int) -> NDArray[np.int64]:
     return numbers.reshape(rows, columns)
 
 
-def packaged_table(package: str, pip_name: str, inside: str, rows: int, columns: int) -> NDArray[np.int64]:
+def need_packaged_file(package: str, pip_name: str, inside: str) -> Path:
     path = packaged_file(package, inside)
     if path is None:
         raise UserError(f"The file {inside} of the package {pip_name} is missing; `pip install {pip_name}`.")
-    return read_table(path, rows, columns)
+    return path
+
+
+def packaged_table(package: str, pip_name: str, inside: str, rows: int, columns: int) -> NDArray[np.int64]:
+    return read_table(need_packaged_file(package, pip_name, inside), rows, columns)

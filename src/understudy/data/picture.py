@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.data.skew import Skew
+from understudy.data.federation import Federation
+from understudy.data.skew import Skew, measure_skew
 from understudy.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ INK, FAINT, BAR = "#22303c", "#d9dee3", "#7a8b99"
 CELL = 0.42  # inches a row and a column where there is room
 
 
-def draw_split(skew: Skew, path: Path, title: str = "") -> Path:
+def draw_split(federation: Federation, path: Path, title: str = "") -> Path:
     """Writes the picture; the kind of file follows from its ending (.png, .svg, .pdf)."""
-    figure = split_figure(skew, title)
+    figure = split_figure(measure_skew(federation), title)
     if path.suffix.lstrip(".").lower() not in figure.canvas.get_supported_filetypes():
         raise UserError(f"{path}: no picture can be written with that ending; use .png, .svg or .pdf.")
     try:
@@ -99,6 +100,7 @@ def _bars(axes: "Axes", sizes: list[int], classes: int, room: float) -> None:
     start = classes - 0.5 + 0.08 * room
     unit = 0.55 * room / max(1, max(sizes))
     axes.barh(range(len(sizes)), [n * unit for n in sizes], left=start, height=0.5, color=BAR, zorder=2)
+    axes.text(start, -0.75, "records", fontsize=9, color=INK)
     if len(sizes) <= MOST_CLIENTS:
         for row, size in enumerate(sizes):
             axes.text(start + size * unit, row, f" {size:,}", va="center", fontsize=8, color=INK)
@@ -108,6 +110,7 @@ def _class_axis(axes: "Axes", names: tuple[str, ...], bars: float) -> None:
     axes.set_xlim(-0.5, len(names) - 0.5 + bars)
     step = max(1, -(-len(names) // MOST_CLASSES))
     shown = range(0, len(names), step)
+    axes.set_xlabel("class", color=INK, x=len(names) / 2 / (len(names) + bars))
     if max(len(names[at]) for at in shown) <= 3:
         axes.set_xticks(list(shown), [names[at] for at in shown])
     else:

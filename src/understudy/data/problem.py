@@ -17,9 +17,7 @@ class Problem:
     shape: tuple[int, ...]  # of one record, channels first
     classes: int
     multilabel: bool = False
-    mean: tuple[
-        float, ...
-    ] = ()  # a channel, of pixels between 0 and 1; empty: pixels are only divided by 255
+    mean: tuple[float, ...] = ()  # a channel, of pixels between 0 and 1; empty: pixels are only divided by 255
     std: tuple[float, ...] = ()
 
     def scale(self, x: Tensor) -> Tensor:
@@ -58,13 +56,9 @@ class Problem:
             raise UserError(f"{who}: some records hold values that are not finite; drop or repair them.")
         if examples.multilabel != self.multilabel:
             kinds = ("one label a record, (n,)", f"zeros and ones, (n, {self.classes})")
-            raise UserError(
-                f"{who}: labels have shape {tuple(y.shape)}; needed are {kinds[self.multilabel]}."
-            )
+            raise UserError(f"{who}: labels have shape {tuple(y.shape)}; needed are {kinds[self.multilabel]}.")
         if self.multilabel and y.shape[1] != self.classes:
-            raise UserError(
-                f"{who}: labels have {y.shape[1]} columns, the problem has {self.classes} classes."
-            )
+            raise UserError(f"{who}: labels have {y.shape[1]} columns, the problem has {self.classes} classes.")
         if self.multilabel and not bool(((y == 0) | (y == 1)).all()):
             raise UserError(f"{who}: multi-label values must be 0 or 1.")
         if not self.multilabel and len(y) and not 0 <= int(y.min()) <= int(y.max()) < self.classes:

@@ -99,11 +99,11 @@ def fetch(file: PublishedFile, into: Path, progress: Progress | None = None) -> 
 
 def fetch_members(
     archive: Archive, members: Sequence[PublishedFile], into: Path, progress: Progress | None = None
-) -> list[Path]:
+) -> None:
     """The members of an archive, each checked, in ``into``; nothing else in it is unpacked."""
     paths = [into / member.name for member in members]
     if all(p.is_file() and md5_of(p.read_bytes()) == m.md5 for p, m in zip(paths, members, strict=True)):
-        return paths
+        return
     packed = fetch(archive.file, into, progress)
     with tarfile.open(packed) as tar:
         for member, path in zip(members, paths, strict=True):
@@ -115,7 +115,6 @@ def fetch_members(
                 raise UserError(f"{packed} has no member {archive.folder}/{member.name}.")
             _store(path, checked(content.read(), member, path))
     packed.unlink()
-    return paths
 
 
 def _store(path: Path, content: bytes) -> None:

@@ -1,7 +1,7 @@
 """Data sets by name."""
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,13 @@ from understudy.data.dataset import Dataset
 from understudy.data.own import Scaling, is_path, read_own
 from understudy.data.published import Progress
 from understudy.data.shapes import ShapesSettings, read_shapes
-from understudy.data.source import Source, nothing_to_fetch
+from understudy.data.source import Source
 from understudy.errors import UserError
+
+
+def _drawn_anew(_folder: Path | None, _progress: Progress | None) -> Path:
+    raise UserError("shapes is drawn by code whenever it is loaded; there is nothing to fetch.")
+
 
 DRAWN = Source(
     "shapes",
@@ -23,7 +28,7 @@ DRAWN = Source(
     "drawn by code, on the grid of dSprites",
     read=lambda _folder: read_shapes(),
     here=lambda _folder: True,
-    get=nothing_to_fetch,
+    get=_drawn_anew,
 )
 SOURCES = {source.name: source for source in (*digits.SOURCES, *mnist.SOURCES, *cifar.SOURCES, DRAWN)}
 
@@ -38,6 +43,9 @@ class Listed:
     records: tuple[int, int]  # training, test
     origin: str
     here: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def names(folder: Path | None = None) -> list[Listed]:
@@ -72,8 +80,8 @@ def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:
     return found.read(folder)
 
 
-def get(name: str, *, folder: Path | None = None, progress: Progress | None = None) -> list[Path]:
-    """Fetches the files of a data set from its home, checked; an empty list where none are needed."""
+def get(name: str, folder: Path | None = None, progress: Progress | None = None) -> Path:
+    """Fetches the files of a data set from its home, checked; returns the folder where they lie."""
     return source(name).get(folder, progress)
 
 

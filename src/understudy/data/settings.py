@@ -23,14 +23,10 @@ class DataSettings(Settings):
     held_out: float = Field(default=0.0, ge=0, lt=1)  # share of each client's records kept back for scores
     validation: float = Field(default=0.0, ge=0, lt=1)  # share kept on the server, to choose settings on
     folder: str | None = None  # where files lie; else $UNDERSTUDY_DATA and the usual folders
-    size: int | None = Field(
-        default=None, ge=1
-    )  # square images are averaged down to it; `shapes` are drawn so
+    size: int | None = Field(default=None, ge=1)  # square images are averaged down to it; `shapes` are drawn so
     limit: int | None = Field(default=None, ge=1)  # at most so many training records, classes in proportion
     shapes: ShapesSettings | None = None  # the grid of `shapes`
-    sites: dict[str, str] | None = (
-        None  # own data, one source a site; name, clients and split do not count then
-    )
+    sites: dict[str, str] | None = None  # own data, one source a site; name, clients and split do not count then
     test: str | None = None  # own data: a file or folder to score on
     classes: int | None = Field(default=None, ge=2)  # own data; None: as many as the labels show
     mean: tuple[float, ...] = ()  # own data: of pixels between 0 and 1, a channel
@@ -51,9 +47,7 @@ def load_dataset(settings: DataSettings, seed: int) -> Dataset:
 
 def _whole(settings: DataSettings) -> Dataset:
     if settings.shapes is not None and settings.name != "shapes":
-        raise UserError(
-            f"data.shapes: these settings belong to the data set 'shapes', not to {settings.name}."
-        )
+        raise UserError(f"data.shapes: these settings belong to the data set 'shapes', not to {settings.name}.")
     if settings.name == "shapes":
         return read_shapes(_grid(settings))
     folder = None if settings.folder is None else Path(settings.folder).expanduser()
@@ -99,9 +93,7 @@ def federation(settings: DataSettings, *, seed: int) -> Federation:
 def _of_sites(settings: DataSettings, seed: int) -> Federation:
     for word, value in (("validation", settings.validation), ("limit", settings.limit)):
         if value:
-            raise UserError(
-                f"data.{word}: own sites keep their records at home; leave it out beside data.sites."
-            )
+            raise UserError(f"data.{word}: own sites keep their records at home; leave it out beside data.sites.")
     brought = read_sites(settings.sites or {}, settings.test)
     sites, test = dict(brought.sites), brought.test
     if settings.size is not None:

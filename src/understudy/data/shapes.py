@@ -63,7 +63,7 @@ def inside(shape: int, across: Tensor, up: Tensor) -> Tensor:
     if SHAPES[shape] == "ellipse":
         return across.square() + (2 * up).square() <= 1
     # The classical heart curve (a² + b² − 1)³ = a²b³, shrunk and lowered so that it fits as well.
-    a, b = across * 1.25, up * 1.25 + 0.1
+    a, b = across * 1.35, up * 1.35 + 0.1
     square, rest = a.square(), a.square() + b.square() - 1
     return rest * rest.square() <= square * b * b.square()
 

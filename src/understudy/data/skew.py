@@ -66,7 +66,7 @@ def label_table(federation: Federation) -> Tensor:
     return torch.stack([holding.own.label_counts(classes) for holding in federation.sites.values()])
 
 
-def skew_of(federation: Federation) -> Skew:
+def measure_skew(federation: Federation) -> Skew:
     rows: list[list[int]] = label_table(federation).tolist()
     overall = [sum(column) for column in zip(*rows, strict=True)]
     clients = tuple(

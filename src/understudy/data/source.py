@@ -17,8 +17,4 @@ class Source:
     origin: str
     read: Callable[[Path | None], Dataset]
     here: Callable[[Path | None], bool]
-    get: Callable[[Path | None, Progress | None], list[Path]]
-
-
-def nothing_to_fetch(_folder: Path | None, _progress: Progress | None) -> list[Path]:
-    return []
+    get: Callable[[Path | None, Progress | None], Path]  # the folder where it lies afterwards

@@ -30,9 +30,7 @@ def draw_exactly(strata: Indices, total: int, rng: np.random.Generator) -> tuple
     return _draw(strata, levels, largest_remainder(quotas, total), rng)
 
 
-def _draw(
-    strata: Indices, levels: Indices, counts: Indices, rng: np.random.Generator
-) -> tuple[Indices, Indices]:
+def _draw(strata: Indices, levels: Indices, counts: Indices, rng: np.random.Generator) -> tuple[Indices, Indices]:
     taken = np.zeros(len(strata), dtype=bool)
     for level, count in zip(levels, counts, strict=True):
         taken[rng.permutation(np.flatnonzero(strata == level))[:count]] = True

@@ -25,7 +25,7 @@ class Books:
     bytes_down: int = 0
     answered: set[str] = field(default_factory=set)
     failures: list[dict[str, str]] = field(default_factory=list)
-    scores: Tally = Tally()  # of the model that the briefs brought
+    scores: Tally = field(default_factory=Tally)  # of the model that the briefs brought
     examples: dict[str, Message] = field(default_factory=dict)  # the newest synthetic set of each client
 
 
@@ -159,5 +159,3 @@ class LiveServer(Server):
 
     def _fail(self, client: str, why: str) -> None:
         self.books.failures.append({"client": client, "why": why})
-
-

@@ -88,5 +88,3 @@ def labels_from_wire(y: Tensor) -> Tensor:
 
 def scalar(value: float | int | Tensor) -> Tensor:
     return torch.as_tensor(value, dtype=torch.float32).reshape(())
-
-

@@ -11,6 +11,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -87,11 +88,11 @@ def _answer(site: Site, method: Method, request: Request, began: float) -> Answe
     return Answer(site.name, "done", "", version, time.perf_counter() - began, site.reply.read_bytes)
 
 
-def _newest(site: Site, run: str) -> dict[str, object] | None:
+def _newest(site: Site, run: str) -> dict[str, Any] | None:
     if not site.newest.exists():
         site.folder.mkdir(parents=True, exist_ok=True)
         return None
-    newest: dict[str, object] = json.loads(site.newest.read_text())
+    newest: dict[str, Any] = json.loads(site.newest.read_text())
     if newest["run"] == run:
         return newest
     shutil.rmtree(site.folder)  # kept for another run
@@ -106,9 +107,7 @@ def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory
     kept = site.memory.get(request.start)[0] if request.start != NOTHING else {}
     memory = Memory(kept)
     holding = site.holding
-    client = Client(
-        site.name, request.round, own=holding.own, held_out=holding.held_out, memory=memory, seed=site.seed
-    )
+    client = Client(site.name, request.round, own=holding.own, held_out=holding.held_out, memory=memory, seed=site.seed)
     brief = Message.from_bytes(request.body)
     scores = _scores(client, method, brief) if request.score else {}
     with private_global_stream(site.seed, request.round, site.name, request.task):

@@ -46,9 +46,7 @@ class Tally:
         return cls(int(count), correct, loss_sum)
 
 
-def evaluate(
-    predict: Predict, examples: Examples, problem: Problem, *, batch: int = 500, pad: bool = False
-) -> Scores:
+def evaluate(predict: Predict, examples: Examples, problem: Problem, *, batch: int = 500, pad: bool = False) -> Scores:
     """``pad``: the last batch is filled up to ``batch`` rows (compiled networks dislike new shapes)."""
     if not len(examples):
         return Scores(0)
@@ -56,9 +54,7 @@ def evaluate(
     return score(problem, logits, examples.y)
 
 
-def tally(
-    predict: Predict, examples: Examples, problem: Problem, *, batch: int = 500, pad: bool = False
-) -> Tally:
+def tally(predict: Predict, examples: Examples, problem: Problem, *, batch: int = 500, pad: bool = False) -> Tally:
     total = Tally()
     for logits, y in _in_batches(predict, examples, batch, pad):
         right = right_decisions(problem, logits, y).double().view(len(y), -1).mean(1)
@@ -67,9 +63,7 @@ def tally(
     return total
 
 
-def _in_batches(
-    predict: Predict, examples: Examples, batch: int, pad: bool
-) -> Iterator[tuple[Tensor, Tensor]]:
+def _in_batches(predict: Predict, examples: Examples, batch: int, pad: bool) -> Iterator[tuple[Tensor, Tensor]]:
     for start in range(0, len(examples), batch):
         x, y = examples.x[start : start + batch], examples.y[start : start + batch]
         if pad and len(x) < batch:

@@ -12,15 +12,15 @@ from understudy.settings import Settings
 class Local(Settings):
     """Plain SGD; momentum is fresh in every round."""
 
-    epochs: int | None = Field(None, ge=0)  # passes over a client's own records; 5 if nothing is said
-    steps: int | None = Field(None, ge=0)  # or so many steps, whatever the records
-    batch: int = Field(32, ge=1)
-    lr: float = Field(0.05, gt=0)
-    momentum: float = Field(0.0, ge=0, lt=1)
-    weight_decay: float = Field(0.0, ge=0)
-    clip: float | None = Field(None, gt=0)  # longest gradient, over all parameters together
+    epochs: int | None = Field(default=None, ge=0)  # passes over a client's own records; 5 if nothing is said
+    steps: int | None = Field(default=None, ge=0)  # or so many steps, whatever the records
+    batch: int = Field(default=32, ge=1)
+    lr: float = Field(default=0.05, gt=0)
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0)
+    clip: float | None = Field(default=None, gt=0)  # longest gradient, over all parameters together
     schedule: Literal["constant", "cosine", "exponential"] = "constant"  # of the rate, over the rounds
-    decay: float = Field(1.0, gt=0, le=1)  # a round, with schedule: exponential
+    decay: float = Field(default=1.0, gt=0, le=1)  # a round, with schedule: exponential
     augment: tuple[Literal["flip", "crop"], ...] = ()
     drop_last: bool = False
 

@@ -107,7 +107,12 @@ class Rule:
 
 class Averaging(Method):
     def __init__(
-        self, settings: AveragingSettings, *, terms: Sequence[Term] = (), rule: Rule | None = None, slope: Slope = plain
+        self,
+        settings: AveragingSettings,
+        *,
+        terms: Sequence[Term] = (),
+        rule: Rule | None = None,
+        slope: Slope = plain,
     ):
         self.settings, self.slope = settings, slope
         self.terms, self.rule = tuple(terms), rule or Rule()

@@ -40,12 +40,12 @@ PREVIOUS = "fedcog.previous"
 
 class FedCogSettings(Settings):
     kd_weighting: Literal["fixed", "balanced"]
-    kd_weight: float = Field(0.01, ge=0)  # λ_kd, with kd_weighting: fixed
-    from_round: int = Field(1, ge=1)  # plain training before that
-    images: int = Field(256, ge=1)  # M
-    steps: int = Field(100, ge=0)
-    lr: float = Field(0.01, gt=0)
-    disagreement: float = Field(0.1, ge=0)  # λ_dis
+    kd_weight: float = Field(default=0.01, ge=0)  # λ_kd, with kd_weighting: fixed
+    from_round: int = Field(default=1, ge=1)  # plain training before that
+    images: int = Field(default=256, ge=1)  # M
+    steps: int = Field(default=100, ge=0)
+    lr: float = Field(default=0.01, gt=0)
+    disagreement: float = Field(default=0.1, ge=0)  # λ_dis
     labels: Literal["complement", "uniform"] = "complement"
     divergence: Divergence = "true"
 

@@ -34,16 +34,16 @@ from understudy.synthesis.matching import into_ball, match_distributions, real_b
 
 
 class FedDMSettings(Settings):
-    ipc: int = Field(10, ge=1)  # images a class
-    radius: float = Field(5.0, gt=0)  # ρ
-    steps: int = Field(1000, ge=0)  # T
-    real_batch: int = Field(256, ge=1)
-    image_lr: float = Field(1.0, gt=0)
-    image_momentum: float = Field(0.5, ge=0, lt=1)
+    ipc: int = Field(default=10, ge=1)  # images a class
+    radius: float = Field(default=5.0, gt=0)  # ρ
+    steps: int = Field(default=1000, ge=0)  # T
+    real_batch: int = Field(default=256, ge=1)
+    image_lr: float = Field(default=1.0, gt=0)
+    image_momentum: float = Field(default=0.5, ge=0, lt=1)
     init: Literal["real", "noise"] = "real"
-    min_class_records: int = Field(10, ge=1)
+    min_class_records: int = Field(default=10, ge=1)
     weights: Literal["pool", "size"] = "pool"
-    classes_at_once: int | None = Field(None, ge=1)  # in one pass; None: by the size of the images
+    classes_at_once: int | None = Field(default=None, ge=1)  # in one pass; None: by the size of the images
     server: Local = Local(epochs=500, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4)
 
 

@@ -12,6 +12,7 @@ The controls of the paper are settings: ``deal: own`` leaves every client with t
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -30,13 +31,17 @@ from understudy.settings import Settings
 from understudy.synthesis import generator as generators
 from understudy.synthesis.labels import labels_from_counts, largest_remainder
 
-POOL_X, POOL_Y, GIVEN = "fedssyn.x", "fedssyn.y", "fedssyn.given"  # in State: the shuffled pool; who has its part
+POOL_X, POOL_Y, GIVEN = (
+    "fedssyn.x",
+    "fedssyn.y",
+    "fedssyn.given",
+)  # in State: the shuffled pool; who has its part
 
 
 class FedssynSettings(Settings):
-    generator: dict[str, Any] = {"name": "vae"}  # a name will do
-    records: float = Field(0.75, gt=0, le=1)  # ρ: the share of its records that a generator sees
-    images: int | None = Field(None, ge=0)  # ñ of each client; None: as many as it has records
+    generator: dict[str, Any] = Field(default="vae", validate_default=True)  # a name will do
+    records: float = Field(default=0.75, gt=0, le=1)  # ρ: the share of its records that a generator sees
+    images: int | None = Field(default=None, ge=0)  # ñ of each client; None: as many as it has records
     source: Literal["generator", "real"] = "generator"
     deal: Literal["shuffled", "own"] = "shuffled"
 
@@ -163,7 +168,7 @@ def slices(total: int, parts: int) -> list[slice]:
     """Equal parts; where they do not come out even, the first ones are longer by one."""
     short, longer = divmod(total, parts)
     ends = [short * k + min(k, longer) for k in range(parts + 1)]
-    return [slice(a, b) for a, b in zip(ends, ends[1:], strict=False)]
+    return [slice(a, b) for a, b in pairwise(ends)]
 
 
 @add_on("fedssyn", settings=FedssynSettings, wraps=True)

@@ -31,7 +31,7 @@ from understudy.models.network import Network
 
 class ScaffoldSettings(AveragingSettings):
     option: Literal["I", "II"] = "II"
-    server_lr: float = Field(1.0, gt=0)  # η_g
+    server_lr: float = Field(default=1.0, gt=0)  # η_g
 
 
 class ControlVariate(Term):

@@ -124,7 +124,13 @@ def _first_difference(a: object, b: object, key: str) -> str:
 
 class _Run:
     def __init__(
-        self, config: Config, data: Federation, method: Method, folder: RunFolder, cohort: int, observer: Observer
+        self,
+        config: Config,
+        data: Federation,
+        method: Method,
+        folder: RunFolder,
+        cohort: int,
+        observer: Observer,
     ):
         self.config, self.data, self.method, self.folder = config, data, method, folder
         self.observer = observer

@@ -27,9 +27,7 @@ class Generator(ABC):
         """Learns from ``examples``; refuses fewer than ``smallest``. Every draw comes from ``rng``."""
 
     @abstractmethod
-    def sample(
-        self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator
-    ) -> Tensor:
+    def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
         """(n, channels, height, width) uint8, one image for each label; every label must have been fitted."""
 
     def require_enough(self, examples: Examples) -> None:

@@ -50,15 +50,11 @@ class Vae(Generator):
         train(encoder, decoder, x, told, self.settings, rng)
         mean, variance = _encode(encoder, x, told)
         if not bool(torch.isfinite(mean).all() and torch.isfinite(variance).all()):
-            raise UserError(
-                f"The VAE diverged with lr {self.settings.lr}; lower the generator's lr or gamma."
-            )
+            raise UserError(f"The VAE diverged with lr {self.settings.lr}; lower the generator's lr or gamma.")
         weights = {DECODER + name: value.contiguous() for name, value in decoder.state_dict().items()}
         return weights | _statistics(mean, variance, *_groups(examples.y, problem))
 
-    def sample(
-        self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator
-    ) -> Tensor:
+    def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
         group, _ = _groups(labels, problem)
         unseen = sorted(set(group[state["count"][group] == 0].tolist()))
         if unseen:

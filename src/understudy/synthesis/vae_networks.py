@@ -37,6 +37,7 @@ class Encoder(nn.Module):
             *[nn.Linear(hidden, hidden), nn.ReLU()],
             nn.Linear(hidden, 2 * latent),
         )
+        self.apply(_he_start)
 
     def forward(self, x: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
         padded = functional.pad(x, (0, self.layout.beside, 0, self.layout.below))
@@ -62,7 +63,16 @@ class Decoder(nn.Module):
             convolutions += [nn.ConvTranspose2d(width, width, 4, stride=2, padding=1), nn.ReLU()]
         convolutions.append(nn.ConvTranspose2d(width, layout.channels, 4, stride=2, padding=1))
         self.convolutions = nn.Sequential(*convolutions)
+        self.apply(_he_start)
 
     def forward(self, z: Tensor, told: Tensor) -> Tensor:
         grown: Tensor = self.convolutions(self.dense(torch.cat([z, told], 1)))
         return grown[:, :, : self.layout.high, : self.layout.wide]
+
+
+def _he_start(layer: nn.Module) -> None:
+    """He's initialisation, as in the public β-VAE: torch's own is so small that the first epochs are lost."""
+    if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
+        nn.init.kaiming_normal_(layer.weight)
+        assert layer.bias is not None
+        nn.init.zeros_(layer.bias)

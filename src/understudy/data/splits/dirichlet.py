@@ -116,9 +116,7 @@ def cut_class(shares: Floats, records: int) -> Indices:
     return cuts
 
 
-def draw_counts(
-    class_sizes: Indices, clients: int, alpha: float, draws: int, rng: np.random.Generator
-) -> Indices:
+def draw_counts(class_sizes: Indices, clients: int, alpha: float, draws: int, rng: np.random.Generator) -> Indices:
     """(draws, classes, clients): that many draws of the published rule, in numbers of records."""
     counts = np.zeros((draws, len(class_sizes), clients), dtype=np.int64)
     held = np.zeros((draws, clients), dtype=np.int64)
@@ -130,9 +128,7 @@ def draw_counts(
     return counts
 
 
-def best_counts(
-    class_sizes: Indices, clients: int, alpha: float, floor: int, rng: np.random.Generator
-) -> Indices:
+def best_counts(class_sizes: Indices, clients: int, alpha: float, floor: int, rng: np.random.Generator) -> Indices:
     """(classes, clients): the first draw whose smallest client has ``floor`` records, else the best."""
     tries = max(1, min(TRIES, NUMBERS // (clients * len(class_sizes))))
     best, reached = np.zeros((len(class_sizes), clients), np.int64), -1

@@ -53,8 +53,6 @@ def deal_groups(groups: Sequence[Sequence[Indices]], clients: int, rng: np.rando
     for number, piles in enumerate(groups):
         members = range(number, clients, len(groups))
         for pile in piles:
-            for member, piece in zip(
-                members, np.array_split(rng.permutation(pile), len(members)), strict=True
-            ):
+            for member, piece in zip(members, np.array_split(rng.permutation(pile), len(members)), strict=True):
                 parts[member].append(piece)
     return [np.concatenate([np.empty(0, np.int64), *pieces]) for pieces in parts]

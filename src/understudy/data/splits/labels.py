@@ -24,8 +24,7 @@ class LabelGroups(SplitKind):
         classes, each = dataset.problem.classes, self.labels_per_client
         if classes % each:
             raise UserError(
-                f"data.split.labels_per_client: {each} does not divide the {classes} classes "
-                f"of {dataset.name}."
+                f"data.split.labels_per_client: {each} does not divide the {classes} classes of {dataset.name}."
             )
         if classes // each > clients:
             raise UserError(
@@ -65,15 +64,12 @@ class ClassPairs(SplitKind):
             return tuple(tuple(group.tolist()) for group in np.array_split(np.arange(classes), clients))
         pairs = FEDLAP_PAIRS if self.pairs == "fedlap" else self.pairs
         if len(pairs) != clients:
-            raise UserError(
-                f"data.split.pairs: {len(pairs)} pairs for {clients} clients; there must be one each."
-            )
+            raise UserError(f"data.split.pairs: {len(pairs)} pairs for {clients} clients; there must be one each.")
         listed = [label for pair in pairs for label in pair]
         for label in listed:
             if not 0 <= label < classes:
                 raise UserError(
-                    f"data.split.pairs: {dataset.name} has no label {label}; "
-                    f"they run from 0 to {classes - 1}."
+                    f"data.split.pairs: {dataset.name} has no label {label}; they run from 0 to {classes - 1}."
                 )
             if listed.count(label) > 1:
                 raise UserError(f"data.split.pairs: label {label} stands twice; each belongs to one client.")

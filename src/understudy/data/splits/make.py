@@ -18,9 +18,7 @@ from understudy.data.strata import Indices, draw_exactly
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 
-SplitSettings = Annotated[
-    Iid | Dirichlet | LabelGroups | ClassPairs | Factor | Users, Field(discriminator="kind")
-]
+SplitSettings = Annotated[Iid | Dirichlet | LabelGroups | ClassPairs | Factor | Users, Field(discriminator="kind")]
 
 
 def make_split(
@@ -55,9 +53,7 @@ def _tensors(parts: dict[str, Indices]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(indices) for name, indices in parts.items()}
 
 
-def hold_out(
-    records: Indices, examples: Examples, share: float, seed: int, client: str
-) -> tuple[Indices, Indices]:
+def hold_out(records: Indices, examples: Examples, share: float, seed: int, client: str) -> tuple[Indices, Indices]:
     """(own, held out): a share of each class, at least one record where there are two, never the last one."""
     total = len(records)
     if not share or total < 2:

@@ -32,9 +32,7 @@ class Factor(SplitKind):
             raise UserError(f"data.split.factors: {dataset.name} has no factors; 'shapes' has.")
         for name in self.factors:
             if name not in known:
-                raise UserError(
-                    f"data.split.factors: no factor '{name}' in {dataset.name}; {', '.join(known)}."
-                )
+                raise UserError(f"data.split.factors: no factor '{name}' in {dataset.name}; {', '.join(known)}.")
         levels = np.stack([known[name].numpy()[among] for name in self.factors])
         cells, cell = np.unique(levels, axis=1, return_inverse=True)
         number = cells.shape[1]
@@ -60,6 +58,4 @@ class Users(SplitKind):
         users = dataset.users.numpy()
         everyone = np.unique(users)
         mine = users[among]
-        return Dealt(
-            [among[mine == user] for user in everyone], names=[f"user-{user}" for user in everyone.tolist()]
-        )
+        return Dealt([among[mine == user] for user in everyone], names=[f"user-{user}" for user in everyone.tolist()])

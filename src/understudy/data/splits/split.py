@@ -73,9 +73,7 @@ class Split:
 
     def check_fits(self, records: int, who: str) -> None:
         if self.last >= records:
-            raise UserError(
-                f"The split names record {self.last}, but {who} has only {records} training records."
-            )
+            raise UserError(f"The split names record {self.last}, but {who} has only {records} training records.")
 
     def save(self, path: Path) -> None:
         text = json.dumps({"digest": self.digest, "notes": self.notes, **self._content()})
@@ -89,9 +87,7 @@ class Split:
         """``records``: how many training records there are, to be sure that the split fits them."""
         stored = _read(path)
         try:
-            split = cls(
-                stored["clients"], stored["held_out"], stored["validation"], tuple(stored.get("notes", ()))
-            )
+            split = cls(stored["clients"], stored["held_out"], stored["validation"], tuple(stored.get("notes", ())))
             digest = stored["digest"]
         except (KeyError, AttributeError, TypeError) as wrong:
             raise UserError(f"{path} is no saved split: {wrong} is missing or of another kind.") from None

@@ -1,0 +1,30 @@
+# `make demo` and `make test` need nothing but Python 3.11, make and git: they build .venv themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+
+# Rebuilt when the dependencies change. The constraints file pins everything, torch included.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Understudy needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images,dev]'
+	touch $@
+
+demo: .venv/ready
+	$(BIN)/understudy demo --out demo
+
+test: .venv/ready lint
+	$(BIN)/pytest -m 'not slow'
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: .venv/ready
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv demo runs

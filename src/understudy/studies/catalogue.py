@@ -1,0 +1,92 @@
+"""What there is, in plain values: methods with what they send and join, networks with their sizes."""
+
+import typing
+from typing import Any
+
+from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+from understudy.federation import registry
+from understudy.federation.method import Method
+from understudy.federation.registry import Entry
+from understudy.models import registry as models
+from understudy.settings import Settings
+
+SHAPES = {"8×8 grey": (1, 8, 8), "28×28 grey": (1, 28, 28), "32×32 colour": (3, 32, 32)}
+
+
+def describe_methods(name: str | None = None) -> list[dict[str, Any]]:
+    entries = registry.entries()
+    if name is not None:
+        entries = [e for e in entries if e.name == name] or [registry.entry(name, "method")]
+    return [_describe(entry) for entry in entries]
+
+
+def _describe(entry: Entry) -> dict[str, Any]:
+    plain = _built(registry.entry("fedavg", "method"))
+    if entry.role == "add-on":
+        below = plain.jobs()
+        sends = {n: dict(job.kinds) for n, job in entry.build(_defaults(entry), plain).jobs().items() if n not in below}
+        joins = [e.name for e in registry.entries() if e.role == "method" and _joins(entry, e)]
+    else:
+        sends = {n: dict(job.kinds) for n, job in _built(entry).jobs().items() if job.kinds}
+        joins = [e.name for e in registry.entries() if e.role == "add-on" and _joins(e, entry)]
+    return {
+        "name": entry.name,
+        "role": entry.role,
+        "title": entry.title,
+        "settings": {key: _default(entry, key) for key in entry.settings.model_fields},
+        "sends": sends,
+        "joins": joins,
+    }
+
+
+def _joins(add_on: Entry, method: Entry) -> bool:
+    try:
+        add_on.build(_defaults(add_on), _built(method))
+    except UserError:
+        return False
+    return True
+
+
+def _built(entry: Entry) -> Method:
+    return entry.build(_defaults(entry))
+
+
+def _defaults(entry: Entry) -> Settings:
+    """Default settings; where a choice must be made, the first one."""
+    chosen = {
+        key: typing.get_args(field.annotation)[0]
+        for key, field in entry.settings.model_fields.items()
+        if field.is_required()
+    }
+    return entry.settings(**chosen)
+
+
+def _default(entry: Entry, key: str) -> Any:
+    field = entry.settings.model_fields[key]
+    if field.is_required():
+        return f"must be chosen: {', '.join(map(str, typing.get_args(field.annotation)))}"
+    return _defaults(entry).model_dump(mode="json")[key]
+
+
+def describe_models() -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "about": models.entry(name).about,
+            "fast": models.entry(name).fast,
+            "settings": models.entry(name).settings().model_dump(mode="json"),
+            "parameters": {label: _parameters(name, shape) for label, shape in SHAPES.items()},
+        }
+        for name in models.names()
+    ]
+
+
+def _parameters(name: str, shape: tuple[int, ...]) -> int | None:
+    """With ten classes; None where the network does not take such images."""
+    entry = models.entry(name)
+    try:
+        return sum(p.numel() for p in entry.build(Problem(shape, 10), entry.settings()).parameters())
+    except UserError:
+        return None
