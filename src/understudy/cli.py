@@ -150,9 +150,9 @@ def data_describe(
     as_json: Json = False,
 ) -> None:
     """How skewed a split is: `understudy data describe digits clients=10 split.alpha=0.1 --plot split.png`."""
+    from understudy.config.build import build_data
     from understudy.config.read import pairs
     from understudy.config.resolve import resolve
-    from understudy.config.build import build_data
     from understudy.data.picture import draw_split
     from understudy.data.skew import measure_skew
     from understudy.view.tables import print_skew
@@ -186,6 +186,8 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _top(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     pass

@@ -1,7 +1,7 @@
 """A federation small enough to check by hand: clients in this process, networks of a few numbers."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -168,5 +168,3 @@ def batchnorm_net(features: int = 3, classes: int = 3) -> Network:
         return Body(body, nn.Linear(4, classes))
 
     return Network(build, Problem(shape=(features,), classes=classes))
-
-

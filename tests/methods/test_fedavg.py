@@ -71,9 +71,7 @@ def test_a_message_is_the_model_and_one_number() -> None:
     assert {part: len(tensor) for part, tensor in stage.briefs[0][2].items()} == {"model": 12}
 
 
-def slow_fedavg(
-    sites: dict[str, Examples], w: Vector, cohorts: list[list[str]], local: Local, weights: str
-) -> Vector:
+def slow_fedavg(sites: dict[str, Examples], w: Vector, cohorts: list[list[str]], local: Local, weights: str) -> Vector:
     """SGD as its authors write it: v ← βv + (g + λw), w ← w − ηv, v = 0 at the start of every round."""
     for round, cohort in enumerate(cohorts, start=1):
         models, sizes = [], []

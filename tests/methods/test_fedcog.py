@@ -152,7 +152,11 @@ def test_later_steps_are_held_near_the_broadcast_model() -> None:
 
 
 def kit_of(
-    chosen: FedCogSettings, net: Network, own: Examples, round: int = 1, memory: Mapping[str, torch.Tensor] | None = None
+    chosen: FedCogSettings,
+    net: Network,
+    own: Examples,
+    round: int = 1,
+    memory: Mapping[str, torch.Tensor] | None = None,
 ) -> Kit:
     stage = Stage(bound(averaging(), net), {"a": own})
     client = stage.client("a", round)

@@ -57,6 +57,7 @@ class Painted(Generator):
 
 @pytest.fixture(autouse=True)
 def _painted() -> Iterator[None]:
+    generators.names()  # those of the package are there
     before = dict(generators._entries)
     generator("painted", settings=PaintedSettings)(Painted)
     Painted.seen.clear()

@@ -1,7 +1,9 @@
 """Where the words of a config come from: a preset, a YAML file, KEY=VALUE, Python keywords."""
 
+import copy
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -60,41 +62,61 @@ def pairs(overrides: Sequence[str]) -> Words:
     return found
 
 
-def override(words: Words, changes: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -> Words:
-    """``changes`` laid over ``words``. Dotted keys reach inside; a key without a dot that is no section is
-    looked for in the sections (``rounds`` is ``method.rounds``); ``known`` lists their keys."""
-    result = {key: dict(value) if isinstance(value, dict) else value for key, value in words.items()}
+@dataclass(frozen=True)
+class Keys:
+    """What may be written where: the keys of each section, and those that a method or network adds."""
+
+    of_sections: Mapping[str, Sequence[str]]
+    of_name: Callable[[str, str], Sequence[str]]  # (section, name)
+
+    def path(self, key: str) -> list[str]:
+        """``rounds`` is ``method.rounds``: a key without a dot that is no section is looked for in them."""
+        path = key.split(".")
+        if len(path) > 1 or key in self.of_sections:
+            return path
+        homes = [section for section, names in self.of_sections.items() if key in names]
+        if len(homes) > 1:
+            both = " or ".join(f"{home}.{key}" for home in homes)
+            raise UserError(f"'{key}' could be {both}; write the full name.")
+        return [homes[0], key] if homes else path
+
+
+def override(words: Words, changes: Mapping[str, Any], keys: Keys) -> Words:
+    """``changes`` laid over ``words``; dotted keys reach inside.
+
+    Where a change puts another method or network in place, of the old one's settings those stay that the new
+    one has too.
+    """
+    result = copy.deepcopy(words)
+    changed: set[tuple[str, str]] = set()
     for key, value in changes.items():
-        path = _path(key, known)
-        here = result
-        for step in path[:-1]:
-            below = here.get(step)
-            below = {"name": below} if isinstance(below, str) else dict(below or {})
-            here[step] = below
-            here = below
-        last = path[-1]
-        if len(path) == 1 and last in NAMED and isinstance(value, str):
-            value = {"name": value}
-        if isinstance(value, dict) and isinstance(here.get(last), dict):
-            value = _laid_over(here[last], value)
-        here[last] = value
+        path = keys.path(key)
+        if len(path) == 1 and path[0] in NAMED and isinstance(value, str):
+            path = [path[0], "name"]
+        changed |= {(path[0], path[1])} if len(path) > 1 else {(path[0], inner) for inner in _inside(value)}
+        _lay(result, path, value)
+    for section in NAMED:
+        before, after = _name(words.get(section)), _name(result.get(section))
+        if before and after and before != after and isinstance(result[section], dict):
+            known = {"name", *keys.of_sections[section], *keys.of_name(section, after)}
+            kept = {k: v for k, v in result[section].items() if k in known or (section, k) in changed}
+            result[section] = kept
     return result
 
 
-def _path(key: str, known: Mapping[str, Sequence[str]]) -> list[str]:
-    path = key.split(".")
-    if len(path) > 1 or key in known:
-        return path
-    homes = [section for section, names in known.items() if key in names]
-    if len(homes) > 1:
-        both = " or ".join(f"{home}.{key}" for home in homes)
-        raise UserError(f"'{key}' could be {both}; write the full name.")
-    return [homes[0], key] if homes else path
+def _lay(words: Words, path: list[str], value: Any) -> None:
+    for step in path[:-1]:
+        below = words.get(step)
+        words[step] = {"name": below} if isinstance(below, str) else dict(below or {})
+        words = words[step]
+    here = words.get(path[-1])
+    words[path[-1]] = {**here, **value} if isinstance(here, dict) and isinstance(value, dict) else value
 
 
-def _laid_over(below: Words, above: Words) -> Words:
-    """Another name keeps what fits it: rounds and the like stay, and ``drop_unknown`` sorts out the rest."""
-    merged = {**below, **above}
-    if above.get("name", below.get("name")) != below.get("name"):
-        merged["drop_unknown"] = [key for key in below if key not in above]
-    return merged
+def _name(section: object) -> str | None:
+    name = section.get("name") if isinstance(section, dict) else section
+    return name if isinstance(name, str) else None
+
+
+def _inside(value: object) -> list[str]:
+    return list(value) if isinstance(value, dict) else []

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
 from understudy.config.complaints import checked, unknown_key
 from understudy.config.own_code import full_name, is_own, own
-from understudy.config.read import Words, override
+from understudy.config.read import Keys, Words, override
 from understudy.config.schema import LIVE, Chosen, Config, EngineSettings, Live, ModelPlan, Plan, Top
 from understudy.data.settings import DataSettings
 from understudy.errors import UserError
@@ -21,7 +21,7 @@ IGNORED = ("version", "problem")  # in a resolved config, for people
 
 def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live | None = None) -> Config:
     live = live or Live()
-    words = override(words, changes or {}, _known_keys())
+    words = override(words, changes or {}, _keys())
     for key in words:
         if key not in (*SECTIONS, *IGNORED, *Top.model_fields):
             raise unknown_key(key, [*SECTIONS, *Top.model_fields], "")
@@ -41,17 +41,21 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
     )
 
 
-def _known_keys() -> dict[str, Sequence[str]]:
-    """Sections and their keys, as far as they do not depend on a name."""
-    averaging = registry.entry("fedavg", "method").settings
-    return {
-        "data": [*DataSettings.model_fields],
-        "model": [*ModelPlan.model_fields],
-        "method": [*Plan.model_fields, *averaging.model_fields],
-        "engine": [*EngineSettings.model_fields],
-        "with": [],
-        **{key: [] for key in Top.model_fields},
+def _keys() -> Keys:
+    plans: dict[str, type[Settings]] = {
+        "data": DataSettings,
+        "model": ModelPlan,
+        "method": Plan,
+        "engine": EngineSettings,
     }
+    sections: dict[str, Sequence[str]] = {name: [*plan.model_fields] for name, plan in plans.items()}
+    return Keys({**sections, "with": [], **{key: [] for key in Top.model_fields}}, _keys_of_name)
+
+
+def _keys_of_name(section: str, name: str) -> Sequence[str]:
+    if section == "method":
+        return [*_entry(name, "method").settings.model_fields]
+    return [*models.entry(name).settings.model_fields] if section == "model" and not is_own(name) else []
 
 
 def _section(words: Words, name: str) -> Words:
@@ -69,7 +73,6 @@ def _list(given: object) -> list[Words]:
 
 
 def _data(given: Words) -> DataSettings:
-    given.pop("drop_unknown", None)
     if given.get("name") == LIVE:
         raise UserError("This run was given its data in Python; pass `data=` again to go on with it.")
     settings: DataSettings = checked(DataSettings, given, "data")
@@ -77,16 +80,12 @@ def _data(given: Words) -> DataSettings:
 
 
 def _method(given: Words, live: Live) -> tuple[Plan, Chosen]:
-    carried = given.pop("drop_unknown", [])
     general = {key: given.pop(key) for key in Plan.model_fields if key in given}
     plan: Plan = checked(Plan, general, "method")
     entry = _live_method(live) if live.method is not None else _entry(plan.name, "method")
     if plan.name == LIVE and live.method is None:
         raise UserError("This run was given its method in Python; pass `method=` again to go on with it.")
     name = LIVE if live.method is not None else full_name(plan.name)
-    for key in carried:
-        if key not in entry.settings.model_fields:
-            given.pop(key, None)
     known = [*Plan.model_fields, *entry.settings.model_fields]
     for key in given:
         if key not in entry.settings.model_fields:
@@ -119,7 +118,6 @@ def _entry(name: str, role: Literal["method", "add-on"]) -> Entry:
 
 
 def _model(given: Words, live: Live) -> tuple[ModelPlan, Mapping[str, Any]]:
-    carried = given.pop("drop_unknown", [])
     general = {key: given.pop(key) for key in ModelPlan.model_fields if key in given}
     plan: ModelPlan = checked(ModelPlan, general, "model")
     if live.model is not None:
@@ -129,8 +127,5 @@ def _model(given: Words, live: Live) -> tuple[ModelPlan, Mapping[str, Any]]:
     if is_own(plan.name):
         return plan.model_copy(update={"name": full_name(plan.name)}), given
     settings = models.entry(plan.name).settings
-    for key in carried:
-        if key not in settings.model_fields:
-            given.pop(key, None)
     checked_settings: Settings = checked(settings, given, "model")
     return plan, checked_settings.model_dump(mode="json")

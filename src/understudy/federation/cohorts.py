@@ -1,5 +1,8 @@
 """Who takes part in a round."""
 
+import re
+from collections.abc import Iterable
+
 import torch
 
 from understudy.errors import UserError
@@ -18,6 +21,16 @@ def cohort_size(cohort: Cohort, clients: int) -> int:
     if not 0 < cohort <= 1:
         raise UserError(f"method.cohort is {cohort}; a share lies above 0 and at most at 1.0.")
     return max(1, round(cohort * clients))
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """By name, with client-2 before client-10: however they were listed, sums have the same bits."""
+    return sorted(
+        names,
+        key=lambda name: [
+            (part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)
+        ],
+    )
 
 
 def draw_cohort(clients: list[str], size: int, rng: torch.Generator) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 
 from understudy.errors import UserError
-from understudy.federation.cohorts import draw_cohort
+from understudy.federation.cohorts import draw_cohort, in_order
 from understudy.federation.exchange import NOTHING, Answer, Engine, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method, task_name
@@ -43,7 +43,7 @@ class LiveServer(Server):
         score_at_clients: bool,
         heard: Callable[[str], None] | None = None,
     ):
-        self.clients = list(clients)
+        self.clients = in_order(clients)
         self.round = 0
         self.ledger = Ledger()
         self.books = Books()

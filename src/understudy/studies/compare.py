@@ -1,0 +1,159 @@
+"""Runs beside each other: what each one reached, and what it cost. Read from metrics, so a run may still go on."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.config.schema import LIVE
+from understudy.errors import UserError
+from understudy.studies.folder import Line, RunFolder
+
+SHARE_OF_BEST = 0.9  # the target where none is given, as a share of the best accuracy of all runs
+MEGABYTE = 1e6
+NEEDED = ("round", "bytes_up", "bytes_down", "epsilon", "failed", "seconds")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run. Accuracies lie between 0 and 1; None: not scored, not reached, or (``epsilon``) no guarantee."""
+
+    folder: Path
+    label: str  # `fedavg + fedssyn`
+    data: str
+    rounds: int  # done so far
+    planned: int
+    finished: bool
+    accuracy: float | None  # of the last round
+    best_accuracy: float | None
+    accuracy_after: Mapping[int, float | None]  # the rounds that were asked for
+    target: float | None  # the same for all rows
+    target_given: bool  # False: chosen here, SHARE_OF_BEST
+    rounds_to_target: int | None
+    bytes_up: int  # of all clients and rounds, the opening included
+    bytes_down: int
+    epsilon: float | None
+    seconds: float
+    failed: int  # replies that did not come or did not count
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    @property
+    def mb_up(self) -> float:
+        return self.bytes_up / MEGABYTE
+
+    @property
+    def mb_down(self) -> float:
+        return self.bytes_down / MEGABYTE
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            **vars(self),
+            "folder": str(self.folder),
+            "accuracy_after": dict(self.accuracy_after),
+            "mb_up": self.mb_up,
+            "mb_down": self.mb_down,
+        }
+
+
+def compare(folders: Sequence[Path], target: float | None = None, after: Sequence[int] = ()) -> list[Row]:
+    """A row for each folder, in order.
+
+    Rounds are counted to ``target``; without one it is 90 % of the best accuracy among the runs, and the rows
+    say so (``target_given``). ``after`` lists rounds whose accuracy is wanted besides the last one.
+    """
+    if target is not None and not 0 <= target <= 1:
+        raise UserError(f"The target accuracy is {target}; write a share between 0 and 1, such as 0.8.")
+    runs = [(folder, read_config(folder), read_metrics(folder)) for folder in folders]
+    reached = [best for _, _, metrics in runs if (best := best_accuracy(metrics)) is not None]
+    goal = target if target is not None or not reached else SHARE_OF_BEST * max(reached)
+    return [_row(*run, goal, target is not None, after) for run in runs]
+
+
+def _row(
+    folder: Path,
+    config: dict[str, Any],
+    metrics: list[Line],
+    target: float | None,
+    given: bool,
+    after: Sequence[int],
+) -> Row:
+    last: Line = metrics[-1] if metrics else {"round": 0, "epsilon": None}
+    planned = int(config["method"]["rounds"])
+    by_round = {line["round"]: line.get("accuracy") for line in metrics}
+    return Row(
+        folder,
+        label_of(config),
+        str(config["data"]["name"]),
+        last["round"],
+        planned,
+        bool(metrics) and last["round"] >= planned and not last.get("undone"),
+        last.get("accuracy"),
+        best_accuracy(metrics),
+        {round: by_round.get(round) for round in after},
+        target,
+        given,
+        None if target is None else rounds_to(metrics, target),
+        sum(line["bytes_up"] for line in metrics),
+        sum(line["bytes_down"] for line in metrics),
+        last["epsilon"],
+        round(sum(line["seconds"] for line in metrics), 3),
+        sum(line["failed"] for line in metrics),
+    )
+
+
+def rounds_to(metrics: Sequence[Line], target: float) -> int | None:
+    """The first round whose accuracy is at least ``target``; None where none is."""
+    return next((line["round"] for line in metrics if (line.get("accuracy") or 0.0) >= target), None)
+
+
+def best_accuracy(metrics: Sequence[Line]) -> float | None:
+    return max((line["accuracy"] for line in metrics if line.get("accuracy") is not None), default=None)
+
+
+# ---- reading
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    if not RunFolder(folder).holds_a_run:
+        missing = "has no config.yaml" if folder.exists() else "does not exist"
+        raise UserError(f"{folder} is no run folder: it {missing}; name a folder that `understudy run` wrote.")
+    config = RunFolder(folder).config()
+    if any(not isinstance(config.get(part), dict) for part in ("method", "data")):
+        raise UserError(f"{folder / 'config.yaml'} has no method or no data; restore it from a copy.")
+    return config
+
+
+def read_metrics(folder: Path) -> list[Line]:
+    """One line a round so far; none where the run has only just begun."""
+    metrics = RunFolder(folder).metrics()
+    for number, line in enumerate(metrics, 1):
+        lacking = [key for key in NEEDED if not isinstance(line, dict) or key not in line]
+        if lacking:
+            raise UserError(f"{folder / 'metrics.jsonl'}, line {number}, has no '{lacking[0]}'; restore it.")
+    return metrics
+
+
+# ---- what runs are called
+
+
+def label_of(config: Mapping[str, Any]) -> str:
+    """`fedavg + fedssyn`: the method and what was added to it."""
+    names = [config["method"]["name"], *(item["name"] for item in config.get("with") or [])]
+    return " + ".join("own method" if name == LIVE else str(name).rpartition(":")[2] for name in names)
+
+
+def distinct_labels(rows: Sequence[Row]) -> list[str]:
+    """Labels; where two runs share one, the folder stands behind it."""
+    named = [row.label for row in rows]
+    for place in (lambda row: row.name, lambda row: str(row.folder)):
+        times = Counter(named)
+        named = [
+            f"{row.label} ({place(row)})" if times[label] > 1 else label
+            for row, label in zip(rows, named, strict=True)
+        ]
+    return named

@@ -1,0 +1,43 @@
+"""What all pictures share: colours, an empty figure that needs no screen, and the way to a file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from understudy.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INK, SOFT, FAINT = "#22303c", "#667784", "#e3e7ea"
+# Okabe and Ito's colours, which colour-blind people tell apart, without the yellow that is lost on white.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+DASHES = ("-", "--", ":", "-.")  # where there are more lines than colours
+DOTS_PER_INCH = 200
+
+
+def empty_figure(width: float, height: float) -> "Figure":
+    """In inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save_figure(figure: "Figure", file: Path) -> Path:
+    """The kind of file follows from its ending."""
+    if file.suffix.lstrip(".").lower() not in figure.canvas.get_supported_filetypes():
+        raise UserError(f"{file}: no picture can be written with that ending; use .png, .svg or .pdf.")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file, dpi=DOTS_PER_INCH, facecolor="white")
+    except OSError as refused:
+        raise UserError(f"{file} cannot be written: {refused.strerror or refused}.") from None
+    return file
+
+
+def line_look(number: int) -> tuple[str, str]:
+    """Colour and dashes of the line with this number."""
+    turn, colour = divmod(number, len(PALETTE))
+    return PALETTE[colour], DASHES[turn % len(DASHES)]

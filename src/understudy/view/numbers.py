@@ -1,0 +1,32 @@
+"""How numbers are written for people."""
+
+from understudy.studies.compare import MEGABYTE
+
+NONE = "–"
+
+
+def percent(share: float | None) -> str:
+    """0.9638 -> 96.4 %"""
+    return NONE if share is None else f"{100 * share:.1f} %"
+
+
+def megabytes(count: float) -> str:
+    """Of 10⁶ bytes, without the unit; small amounts keep two places so that they do not look like nothing."""
+    amount = count / MEGABYTE
+    return f"{amount:,.1f}" if amount >= 10 or amount == 0 else f"{amount:.2f}"
+
+
+def size(count: float) -> str:
+    """33280 -> 33 kB"""
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= least:
+            amount = count / least
+            return f"{amount:.1f} {unit}" if amount < 10 else f"{amount:,.0f} {unit}"
+    return f"{count:.0f} B"
+
+
+def duration(seconds: float) -> str:
+    """75 -> 1:15"""
+    minutes, rest = divmod(round(max(seconds, 0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,63 @@
+"""The contract suite over every registered method, alone and with every add-on that joins it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract_checks import CHECKS, Case
+
+from understudy.errors import UserError
+from understudy.federation import registry
+from understudy.studies.catalogue import describe_methods
+
+# Settings that keep a method quick; a method that is not listed runs with its defaults.
+QUICK: dict[str, dict[str, Any]] = {
+    "fedavg": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
+    "scaffold": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
+    "feddm": {"ipc": 2, "steps": 3, "real_batch": 8, "min_class_records": 2, "server": {"epochs": 5, "lr": 0.05}},
+    "fedcog": {"kd_weighting": "balanced", "images": 10, "steps": 3},
+    "fedssyn": {"generator": {"name": "vae", "epochs": 2, "width": 4, "hidden": 8, "least_steps": 0}},
+}
+
+
+def cases() -> dict[str, Case]:
+    found = {}
+    for about in describe_methods():
+        if about["role"] != "method":
+            continue
+        name = about["name"]
+        found[name] = Case(name, QUICK.get(name, {}))
+        for add_on in about["joins"]:
+            found[f"{name}+{add_on}"] = Case(name, QUICK.get(name, {}), ({"name": add_on, **QUICK.get(add_on, {})},))
+    both = tuple({"name": name, **QUICK[name]} for name in ("fedssyn", "fedcog"))
+    return {**found, "scaffold+fedssyn+fedcog": Case("scaffold", QUICK["scaffold"], both)}
+
+
+CASES = cases()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+@pytest.mark.parametrize("name", CASES)
+def test_every_method_keeps_the_contract(name: str, check: Callable[[Case, Path], None], tmp_path: Path) -> None:
+    check(CASES[name], tmp_path)
+
+
+def test_every_registered_method_and_add_on_is_in_the_suite() -> None:
+    covered = {part for name in CASES for part in name.split("+")}
+    assert covered >= {entry.name for entry in registry.entries()}
+
+
+def test_an_add_on_that_makes_no_sense_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="fedcog joins methods in which clients train"):
+        Case("feddm", QUICK["feddm"], ({"name": "fedcog", **QUICK["fedcog"]},)).play(tmp_path / "run")
+
+
+def test_the_order_of_add_ons_is_free(tmp_path: Path) -> None:
+    add_ons = CASES["scaffold+fedssyn+fedcog"].add_ons
+    results = [
+        Case("scaffold", QUICK["scaffold"], order).play(tmp_path / str(at))
+        for at, order in enumerate((add_ons, add_ons[::-1]))
+    ]
+    assert (tmp_path / "0/model.safetensors").read_bytes() == (tmp_path / "1/model.safetensors").read_bytes()
+    assert results[0].summary["finished"]
