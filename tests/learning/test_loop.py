@@ -45,7 +45,7 @@ def by_torch(local: Local) -> Tensor:
     for row in PLAN.tolist():
         at = [i for i in row if i != EMPTY]
         optimiser.zero_grad()
-        nn.functional.cross_entropy(module(EXAMPLES.x[at]), EXAMPLES.y[at]).backward()
+        nn.functional.cross_entropy(module(EXAMPLES.x[at]), EXAMPLES.y[at]).backward()  # type: ignore[no-untyped-call]
         if local.clip is not None:
             nn.utils.clip_grad_norm_(module.parameters(), local.clip)
         optimiser.step()
@@ -177,7 +177,7 @@ def test_the_full_gradient_is_that_of_the_mean_loss_in_whatever_batches() -> Non
     net = Network(build, PROBLEM)
     module = build()
     module.load_state_dict(net.named(net.initial()))
-    nn.functional.cross_entropy(module(EXAMPLES.x), EXAMPLES.y).backward()
+    nn.functional.cross_entropy(module(EXAMPLES.x), EXAMPLES.y).backward()  # type: ignore[no-untyped-call]
     expected = torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
     for batch in (3, 10, 100):
         assert torch.allclose(full_gradient(net, net.initial(), EXAMPLES, batch), expected, atol=1e-6)

@@ -20,6 +20,7 @@ from understudy.methods.feddm import FedDM, FedDMSettings
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.studies.api import run
+from understudy.synthesis.matching import into_ball
 
 ONE_STEP = Local(epochs=1, batch=100, lr=0.1)
 SITES = {"a": pictures([0] * 12 + [1] * 9 + [2] * 11, name="a"), "b": pictures([1] * 15 + [2], name="b")}
@@ -167,11 +168,10 @@ def test_the_server_goes_on_from_the_broadcast_model() -> None:
 
 def test_the_servers_iterate_is_never_outside_the_ball(monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = [], []
-    real = feddm.into_ball
 
     def watched(w: Tensor, centre: Tensor, radius: float) -> None:
         before.append((w - centre).norm().item())
-        real(w, centre, radius)
+        into_ball(w, centre, radius)
         after.append((w - centre).norm().item())
 
     monkeypatch.setattr(feddm, "into_ball", watched)
@@ -213,7 +213,7 @@ def test_dropout_on_the_server_depends_on_nothing_but_the_seed(tmp_path: Path) -
                 model=image_net(dropout=0.5).module,
                 method=chosen,
                 out=tmp_path / str(i),
-                **{"engine.name": "inline"},
+                engine={"name": "inline"},
             )
         models.append(np.concatenate([w.numpy().ravel() for w in result.weights.values()]))
     np.testing.assert_array_equal(models[0], models[1])

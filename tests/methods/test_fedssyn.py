@@ -18,6 +18,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.server import Server
+from understudy.learning import loop
 from understudy.learning.local import Local
 from understudy.learning.loop import Trained
 from understudy.methods import averaging
@@ -288,12 +289,11 @@ def test_only_the_wanted_number_of_real_records_is_shared() -> None:
 def steps_taken(method: Method, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
     """Gradient steps of each task, and from how many records."""
     steps, pools = [], []
-    real = averaging.train
 
     def watched(net: Network, w: Tensor, examples: Examples, plan: Tensor, *rest: Any, **more: Any) -> Trained:
         steps.append(len(plan))
         pools.append(len(examples))
-        return real(net, w, examples, plan, *rest, **more)
+        return loop.train(net, w, examples, plan, *rest, **more)
 
     with monkeypatch.context() as patched:
         patched.setattr(averaging, "train", watched)

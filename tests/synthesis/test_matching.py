@@ -88,21 +88,22 @@ def test_classes_in_one_pass_do_not_touch_each_other() -> None:
     assert torch.allclose(together, torch.cat(apart), atol=1e-7)
 
 
-def matched(classes_at_once: int | None, **given: float) -> Tensor:
+def matched(classes_at_once: int | None) -> Tensor:
     net, real = curved_net(), some("real", [0, 2, 1, 1, 2, 0, 1, 0, 2, 1])
     start = net.problem.scale(some("start", [0, 0, 1, 1, 2, 2]).x)
-    numbers = {"radius": 0.5, "lr": 1.0, "momentum": 0.5, **given}
     return match_distributions(
         net,
         net.initial(),
         real,
         start,
         [0, 1, 2],
+        radius=0.5,
         steps=5,
         real_size=4,
+        lr=1.0,
+        momentum=0.5,
         rng=generator("matching"),
         classes_at_once=classes_at_once,
-        **numbers,
     )
 
 

@@ -153,7 +153,6 @@ def distinct_labels(rows: Sequence[Row]) -> list[str]:
     for place in (lambda row: row.name, lambda row: str(row.folder)):
         times = Counter(named)
         named = [
-            f"{row.label} ({place(row)})" if times[label] > 1 else label
-            for row, label in zip(rows, named, strict=True)
+            f"{row.label} ({place(row)})" if times[label] > 1 else label for row, label in zip(rows, named, strict=True)
         ]
     return named

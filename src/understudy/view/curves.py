@@ -76,11 +76,11 @@ def curves_figure(folders: Sequence[Path], title: str = "") -> "Figure":
     _by_round(left, curves)
     _by_megabyte(right, curves)
     left.set_ylabel("test accuracy (%)", color=INK, fontsize=9)
-    figure.suptitle(title or "What each round and each megabyte buys", color=INK, fontsize=12, fontweight="bold", x=0.065, ha="left")
-    room = _label_room(curves)
-    figure.subplots_adjust(
-        left=0.065, right=1 - room / WIDTH, wspace=_space_between(room), bottom=0.14, top=0.84
+    figure.suptitle(
+        title or "What each round and each megabyte buys", color=INK, fontsize=12, fontweight="bold", x=0.065, ha="left"
     )
+    room = _label_room(curves)
+    figure.subplots_adjust(left=0.065, right=1 - room / WIDTH, wspace=_space_between(room), bottom=0.14, top=0.84)
     for axes, xs, texts in (
         (left, [c.rounds[-1] for c in curves], [f"{c.label}  {c.accuracies[-1]:.1f} %" for c in curves]),
         (right, [c.megabytes[-1] for c in curves], [_cost(c) for c in curves]),

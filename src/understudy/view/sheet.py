@@ -1,0 +1,208 @@
+"""What left the house: the synthetic images that each client let go, for a person to look at."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.data.splits.split import Split
+from understudy.errors import UserError
+from understudy.federation.message import labels_to_wire
+from understudy.studies.compare import compare, distinct_labels, read_config
+from understudy.studies.folder import RunFolder
+from understudy.view.canvas import INK, SOFT, empty_figure, save_figure
+from understudy.view.mosaic import Layout, lay_out, paint
+from understudy.view.numbers import size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 9.0  # inches; twice 900 dots across when saved
+NAMES, GAP, HEAD, TITLE = 0.95, 0.3, 0.68, 0.36  # inches: client names, between sheets, above a sheet, above all
+FOOT, NARROWEST = 0.36, 5.0
+MOST_CLIENTS = 25
+LARGEST_CELL = 0.62  # inches
+
+Place = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The newest synthetic sets of one run."""
+
+    label: str
+    problem: Problem
+    sets: dict[str, Examples]
+    clients: list[str]  # all of the run, also those who gave nothing
+    often: str  # such sets were sent
+
+    @property
+    def images(self) -> int:
+        return sum(map(len, self.sets.values()))
+
+    @property
+    def nbytes(self) -> int:
+        """As they went over the wire."""
+        return sum(s.x.nbytes + labels_to_wire(s.y, self.problem.classes).nbytes for s in self.sets.values())
+
+    @property
+    def caption(self) -> str:
+        return f"{self.images:,} images of {len(self.sets)} clients · {size(self.nbytes)}, {self.often}"
+
+
+def draw_sheet(folder: Path, file: Path, per_class: int = 4, title: str = "") -> Path:
+    """Clients down, classes across, up to ``per_class`` images in each cell."""
+    return save_figure(sheets_figure([folder], per_class, title), file)
+
+
+def draw_sheets(folders: Sequence[Path], file: Path, per_class: int | None = None, title: str = "") -> Path:
+    """The sheets of several runs beside each other, with the same client in the same row.
+
+    Without ``per_class`` there are four images in a cell, or one where they are so small that it needs the room.
+    """
+    return save_figure(sheets_figure(folders, per_class, title), file)
+
+
+# ---- reading
+
+
+def read_sheets(folders: Sequence[Path]) -> list[Sheet]:
+    labels = distinct_labels(compare(folders))
+    return [_sheet(folder, label) for folder, label in zip(folders, labels, strict=True)]
+
+
+def _sheet(folder: Path, label: str) -> Sheet:
+    run = RunFolder(folder)
+    sets = run.synthetic()
+    if not sets:
+        raise UserError(
+            f"{folder} ({label}) holds no synthetic images; name a run whose clients let some go, such as feddm's."
+        )
+    problem = _problem(folder, read_config(folder))
+    for client, examples in sets.items():
+        problem.check(examples, f"{folder}, synthetic/{client}.npz")
+    split = folder / "split.json"
+    clients = [*Split.load(split).clients] if split.exists() else []
+    return Sheet(label, problem, sets, [*dict.fromkeys([*clients, *sets])], _often(run, sets))
+
+
+def _problem(folder: Path, config: dict[str, Any]) -> Problem:
+    try:
+        said = config["problem"]
+        return Problem(
+            tuple(said["shape"]), said["classes"], said["multilabel"], tuple(said["mean"]), tuple(said["std"])
+        )
+    except (KeyError, TypeError):
+        raise UserError(f"{folder / 'config.yaml'} has no whole 'problem'; restore it from a copy.") from None
+
+
+def _often(run: RunFolder, sent: Iterable[str]) -> str:
+    """As the ledger says of those who sent any."""
+    if not (run.path / "ledger.json").exists():
+        return "the newest so far"
+    books = run.ledger()["clients"]
+    times = {
+        max((line["releases"] for line in books.get(client, []) if line["kind"] == "examples"), default=1)
+        for client in sent
+    }
+    if times == {1}:
+        return "sent once"
+    return f"{'sent' if len(times) == 1 else 'sent up to'} {max(times)} times, the newest shown"
+
+
+# ---- drawing
+
+
+def sheets_figure(folders: Sequence[Path], per_class: int | None = None, title: str = "") -> "Figure":
+    if per_class is not None and per_class < 1:
+        raise UserError(f"per_class is {per_class}; at least one image of a class must be shown.")
+    if not folders:
+        raise UserError("No run folder was named; give at least one that holds synthetic images.")
+    sheets = read_sheets(folders)
+    each = per_class or _fitting(sheets)
+    everyone = list(dict.fromkeys(client for sheet in sheets for client in sheet.clients))
+    shown = everyone[:MOST_CLIENTS]
+    layouts = [lay_out(sheet.sets, shown, sheet.problem, each) for sheet in sheets]
+    figure, places = _places(layouts, [sheet.problem for sheet in sheets])
+    for number, (sheet, layout, place) in enumerate(zip(sheets, layouts, places, strict=True)):
+        names = [_named(name) for name in shown] if number % _across(len(sheets)) == 0 else []
+        _draw(figure.add_axes(place), sheet, layout, names)
+    _write_around(figure, title, layouts, len(everyone))
+    return figure
+
+
+def _fitting(sheets: Sequence[Sheet]) -> int:
+    return 4 if len(sheets) == 1 or max(sheet.problem.shape[-1] for sheet in sheets) >= 16 else 1
+
+
+def _across(sheets: int) -> int:
+    return sheets if sheets <= 3 else 2
+
+
+def _places(layouts: Sequence[Layout], problems: Sequence[Problem]) -> tuple["Figure", list[Place]]:
+    """An empty figure that is as large as needed, and where each sheet goes: left, bottom, width, height."""
+    across = _across(len(layouts))
+    room = (WIDTH - NAMES - GAP * across) / across
+    wide = min(room, max(layout.columns for layout in layouts) * LARGEST_CELL)
+    heights = [
+        wide / layout.columns * problem.shape[1] / problem.shape[2] * layout.rows
+        for layout, problem in zip(layouts, problems, strict=True)
+    ]
+    line = max(heights) + HEAD
+    width = max(NAMES + across * (wide + GAP), NARROWEST)
+    height = TITLE + math.ceil(len(layouts) / across) * line + FOOT
+    places = []
+    for number, high in enumerate(heights):
+        row, column = divmod(number, across)
+        left, bottom = NAMES + column * (wide + GAP), height - TITLE - row * line - HEAD - high
+        places.append((left / width, bottom / height, wide / width, high / height))
+    return empty_figure(width, height), places
+
+
+def _draw(axes: "Axes", sheet: Sheet, layout: Layout, names: list[str]) -> None:
+    extent = (0, layout.columns, layout.rows, 0)
+    axes.imshow(paint(layout, sheet.problem), extent=extent, aspect="auto", interpolation="antialiased")
+    axes.tick_params(length=0, colors=SOFT, labelsize=8, pad=2, top=False, labeltop=True, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    axes.set_xticks([])
+    if layout.by_class:
+        axes.set_xticks([c + 0.5 for c in range(layout.columns)], [str(c) for c in range(layout.columns)])
+    else:
+        _number(axes, layout)
+    axes.set_yticks([row + 0.5 for row in range(len(names))], names, color=INK)
+    over = axes.annotate
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
+    over(sheet.label, (0, 1), (0, 32), fontsize=10.5, fontweight="bold", color=INK, **place)
+    over(sheet.caption, (0, 1), (0, 19), fontsize=8, color=SOFT, **place)
+
+
+def _number(axes: "Axes", layout: Layout) -> None:
+    """The class in the corner of each cell, where columns do not say it."""
+    for cell in layout.cells:
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
+        spot = (cell.column + 0.1, cell.row + 0.1)
+        axes.text(*spot, str(cell.label), fontsize=6.5, color=INK, va="top", bbox=box)
+
+
+def _write_around(figure: "Figure", title: str, layouts: Sequence[Layout], everyone: int) -> None:
+    width, height = figure.get_size_inches()
+    said = title or "Synthetic images that left the clients"
+    figure.text(0.12 / width, 1 - 0.12 / height, said, fontsize=12, fontweight="bold", color=INK, va="top")
+    figure.text(0.12 / width, 0.1 / height, _note(layouts, everyone), fontsize=8, color=SOFT, va="bottom")
+
+
+def _note(layouts: Sequence[Layout], everyone: int) -> str:
+    first = layouts[0]
+    each = "one image" if first.per_cell == 1 else f"up to {first.per_cell} images"
+    some = f"; the first {first.rows} of {everyone} clients" if first.rows < everyone else ""
+    if all(layout.by_class for layout in layouts):
+        return f"A row a client, a column a class, {each} in a cell; pale where a client made none{some}."
+    return f"A row a client, {each} of each of its first classes, the class in the corner{some}."
+
+
+def _named(client: str) -> str:
+    return client if len(client) <= 12 else f"{client[:11]}…"

@@ -1,0 +1,74 @@
+"""Runs a config and kills itself with SIGKILL while it writes its N-th file, half of the file on disk.
+
+    python run_and_die.py N ENGINE OUT CASE         N = 0: it lives
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from understudy.config.resolve import resolve
+from understudy.federation import shelf, site
+from understudy.studies import folder, run
+from understudy.studies.api import resolve_for_resume
+
+COMMON = {
+    "seed": 1,
+    "data": {"name": "digits", "limit": 120, "clients": 3, "split": {"kind": "dirichlet", "alpha": 0.3}},
+    "model": {"name": "softmax"},
+}
+LOCAL = {"local": {"epochs": 1, "batch": 16, "lr": 0.1}}
+CASES = {
+    "fedavg": {"method": {"name": "fedavg", "rounds": 3, **LOCAL}},
+    "scaffold": {"method": {"name": "scaffold", "rounds": 3, **LOCAL}},
+    "fedcog": {
+        "method": {"name": "fedavg", "rounds": 3, **LOCAL},
+        "with": [{"name": "fedcog", "kd_weighting": "balanced", "images": 20, "steps": 5}],
+    },
+    "feddm": {
+        "method": {
+            "name": "feddm",
+            "rounds": 3,
+            "ipc": 2,
+            "steps": 3,
+            "real_batch": 8,
+            "min_class_records": 2,
+            "server": {"epochs": 3},
+        }
+    },
+    "fedssyn": {
+        "method": {"name": "fedavg", "rounds": 3, **LOCAL},
+        "with": [{"name": "fedssyn", "generator": {"name": "vae", "epochs": 2, "width": 4, "hidden": 8}}],
+    },
+}
+
+
+def dying_writer(at: int) -> None:
+    whole, count = shelf.write_whole, 0
+
+    def write(path: Path, data: bytes, *, durable: bool = False) -> None:
+        nonlocal count
+        count += 1
+        if count == at:
+            path.with_name(f"{path.name}.part").write_bytes(data[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        whole(path, data, durable=durable)
+
+    for module in (shelf, site, folder, run):
+        module.__dict__["write_whole"] = write
+
+
+def main() -> None:
+    at, engine, out, case = int(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+    if at:
+        dying_writer(at)
+    if (out / "config.yaml").exists():
+        run.play(resolve_for_resume(out, {"engine": engine}), out, resume=True)
+    else:
+        run.play(resolve({**COMMON, **CASES[case]}, {"engine": engine}), out, resume=out.exists())
+
+
+if __name__ == "__main__":
+    main()
