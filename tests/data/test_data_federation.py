@@ -135,7 +135,7 @@ def test_a_limit_takes_factors_and_users_along() -> None:
         ({"name": "shapes", "size": 2}, "data.size"),
         ({"shapes": {}}, "data.shapes"),
         ({"classes": 3}, "data.classes"),
-        ({"name": "digitz"}, "did you mean 'digits'"),
+        ({"name": "digitz"}, "Did you mean 'digits'"),
         ({"sites": {"a": "x.npz"}, "limit": 3}, "data.limit"),
         ({"sites": {"a": "x.npz"}, "validation": 0.1}, "data.validation"),
         ({"sites": {}}, "no record"),

@@ -67,7 +67,7 @@ def test_packaged_files_are_read_without_importing_their_packages() -> None:
 def test_an_unknown_name_brings_the_nearest_and_the_list() -> None:
     with pytest.raises(UserError) as wrong:
         sets.load("fasion-mnist")
-    assert "did you mean 'fashion-mnist'?" in str(wrong.value)
+    assert "Did you mean 'fashion-mnist'?" in str(wrong.value)
     assert "cifar100" in str(wrong.value)
 
 

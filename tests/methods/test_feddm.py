@@ -146,10 +146,11 @@ def test_by_size_an_image_counts_for_the_records_it_stands_for() -> None:
         assert state["model"].item() == pytest.approx(0.0125)
 
 
-def test_by_size_the_counts_are_told() -> None:
-    stage = Stage(bound(method(**COIN, weights="size"), coin()), COIN_SITES)
+def test_by_size_the_counts_are_told_a_part_with_each_image() -> None:
+    stage = Stage(bound(method(**{**COIN, "ipc": 2, "weights": "size"}), coin()), COIN_SITES)
     stage.play(1)
-    assert {name: reply["weight"].tolist() for _, name, reply in stage.replies} == {"a": [3.0], "b": [1.0]}
+    told = {name: reply["weight"].tolist() for _, name, reply in stage.replies}
+    assert told == {"a": [1.5, 1.5], "b": [0.5, 0.5]}  # 3 and 1 records
 
 
 def test_sizes_count_the_same_however_the_pool_is_cut_into_batches() -> None:

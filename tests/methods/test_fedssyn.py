@@ -1,91 +1,26 @@
-"""Fedssyn: who makes what, how it is shuffled and dealt, and that training with it costs no extra step."""
+"""Fedssyn: who makes what, and how it is shuffled and dealt."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
 
 import pytest
 import torch
-from stage import Stage, bound, cloud, image_net, pictures, play, softmax_net
-from torch import Tensor
+from painted import LOCAL, SITES, Painted, add, dealt, opened, painted, staged
+from stage import Stage, bound, cloud, image_net, pictures, softmax_net
 
-from understudy.config.build import build_method
-from understudy.config.resolve import resolve
-from understudy.data.examples import Examples
-from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.server import Server
-from understudy.learning import loop
-from understudy.learning.local import Local
-from understudy.learning.loop import Trained
-from understudy.methods import averaging
-from understudy.methods.averaging import Averaging, AveragingSettings, Term
+from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
-from understudy.methods.fedcog import Consensus
-from understudy.methods.feddm import FedDM, FedDMSettings
-from understudy.methods.fedssyn import GIVEN, POOL_X, POOL_Y, Fedssyn, FedssynSettings, slices
-from understudy.methods.scaffold import ScaffoldSettings, scaffold
-from understudy.models.network import Network
-from understudy.settings import Settings
-from understudy.synthesis import generator as generators
-from understudy.synthesis.generator import Generator, generator
-
-
-class PaintedSettings(Settings):
-    pass
-
-
-class Painted(Generator):
-    """Paints an image in the number of its class, and notes what it was given to learn from."""
-
-    smallest = 3
-    seen: ClassVar[list[Examples]] = []
-
-    def __init__(self, settings: PaintedSettings) -> None:
-        self.settings = settings
-
-    def fit(self, examples: Examples, problem: Problem, rng: torch.Generator) -> dict[str, Tensor]:
-        self.require_enough(examples)
-        self.seen.append(examples)
-        return {"who": examples.x[:1]}
-
-    def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
-        return labels.view(-1, 1, 1, 1).expand(-1, *problem.shape).to(torch.uint8)
+from understudy.methods.fedssyn import GIVEN, POOL_X, POOL_Y, FedssynSettings, slices
 
 
 @pytest.fixture(autouse=True)
 def _painted() -> Iterator[None]:
-    generators.names()  # those of the package are there
-    before = dict(generators._entries)
-    generator("painted", settings=PaintedSettings)(Painted)
-    Painted.seen.clear()
-    yield
-    generators._entries.clear()
-    generators._entries.update(before)
-
-
-LOCAL = Local(epochs=2, batch=4, lr=0.1)
-SITES = {
-    "a": pictures([0, 0, 0, 0, 1, 1], name="a"),
-    "b": pictures([2] * 8, name="b"),
-    "c": pictures([1], name="c"),  # too few records to make anything
-}
-
-
-def add(inner: Method | None = None, **given: object) -> Fedssyn:
-    words: dict[str, object] = {"generator": "painted", "records": 1.0, **given}
-    return Fedssyn(FedssynSettings.model_validate(words), inner or fedavg(AveragingSettings(local=LOCAL)))
-
-
-def staged(method: Method, sites: Mapping[str, Examples] = SITES, cohorts: list[list[str]] | None = None) -> Stage:
-    return Stage(bound(method, image_net()), sites, cohorts or [])
-
-
-def opened(stage: Stage) -> State:
-    return stage.method.start(stage)
+    with painted():
+        yield
 
 
 # ---- what a client makes
@@ -116,10 +51,13 @@ def test_a_generator_sees_only_its_share_of_the_records() -> None:
 
 
 def test_frequencies_are_those_of_the_share_that_was_seen() -> None:
-    stage = staged(add(records=0.5, images=30), {"a": SITES["a"]})
+    # Two of five records are seen: 5 of 10 images for each of them, whatever the other three are.
+    stage = staged(add(records=0.4, images=10), {"d": pictures([0, 0, 1, 1, 2], name="d")})
+    stage.method.generator.smallest = 2  # type: ignore[attr-defined]
     opened(stage)
     (seen,), (_, _, reply) = Painted.seen, stage.replies[0]
-    assert reply["y"].bincount(minlength=3).tolist() == [10 * n for n in seen.label_counts(3).tolist()]
+    assert len(seen) == 2
+    assert reply["y"].bincount(minlength=3).tolist() == [5 * n for n in seen.label_counts(3).tolist()]
 
 
 def test_images_and_labels_travel_in_bytes() -> None:
@@ -160,11 +98,6 @@ def test_parts_are_equal_and_the_first_are_longer_by_one() -> None:
     # 14 = 5 + 5 + 4
     assert slices(14, 3) == [slice(0, 5), slice(5, 10), slice(10, 14)]
     assert slices(2, 3) == [slice(0, 1), slice(1, 2), slice(2, 2)]
-
-
-def dealt(stage: Stage) -> dict[str, list[int]]:
-    """The labels that each client was given, by who got them."""
-    return {name: brief[POOL_Y].tolist() for _, name, brief in stage.briefs if POOL_Y in brief}
 
 
 def test_what_is_dealt_is_what_was_made_in_another_order() -> None:
@@ -250,110 +183,3 @@ def test_where_nobody_made_anything_training_is_as_if_alone() -> None:
     with_it = staged(add(), sites).play(2)
     alone = staged(fedavg(AveragingSettings(local=LOCAL)), sites).play(2)
     assert torch.equal(with_it["model"], alone["model"])
-
-
-# ---- the controls
-
-
-def test_own_images_stay_with_who_made_them() -> None:
-    stage = staged(add(deal="own"))
-    stage.play(1)
-    assert all(not reply for round, _, reply in stage.replies if round == 0)
-    assert not dealt(stage)
-    assert {name: stage.client(name).dealt.y.tolist() for name in SITES} == {
-        "a": [0, 0, 0, 0, 1, 1],
-        "b": [2] * 8,
-        "c": [],
-    }
-
-
-def test_real_records_can_be_shuffled_instead() -> None:
-    stage = staged(add(source="real"))
-    stage.play(1)
-    assert not Painted.seen
-    before = Counter(tuple(x.flatten().tolist()) for own in SITES.values() for x in own.x)
-    after = Counter(tuple(x.flatten().tolist()) for name in SITES for x in stage.client(name).dealt.x)
-    assert before == after
-
-
-def test_only_the_wanted_number_of_real_records_is_shared() -> None:
-    stage = staged(add(source="real", images=2))
-    state = opened(stage)
-    assert [len(reply["y"]) for _, _, reply in stage.replies] == [2, 2, 1]
-    assert len(state[POOL_Y]) == 5
-
-
-# ---- with the method underneath
-
-
-def steps_taken(method: Method, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
-    """Gradient steps of each task, and from how many records."""
-    steps, pools = [], []
-
-    def watched(net: Network, w: Tensor, examples: Examples, plan: Tensor, *rest: Any, **more: Any) -> Trained:
-        steps.append(len(plan))
-        pools.append(len(examples))
-        return loop.train(net, w, examples, plan, *rest, **more)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(averaging, "train", watched)
-        staged(method).play(2)
-    return steps, pools
-
-
-def test_dealt_records_cost_no_extra_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    # 6, 8 and 1 records in batches of 4, two epochs: 4, 4 and 2 steps, in both rounds.
-    alone, own = steps_taken(fedavg(AveragingSettings(local=LOCAL)), monkeypatch)
-    joined, more = steps_taken(add(), monkeypatch)
-    assert alone == joined == [4, 4, 2] * 2
-    assert own == [6, 8, 1] * 2
-    assert more == [6 + 5, 8 + 5, 1 + 4] * 2
-
-
-def test_the_weight_of_a_client_is_that_of_its_own_records() -> None:
-    stage = staged(add())
-    stage.play(1)
-    assert [reply["weight"].item() for round, _, reply in stage.replies if round == 1] == [6, 8, 1]
-
-
-def test_an_empty_client_keeps_its_part_and_does_not_train() -> None:
-    stage = staged(add(), {**SITES, "empty": SITES["a"].none()})
-    stage.play(1)
-    (reply,) = [reply for round, name, reply in stage.replies if round == 1 and name == "empty"]
-    assert reply["weight"].item() == 0
-    assert not reply["change"].any()
-    assert len(stage.client("empty").dealt) == 3
-
-
-@pytest.mark.parametrize("inner", ["scaffold", "feddm"])
-def test_it_joins_any_method(inner: str) -> None:
-    methods: dict[str, Method] = {
-        "scaffold": scaffold(ScaffoldSettings(local=LOCAL)),
-        "feddm": FedDM(FedDMSettings(ipc=1, steps=1, real_batch=4, min_class_records=3, server=LOCAL)),
-    }
-    stage = staged(add(methods[inner]))
-    state = stage.play(2)
-    assert torch.isfinite(state["model"]).all()
-    assert all(len(stage.client(name).dealt) for name in SITES)
-
-
-def test_the_order_of_add_ons_does_not_matter() -> None:
-    cog = {"name": "fedcog", "kd_weighting": "fixed", "images": 4, "steps": 1, "kd_weight": 0.5}
-    syn = {"name": "fedssyn", "generator": "painted"}
-    ends = []
-    for chosen in ([cog, syn], [syn, cog]):
-        words = {"method": {"name": "scaffold", "local": {"epochs": 1, "batch": 4}}, "with": chosen}
-        method = build_method(resolve(words), image_net())
-        assert isinstance(method, Fedssyn)
-        assert isinstance(method.inner, Averaging)
-        kinds: list[type[Term]] = [type(term) for term in method.inner.terms]
-        assert kinds[-1] is Consensus
-        ends.append(staged(method).play(2)["model"])
-    assert torch.equal(ends[0], ends[1])
-
-
-def test_without_images_it_is_the_method_underneath() -> None:
-    assert torch.equal(
-        play(add(images=0), image_net(), SITES, 2)["model"],
-        play(fedavg(AveragingSettings(local=LOCAL)), image_net(), SITES, 2)["model"],
-    )

@@ -1,7 +1,6 @@
 """Where the words of a config come from: a preset, a YAML file, KEY=VALUE, Python keywords."""
 
 import copy
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -10,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from understudy.complaints import unknown_name
 from understudy.errors import UserError
 
 Words = dict[str, Any]
@@ -33,9 +33,7 @@ def read(source: str | Path) -> Words:
         return _parse(file.read_text(), str(source))
     if path.suffix in (".yaml", ".yml"):
         raise UserError(f"There is no config file {path}.")
-    near = difflib.get_close_matches(str(source), presets(), 1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    raise UserError(f"'{source}' is neither a file nor a preset; {hint}Presets: {', '.join(presets())}.")
+    raise unknown_name("config file or preset", str(source), presets())
 
 
 def _parse(text: str, where: str) -> Words:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
-from understudy.config.complaints import checked, unknown_key
+from understudy.complaints import checked, unknown_key
 from understudy.config.own_code import full_name, is_own, own
 from understudy.config.read import Keys, Words, override
 from understudy.config.schema import LIVE, Chosen, Config, EngineSettings, Live, ModelPlan, Plan, Top

@@ -1,12 +1,12 @@
 """Data sets by name."""
 
-import difflib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from understudy.complaints import unknown_name
 from understudy.data import cifar, digits, mnist
 from understudy.data.dataset import Dataset
 from understudy.data.own import Scaling, is_path, read_own
@@ -55,12 +55,7 @@ def names(folder: Path | None = None) -> list[Listed]:
 def source(name: str) -> Source:
     if name in SOURCES:
         return SOURCES[name]
-    close = difflib.get_close_matches(name, SOURCES, n=1)
-    meant = f"did you mean '{close[0]}'? " if close else ""
-    raise UserError(
-        f"There is no data set '{name}'; {meant}There are {', '.join(SOURCES)}, "
-        "or the path of an .npz file or of a folder of images by class."
-    )
+    raise unknown_name("data set", name, SOURCES, ", or the path of an .npz file or of a folder of images by class")
 
 
 def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:

@@ -1,11 +1,11 @@
 """Methods and add-ons by name. Nothing here knows any of them."""
 
-import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from understudy.complaints import unknown_name
 from understudy.errors import UserError
 from understudy.federation.method import Method
 from understudy.settings import Settings
@@ -67,10 +67,8 @@ def entry(name: str, role: Literal["method", "add-on"]) -> Entry:
         return _entries[name]
     if name in _entries:
         place = "`with`" if _entries[name].role == "add-on" else "`method`"
-        raise UserError(f"'{name}' is not a {role}: write it under {place}.")
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    raise UserError(f"There is no {role} '{name}'; {hint}There are: {', '.join(known)}.")
+        raise UserError(f"'{name}' is {'a method' if role == 'add-on' else 'an add-on'}: write it under {place}.")
+    raise unknown_name(role, name, known)
 
 
 def entry_of(build: object, name: str) -> Entry:

@@ -19,6 +19,7 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
+from understudy.complaints import checked
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
@@ -54,7 +55,8 @@ class FedssynSettings(Settings):
             raise ValueError("name a generator, such as vae")
         rest = {key: value for key, value in wanted.items() if key != "name"}
         entry = generators.entry(wanted["name"])
-        return {"name": entry.name, **entry.settings(**rest).model_dump(mode="json")}
+        settings = checked(entry.settings, rest, "with.fedssyn.generator")
+        return {"name": entry.name, **settings.model_dump(mode="json")}
 
 
 class Fedssyn(Method):

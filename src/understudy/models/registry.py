@@ -1,6 +1,5 @@
 """Networks by name. A network is added by adding one file here that says ``@model("its-name")``."""
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
+from understudy.complaints import unknown_name
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.settings import Settings
@@ -60,9 +60,7 @@ def entry(name: str) -> ModelEntry:
     _import_every_family()
     if name in _entries:
         return _entries[name]
-    close = difflib.get_close_matches(name, _entries, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise UserError(f"There is no model {name!r}.{hint} There are: {', '.join(names())}.")
+    raise unknown_name("model", name, names())
 
 
 def names() -> list[str]:

@@ -1,6 +1,5 @@
 """A generator: a way to make labelled images from some records, and the list of those there are by name."""
 
-import difflib
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from understudy.complaints import unknown_name
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
@@ -68,9 +68,7 @@ def entry(name: str) -> GeneratorEntry:
     _import_every_kind()
     if name in _entries:
         return _entries[name]
-    close = difflib.get_close_matches(name, _entries, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise UserError(f"There is no generator {name!r}.{hint} There are: {', '.join(names())}.")
+    raise unknown_name("generator", name, names())
 
 
 def names() -> list[str]:

@@ -1,6 +1,7 @@
 """What left the house: the synthetic images that each client let go, for a person to look at."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 WIDTH = 9.0  # inches; twice 900 dots across when saved
 NAMES, GAP, HEAD, TITLE = 0.95, 0.3, 0.68, 0.36  # inches: client names, between sheets, above a sheet, above all
-FOOT, NARROWEST = 0.36, 5.0
+FOOT, NARROWEST = 0.36, 3.6  # inches: below all; a sheet with few columns still has a caption
+ACROSS = 2  # sheets side by side; more go below
 MOST_CLIENTS = 25
 LARGEST_CELL = 0.62  # inches
 
@@ -86,8 +88,13 @@ def _sheet(folder: Path, label: str) -> Sheet:
     for client, examples in sets.items():
         problem.check(examples, f"{folder}, synthetic/{client}.npz")
     split = folder / "split.json"
-    clients = [*Split.load(split).clients] if split.exists() else []
+    clients = [*Split.load(split).clients] if split.exists() else sorted(sets, key=_counting)
     return Sheet(label, problem, sets, [*dict.fromkeys([*clients, *sets])], _often(run, sets))
+
+
+def _counting(name: str) -> list[tuple[int, str]]:
+    """client-2 before client-10"""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _problem(folder: Path, config: dict[str, Any]) -> Problem:
@@ -103,7 +110,7 @@ def _problem(folder: Path, config: dict[str, Any]) -> Problem:
 def _often(run: RunFolder, sent: Iterable[str]) -> str:
     """As the ledger says of those who sent any."""
     if not (run.path / "ledger.json").exists():
-        return "the newest so far"
+        return "not yet in the ledger"
     books = run.ledger()["clients"]
     times = {
         max((line["releases"] for line in books.get(client, []) if line["kind"] == "examples"), default=1)
@@ -111,7 +118,7 @@ def _often(run: RunFolder, sent: Iterable[str]) -> str:
     }
     if times == {1}:
         return "sent once"
-    return f"{'sent' if len(times) == 1 else 'sent up to'} {max(times)} times, the newest shown"
+    return f"{'sent' if len(times) == 1 else 'sent up to'} {max(times)} times"
 
 
 # ---- drawing
@@ -129,7 +136,7 @@ def sheets_figure(folders: Sequence[Path], per_class: int | None = None, title: 
     layouts = [lay_out(sheet.sets, shown, sheet.problem, each) for sheet in sheets]
     figure, places = _places(layouts, [sheet.problem for sheet in sheets])
     for number, (sheet, layout, place) in enumerate(zip(sheets, layouts, places, strict=True)):
-        names = [_named(name) for name in shown] if number % _across(len(sheets)) == 0 else []
+        names = [_named(name) for name in shown] if number % ACROSS == 0 else []
         _draw(figure.add_axes(place), sheet, layout, names)
     _write_around(figure, title, layouts, len(everyone))
     return figure
@@ -139,27 +146,23 @@ def _fitting(sheets: Sequence[Sheet]) -> int:
     return 4 if len(sheets) == 1 or max(sheet.problem.shape[-1] for sheet in sheets) >= 16 else 1
 
 
-def _across(sheets: int) -> int:
-    return sheets if sheets <= 3 else 2
-
-
 def _places(layouts: Sequence[Layout], problems: Sequence[Problem]) -> tuple["Figure", list[Place]]:
     """An empty figure that is as large as needed, and where each sheet goes: left, bottom, width, height."""
-    across = _across(len(layouts))
+    across = min(len(layouts), ACROSS)
     room = (WIDTH - NAMES - GAP * across) / across
-    wide = min(room, max(layout.columns for layout in layouts) * LARGEST_CELL)
-    heights = [
-        wide / layout.columns * problem.shape[1] / problem.shape[2] * layout.rows
-        for layout, problem in zip(layouts, problems, strict=True)
-    ]
-    line = max(heights) + HEAD
-    width = max(NAMES + across * (wide + GAP), NARROWEST)
-    height = TITLE + math.ceil(len(layouts) / across) * line + FOOT
+    shapes = [problem.shape[1] / problem.shape[2] for problem in problems]  # height of a cell to its width
+    # All rows are equally high, so that a client's row goes on in the next sheet.
+    cell = min(min(room / one.columns, LARGEST_CELL) * tall for one, tall in zip(layouts, shapes, strict=True))
+    widths = [one.columns * cell / tall for one, tall in zip(layouts, shapes, strict=True)]
+    high = cell * layouts[0].rows
+    step = max(*widths, NARROWEST) + GAP
+    width = NAMES + across * step
+    height = TITLE + math.ceil(len(layouts) / across) * (high + HEAD) + FOOT
     places = []
-    for number, high in enumerate(heights):
+    for number, wide in enumerate(widths):
         row, column = divmod(number, across)
-        left, bottom = NAMES + column * (wide + GAP), height - TITLE - row * line - HEAD - high
-        places.append((left / width, bottom / height, wide / width, high / height))
+        bottom = height - TITLE - (row + 1) * (high + HEAD)
+        places.append(((NAMES + column * step) / width, bottom / height, wide / width, high / height))
     return empty_figure(width, height), places
 
 
@@ -190,7 +193,7 @@ def _number(axes: "Axes", layout: Layout) -> None:
 
 def _write_around(figure: "Figure", title: str, layouts: Sequence[Layout], everyone: int) -> None:
     width, height = figure.get_size_inches()
-    said = title or "Synthetic images that left the clients"
+    said = title or "Synthetic images that left the clients, newest sets"
     figure.text(0.12 / width, 1 - 0.12 / height, said, fontsize=12, fontweight="bold", color=INK, va="top")
     figure.text(0.12 / width, 0.1 / height, _note(layouts, everyone), fontsize=8, color=SOFT, va="bottom")
 

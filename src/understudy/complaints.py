@@ -1,4 +1,4 @@
-"""What is wrong with a config, in one sentence that names the key and suggests the right one."""
+"""What is wrong with a name or a key, in one sentence that suggests the right one."""
 
 import difflib
 import typing
@@ -17,6 +17,14 @@ def checked(settings: type[Settings], given: Mapping[str, Any], where: str) -> A
         return settings(**given)
     except ValidationError as errors:
         raise UserError(_sentence(errors.errors()[0], settings, where)) from None
+
+
+def unknown_name(what: str, name: str, known: Iterable[str], more: str = "") -> UserError:
+    """There is no ``what`` of that name; here is the nearest one, and the list."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, 1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return UserError(f"There is no {what} '{name}'.{hint} There are: {', '.join(names)}{more}.")
 
 
 def unknown_key(key: str, known: Iterable[str], where: str) -> UserError:

@@ -1,0 +1,38 @@
+"""The one look of all tables: a rule under the headings, words left, numbers right."""
+
+from collections.abc import Callable, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+
+def ruled(gap: int = 2) -> Table:
+    """``gap``: blanks between columns."""
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0), header_style="bold")
+
+
+def words(table: Table, heading: str, *, whole: bool = False) -> None:
+    """Words are broken into lines where they must; with ``whole`` never."""
+    table.add_column(Text(heading), no_wrap=whole, overflow="fold", vertical="top")
+
+
+def number(table: Table, heading: str) -> None:
+    table.add_column(Text(heading, justify="right"), justify="right", no_wrap=True, vertical="top")
+
+
+def print_table(console: Console, build: Callable[[int], Table]) -> None:
+    """With room between the columns, or tighter where the window is narrow."""
+    table = build(2)
+    if Measurement.get(console, console.options.update(max_width=1000), table).maximum > console.width:
+        table = build(1)
+    console.print(table)
+
+
+def print_notes(console: Console, notes: Sequence[str]) -> None:
+    if notes:
+        console.print()
+    for note in notes:
+        console.print(Text(note, style="dim"))

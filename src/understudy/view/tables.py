@@ -1,0 +1,132 @@
+"""Tables for people: readable in a terminal, in a pipe, and at 80 columns."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from understudy.studies.compare import SHARE_OF_BEST, Row, distinct_labels
+from understudy.view.listings import (
+    print_data_sets,
+    print_method,
+    print_methods,
+    print_models,
+    print_presets,
+    print_skew,
+)
+from understudy.view.numbers import NONE, duration, megabytes, percent, size
+from understudy.view.ruled import number, print_notes, print_table, ruled, words
+
+__all__ = [
+    "comparison_table",
+    "print_comparison",
+    "print_data_sets",
+    "print_method",
+    "print_methods",
+    "print_models",
+    "print_presets",
+    "print_skew",
+    "print_summary",
+]
+
+
+def print_comparison(rows: Sequence[Row], console: Console | None = None) -> None:
+    console = console or Console()
+    print_table(console, lambda gap: comparison_table(rows, gap))
+    print_notes(console, comparison_notes(rows))
+
+
+def comparison_table(rows: Sequence[Row], gap: int = 2) -> Table:
+    """What is alike in all rows (data, rounds done) and what did not happen (failures) has no column."""
+    table = ruled(gap)
+    words(table, "run")
+    columns: list[tuple[str, list[str]]] = [
+        *[(f"after\n{at}", [_points(row.accuracy_after[at]) for row in rows]) for at in _asked(rows)],
+        ("last\n%", [_points(row.accuracy) for row in rows]),
+        ("best\n%", [_points(row.best_accuracy) for row in rows]),
+        (f"to\n{_points(_target(rows))}", [_or_none(row.rounds_to_target) for row in rows]),
+        ("MB\nup", [megabytes(row.bytes_up) for row in rows]),
+        ("MB\ndown", [megabytes(row.bytes_down) for row in rows]),
+        ("ε", [NONE if row.epsilon is None else f"{row.epsilon:.2f}" for row in rows]),
+        ("s", [f"{row.seconds:,.0f}" if row.seconds >= 10 else f"{row.seconds:.1f}" for row in rows]),
+    ]
+    if len({row.rounds for row in rows}) > 1 or not all(row.finished for row in rows):
+        columns.insert(0, ("rounds", [_rounds(row) for row in rows]))
+    if any(row.failed for row in rows):
+        columns.append(("failed", [str(row.failed) for row in rows]))
+    for heading, _ in columns:
+        number(table, heading)
+    for at, label in enumerate(_labels(rows)):
+        table.add_row(Text(label), *(Text(cells[at]) for _, cells in columns))
+    return table
+
+
+def comparison_notes(rows: Sequence[Row]) -> list[str]:
+    notes = ["after, last, best: test accuracy in %." if _asked(rows) else "last, best: test accuracy in %."]
+    target = _target(rows)
+    if target is not None:
+        chosen = "" if rows[0].target_given else f" ({SHARE_OF_BEST:.0%} of the best run; --target sets another)"
+        notes.append(f"to {_points(target)}: rounds until the accuracy first reaches {percent(target)}{chosen}.")
+    notes.append("MB: 10⁶ bytes, of all clients and rounds together.")
+    if any(row.epsilon is None for row in rows):
+        notes.append(f"ε {NONE}: no privacy guarantee.")
+    if any(row.failed for row in rows):
+        notes.append("failed: replies that did not come or did not count.")
+    return notes
+
+
+def _labels(rows: Sequence[Row]) -> list[str]:
+    labels = distinct_labels(rows)
+    if len({row.data for row in rows}) <= 1:
+        return labels
+    return [f"{label} on {row.data}" for label, row in zip(labels, rows, strict=True)]
+
+
+def _asked(rows: Sequence[Row]) -> list[int]:
+    return list(rows[0].accuracy_after) if rows else []
+
+
+def _target(rows: Sequence[Row]) -> float | None:
+    return rows[0].target if rows else None
+
+
+def _points(share: float | None) -> str:
+    return NONE if share is None else f"{100 * share:.1f}"
+
+
+def _or_none(value: int | None) -> str:
+    return NONE if value is None else str(value)
+
+
+def _rounds(row: Row) -> str:
+    return str(row.rounds) if row.finished else f"{row.rounds}/{row.planned}"
+
+
+# ---- one run
+
+
+def print_summary(folder: Path, summary: Mapping[str, Any], console: Console | None = None) -> None:
+    """What is said when a run has ended; ``summary`` as in summary.json."""
+    console = console or Console()
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for name, value in _summary_lines(folder, summary):
+        table.add_row(Text(name), Text(value))
+    console.print(table)
+
+
+def _summary_lines(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    best, epsilon = summary["best_accuracy"], summary["epsilon"]
+    lines = [
+        ("accuracy", f"{percent(summary['accuracy'])} after round {summary['rounds']}, best {percent(best)}"),
+        ("sent", f"{size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down"),
+        ("privacy", "no guarantee" if epsilon is None else f"ε = {epsilon:.3g}"),
+        ("time", f"{duration(summary['seconds'])} min" if summary["seconds"] >= 60 else f"{summary['seconds']:.1f} s"),
+    ]
+    if summary.get("failed"):
+        lines.append(("failed", f"{summary['failed']} replies; metrics.jsonl says which and why"))
+    return [*lines, ("folder", str(folder))]

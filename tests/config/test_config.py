@@ -1,0 +1,144 @@
+"""From words to a config: names, overrides, and what is said of words that are wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from understudy.config.build import build_data, build_method, build_network
+from understudy.config.own_code import own
+from understudy.config.read import pairs, presets, read
+from understudy.config.resolve import resolve
+from understudy.config.schema import Config
+from understudy.errors import UserError
+
+
+def words_of(config: Config) -> dict[str, Any]:
+    return config.words("test", build_data(config).problem, "eager")
+
+
+def test_an_empty_config_is_fedavg_on_digits() -> None:
+    words = words_of(resolve({}))
+    assert words["method"]["name"] == "fedavg"
+    assert words["data"]["name"] == "digits"
+    assert words["method"]["local"]["epochs"] == 5
+    assert words["problem"] == {
+        "shape": [1, 8, 8],
+        "classes": 10,
+        "multilabel": False,
+        "mean": words["problem"]["mean"],
+        "std": words["problem"]["std"],
+    }
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_every_preset_resolves_and_builds(preset: str) -> None:
+    config = resolve(read(preset))
+    build_method(config, build_network(config, build_data(config).problem, "eager"))
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_a_resolved_config_read_back_is_the_same_run(preset: str) -> None:
+    words = words_of(resolve(read(preset), {"with": ["fedssyn", {"name": "fedcog", "kd_weighting": "fixed"}]}))
+    again = words_of(resolve(yaml.safe_load(yaml.safe_dump(words))))
+    assert again == words
+
+
+def test_overrides_reach_inside_by_dots_and_by_their_short_names() -> None:
+    words = words_of(resolve(read("digits-skewed"), pairs(["rounds=3", "method.local.lr=0.2", "clients=4"])))
+    assert words["method"]["rounds"] == 3
+    assert words["method"]["local"]["lr"] == 0.2
+    assert words["method"]["local"]["batch"] == 32, "what was not changed stays"
+    assert words["data"]["clients"] == 4
+
+
+def test_another_method_keeps_rounds_and_what_it_knows_of_the_settings() -> None:
+    preset = {"method": {"name": "scaffold", "rounds": 7, "option": "I", "local": {"lr": 0.3}}}
+    to_fedavg = words_of(resolve(preset, {"method": "fedavg"}))["method"]
+    assert (to_fedavg["rounds"], to_fedavg["local"]["lr"], "option" in to_fedavg) == (7, 0.3, False)
+    to_feddm = words_of(resolve(preset, {"method.name": "feddm"}))["method"]
+    assert (to_feddm["rounds"], "local" in to_feddm) == (7, False)
+
+
+def test_a_setting_written_for_the_new_method_must_be_known_to_it() -> None:
+    with pytest.raises(UserError, match=r"There is no setting 'method\.option'"):
+        resolve(read("digits-skewed"), {"method": {"name": "fedavg", "option": "I"}})
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"sed": 1}, r"There is no setting 'sed'\. Did you mean 'seed'\?"),
+    ({"method": {"round": 3}}, r"There is no setting 'method\.round'\. Did you mean 'rounds'\?"),
+    ({"method": {"local": {"lrr": 3}}}, r"There is no setting 'method\.local\.lrr'\. Did you mean 'lr'\?"),
+    ({"method": {"local": {"lr": "fast"}}}, r"'method\.local\.lr': .*valid number.*\(it is 'fast'\)"),
+    ({"method": {"local": {"lr": -1}}}, r"'method\.local\.lr': .*greater than 0"),
+    ({"method": {"local": {"epochs": 1, "steps": 2}}}, r"'method\.local': give either epochs or steps"),
+    ({"method": {"rounds": -1}}, r"'method\.rounds'"),
+    ({"method": "fedavgg"}, r"There is no method 'fedavgg'\. Did you mean 'fedavg'\?"),
+    ({"method": "fedssyn"}, r"'fedssyn' is an add-on: write it under `with`"),
+    ({"with": ["scaffold"]}, r"'scaffold' is a method: write it under `method`"),
+    ({"with": ["fedcog"]}, r"'with\.fedcog\.kd_weighting' must be given: one of fixed, balanced"),
+    ({"with": [{"name": "fedssyn", "generator": "gann"}]}, r"There is no generator 'gann'"),
+    (
+        {"with": [{"name": "fedssyn", "generator": {"name": "vae", "epoch": 3}}]},
+        r"generator\.epoch'\. Did you mean 'epochs'",
+    ),
+    ({"model": "convnett"}, r"There is no model 'convnett'\. Did you mean 'convnet'\?"),
+    ({"model": {"name": "mlp", "hiden": [3]}}, r"There is no setting 'model\.hiden'\. Did you mean 'hidden'\?"),
+    ({"data": {"split": {"kind": "dirichlet", "alfa": 1}}}, r"'data\.split\.alfa'\. Did you mean 'alpha'\?"),
+    ({"data": {"split": {"kind": "dirichlett"}}}, r"'data\.split'.*dirichlet"),
+    ({"data": {"clients": 0}}, r"'data\.clients'"),
+    ({"engine": "ray"}, r"'engine\.name'.*'inline' or 'workers'"),
+    ({"device": "tpu"}, r"'device': write auto, cpu, cuda"),
+    ({"privacy": {"epsilon": 1}}, r"'privacy'"),
+    ({"method": ["fedavg"]}, r"'method' must be a name or keys and values"),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), WRONG, ids=lambda part: str(part)[:50])
+def test_wrong_words_get_one_sentence_that_names_the_key(words: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence) as error:
+        resolve(words)
+    assert "\n" not in str(error.value)
+
+
+def test_a_data_set_that_does_not_exist_is_named_with_the_nearest() -> None:
+    with pytest.raises(UserError, match="Did you mean 'digits'"):
+        build_data(resolve({"data": "digit"}))
+
+
+def test_a_preset_or_file_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Did you mean 'digits-skewed'"):
+        read("digits-skewd")
+    with pytest.raises(UserError, match="There is no config file"):
+        read(tmp_path / "none.yaml")
+    (tmp_path / "bad.yaml").write_text("method: {name: [")
+    with pytest.raises(UserError, match="is not valid YAML"):
+        read(tmp_path / "bad.yaml")
+    (tmp_path / "list.yaml").write_text("- a\n- b\n")
+    with pytest.raises(UserError, match="must hold keys and values"):
+        read(tmp_path / "list.yaml")
+
+
+def test_an_override_without_an_equals_sign() -> None:
+    with pytest.raises(UserError, match="'rounds' is not KEY=VALUE"):
+        pairs(["rounds"])
+
+
+def test_own_code_that_is_missing_or_broken(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Mine: pass\n")
+    with pytest.raises(UserError, match=r"has no 'Other'; it has Mine"):
+        own(f"{tmp_path}/mine.py:Other")
+    with pytest.raises(UserError, match="neither a Method class nor registered"):
+        resolve({"method": f"{tmp_path}/mine.py:Mine"})
+    (tmp_path / "broken.py").write_text("1/0\n")
+    with pytest.raises(UserError, match="cannot be imported: ZeroDivisionError"):
+        own(f"{tmp_path}/broken.py:Mine")
+    with pytest.raises(UserError, match="There is no file"):
+        own(f"{tmp_path}/none.py:Mine")
+
+
+def test_a_momentum_under_scaffold_is_refused_with_the_reason() -> None:
+    config = resolve({"method": {"name": "scaffold", "local": {"momentum": 0.9}}})
+    with pytest.raises(UserError, match=r"method\.local\.momentum must be 0"):
+        build_method(config, build_network(config, build_data(config).problem, "eager"))

@@ -1,0 +1,80 @@
+"""Fedssyn with a generator that can be seen through."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import ClassVar
+
+import torch
+from stage import Stage, bound, image_net, pictures
+from torch import Tensor
+
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.federation.method import Method, State
+from understudy.learning.local import Local
+from understudy.methods.averaging import AveragingSettings
+from understudy.methods.fedavg import fedavg
+from understudy.methods.fedssyn import POOL_Y, Fedssyn, FedssynSettings
+from understudy.settings import Settings
+from understudy.synthesis import generator as generators
+from understudy.synthesis.generator import Generator, generator
+
+
+class PaintedSettings(Settings):
+    pass
+
+
+class Painted(Generator):
+    """Paints an image in the number of its class, and notes what it was given to learn from."""
+
+    smallest = 3
+    seen: ClassVar[list[Examples]] = []
+
+    def __init__(self, settings: PaintedSettings) -> None:
+        self.settings = settings
+
+    def fit(self, examples: Examples, problem: Problem, rng: torch.Generator) -> dict[str, Tensor]:
+        self.require_enough(examples)
+        self.seen.append(examples)
+        return {"who": examples.x[:1]}
+
+    def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
+        return labels.view(-1, 1, 1, 1).expand(-1, *problem.shape).to(torch.uint8)
+
+
+@contextmanager
+def painted() -> Iterator[None]:
+    """``generator: painted`` is known in here."""
+    generators.names()  # those of the package are there
+    before = dict(generators._entries)
+    generator("painted", settings=PaintedSettings)(Painted)
+    Painted.seen.clear()
+    yield
+    generators._entries.clear()
+    generators._entries.update(before)
+
+
+LOCAL = Local(epochs=2, batch=4, lr=0.1)
+SITES = {
+    "a": pictures([0, 0, 0, 0, 1, 1], name="a"),
+    "b": pictures([2] * 8, name="b"),
+    "c": pictures([1], name="c"),  # too few records to make anything
+}
+
+
+def add(inner: Method | None = None, **given: object) -> Fedssyn:
+    words: dict[str, object] = {"generator": "painted", "records": 1.0, **given}
+    return Fedssyn(FedssynSettings.model_validate(words), inner or fedavg(AveragingSettings(local=LOCAL)))
+
+
+def staged(method: Method, sites: Mapping[str, Examples] = SITES, cohorts: list[list[str]] | None = None) -> Stage:
+    return Stage(bound(method, image_net()), sites, cohorts or [])
+
+
+def opened(stage: Stage) -> State:
+    return stage.method.start(stage)
+
+
+def dealt(stage: Stage) -> dict[str, list[int]]:
+    """The labels that each client was given, by who got them."""
+    return {name: brief[POOL_Y].tolist() for _, name, brief in stage.briefs if POOL_Y in brief}
