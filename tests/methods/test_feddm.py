@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,10 @@ from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.message import Message
+from understudy.learning import loop
 from understudy.learning.local import Local
+from understudy.learning.loop import Trained
+from understudy.learning.plan import EMPTY
 from understudy.methods import feddm
 from understudy.methods.feddm import FedDM, FedDMSettings
 from understudy.models.network import Network
@@ -184,6 +188,20 @@ def test_the_servers_iterate_is_never_outside_the_ball(monkeypatch: pytest.Monke
     assert max(after) <= 0.3 * (1 + 1e-5)
     assert len(after) == 2 * 20 * 2  # after every step: a pool of 6 in batches of 3, 20 epochs, 2 rounds
     assert (state["model"] - net.initial()).norm() <= 2 * 0.3 * (1 + 1e-5)
+
+
+def test_the_server_can_leave_out_the_last_part_of_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Three classes are owned, so six images; in fours that is one whole batch a pass and two images left out.
+    plans: list[Tensor] = []
+
+    def watched(net: Network, w: Tensor, examples: Examples, plan: Tensor, *rest: Any, **more: Any) -> Trained:
+        plans.append(plan)
+        return loop.train(net, w, examples, plan, *rest, **more)
+
+    monkeypatch.setattr(feddm, "train", watched)
+    play(method(server=Local(epochs=3, batch=4, lr=0.1, drop_last=True)), image_net(), SITES, 1)
+    assert [plan.shape for plan in plans] == [(3, 4)]
+    assert (plans[0] != EMPTY).all()
 
 
 def test_running_statistics_are_not_put_into_the_ball() -> None:

@@ -1,6 +1,6 @@
 """Runs a config and kills itself with SIGKILL while it writes its N-th file, half of the file on disk.
 
-    python run_and_die.py N ENGINE OUT CASE         N = 0: it lives
+python run_and_die.py N ENGINE OUT CASE         N = 0: it lives
 """
 
 import json

@@ -24,13 +24,13 @@ class Shelf:
     def __init__(self, folder: Path, *, durable: bool = False):
         self.folder = folder
         self._durable = durable  # survive a power cut, not only a killed process
-        self._known: dict[str, tuple[Tensor, str]] = {}  # the tensors of the last entry and their files
+        self._known: dict[str, tuple[Tensor, int, str]] = {}  # of the last entry: tensors, their writes, their files
 
     def put(self, entry: str, parts: Mapping[str, Tensor], **notes: Any) -> None:
         """Everything new is on disk before the entry's name appears."""
         (self.folder / "parts").mkdir(parents=True, exist_ok=True)
         files = {name: self._file_of(name, tensor) for name, tensor in parts.items()}
-        self._known = {name: (parts[name], file) for name, file in files.items()}
+        self._known = {name: (parts[name], parts[name]._version, file) for name, file in files.items()}
         self._write(self.folder / f"{entry}.json", json.dumps({"parts": files, "notes": notes}).encode())
 
     def get(self, entry: str) -> tuple[Message, Notes]:
@@ -63,8 +63,8 @@ class Shelf:
 
     def _file_of(self, name: str, tensor: Tensor) -> str:
         known = self._known.get(name)
-        if known is not None and known[0] is tensor:
-            return known[1]
+        if known is not None and known[0] is tensor and known[1] == tensor._version:
+            return known[2]
         data = Message(it=tensor).to_bytes()
         file = hashlib.sha256(data).hexdigest()[:32]
         if not (self.folder / "parts" / file).exists():

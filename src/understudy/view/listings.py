@@ -22,6 +22,7 @@ def print_methods(found: Sequence[Mapping[str, Any]], whole: bool = False, conso
             print_method(one, console)
         return
     print_table(console, lambda gap: methods_table(found, gap))
+    print_notes(console, [one["title"] for one in found])
     print_notes(console, ["Settings of one: understudy methods NAME."])
 
 
@@ -31,10 +32,9 @@ def methods_table(found: Sequence[Mapping[str, Any]], gap: int = 2) -> Table:
     words(table, "role", whole=True)
     words(table, "clients send")
     words(table, "joins")
-    words(table, "paper")
     for one in found:
         joins = ", ".join(one.get("joins", ())) or NONE
-        table.add_row(*map(Text, (one["name"], one["role"], _sent(one), joins, one["title"])))
+        table.add_row(*map(Text, (one["name"], one["role"], _sent(one), joins)))
     return table
 
 

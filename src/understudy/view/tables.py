@@ -68,7 +68,9 @@ def comparison_notes(rows: Sequence[Row]) -> list[str]:
     notes = ["after, last, best: test accuracy in %." if _asked(rows) else "last, best: test accuracy in %."]
     target = _target(rows)
     if target is not None:
-        chosen = "" if rows[0].target_given else f" ({SHARE_OF_BEST:.0%} of the best run; --target sets another)"
+        chosen = (
+            "" if rows[0].target_given else f" ({100 * SHARE_OF_BEST:.0f} % of the best run; --target sets another)"
+        )
         notes.append(f"to {_points(target)}: rounds until the accuracy first reaches {percent(target)}{chosen}.")
     notes.append("MB: 10⁶ bytes, of all clients and rounds together.")
     if any(row.epsilon is None for row in rows):

@@ -1,0 +1,193 @@
+"""A run while it goes on: a live line in a terminal, one plain line a round anywhere else; always on stderr."""
+
+import time
+from pathlib import Path
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.text import Text
+
+from understudy.federation.cohorts import cohort_size
+from understudy.studies.folder import Line, RunFolder
+from understudy.view.numbers import duration, percent, size
+
+BAR = 14  # columns
+
+
+class RichProgress:
+    """Watches a run (`studies.run.Observer`). As a context manager it leaves the terminal tidy, come what may."""
+
+    def __init__(self, console: Console | None = None):
+        self.console = console or Console(stderr=True)
+        self.live = self.console.is_terminal and not self.console.is_dumb_terminal
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._said: set[tuple[str, str]] = set()
+        self.standing = Standing()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    # ---- what a run tells
+
+    def begins(self, rounds: int, done: int, clients: int, folder: Path) -> None:
+        self.standing = Standing(rounds, done, clients, _asked(folder, clients))
+        self._said = set()
+        if done >= 0:
+            self.says(f"Going on after round {done} of {rounds}.")
+        if self.live:
+            self._close()
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(BAR),
+                _StandingColumn(self.standing),
+                console=self.console,
+                refresh_per_second=4,
+            )
+            self._task = self._bar.add_task("", total=max(rounds, 1))
+            self._draw()
+            self._bar.start()
+
+    def heard(self, client: str) -> None:
+        self.standing.hear(client)
+        self._draw()
+
+    def scored(self, line: Line) -> None:
+        self.standing.score(line)
+        if line["round"] > self.standing.resumed_at:
+            self._say_failures(line)
+            if not self.live:
+                self._print(self.standing.plain_line(line))
+        self._draw()
+        if line["round"] >= self.standing.rounds:
+            self._close()
+
+    def says(self, sentence: str) -> None:
+        self._print(sentence)
+
+    # ---- inside
+
+    def _say_failures(self, line: Line) -> None:
+        where = f"in round {line['round']}" if line["round"] else "in the opening"
+        for failure in line.get("failures", ()):
+            client, why = failure["client"], failure["why"]
+            if (client, why) not in self._said:
+                self._said.add((client, why))
+                self._print(f"{client} did not count {where}: {why}")
+        if line.get("undone"):
+            self._print(f"Round {line['round']} was undone: too few clients answered.")
+
+    def _print(self, sentence: str) -> None:
+        # One line each, however long: a log is read by programs too.
+        self.console.print(Text(sentence), soft_wrap=True)
+
+    def _draw(self) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, description=self.standing.heading, completed=self.standing.part_done)
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+class Standing:
+    """How far a run is."""
+
+    def __init__(self, rounds: int = 0, done: int = -1, clients: int = 0, asked: int = 0):
+        self.rounds, self.resumed_at = rounds, done
+        self.clients, self.asked = clients, asked  # in all; in a round after the opening
+        self.done = done  # the last round that was scored
+        self.accuracy: float | None = None
+        self.bytes_up = self.bytes_down = 0
+        self.seconds = 0.0
+        self.round_seconds: list[float] = []
+        self.since = time.monotonic()  # of the round that is under way
+        self.heard: set[str] = set()
+
+    def hear(self, client: str) -> None:
+        if client in self.heard:  # it answers again: the next exchange has begun
+            self.heard = set()
+        self.heard.add(client)
+
+    def score(self, line: Line) -> None:
+        self.done, self.accuracy = line["round"], line.get("accuracy")
+        self.bytes_up += line["bytes_up"]
+        self.bytes_down += line["bytes_down"]
+        self.seconds += line["seconds"]
+        if self.done > 0:  # the opening takes a time of its own
+            self.round_seconds.append(line["seconds"])
+        self.since, self.heard = time.monotonic(), set()
+
+    @property
+    def wanted(self) -> int:
+        """Replies that one exchange of this round waits for: in the opening everybody is asked."""
+        return self.clients if self.done < 0 else self.asked
+
+    @property
+    def ended(self) -> bool:
+        return self.done >= self.rounds
+
+    @property
+    def heading(self) -> str:
+        return "opening" if self.done < 0 else f"round {min(self.done + 1, self.rounds)}/{self.rounds}"
+
+    @property
+    def part_done(self) -> float:
+        """Rounds, the one under way by its replies."""
+        if self.ended:
+            return max(self.rounds, 1)
+        answered = len(self.heard) / self.wanted if self.wanted else 0.0
+        return self.done + min(answered, 1.0) if self.done >= 0 else 0.0
+
+    def seconds_left(self) -> float | None:
+        """From the mean of the rounds so far; None before there is one."""
+        if not self.round_seconds:
+            return None
+        mean = sum(self.round_seconds) / len(self.round_seconds)
+        under_way = min(time.monotonic() - self.since, mean)
+        return max(mean * (self.rounds - self.done) - under_way, 0.0)
+
+    def words(self) -> str:
+        sent = f"↑{size(self.bytes_up)} ↓{size(self.bytes_down)}"
+        if self.ended:
+            return f"{percent(self.accuracy)}  {sent}  {duration(self.seconds)} in all"
+        accuracy = "" if self.accuracy is None else f"{percent(self.accuracy)}  "
+        left = self.seconds_left()
+        rest = "" if left is None else f"  {duration(left)} left"
+        return f"{accuracy}{sent}  {len(self.heard)}/{self.wanted} clients{rest}"
+
+    def plain_line(self, line: Line) -> str:
+        name = f"round {self.done}/{self.rounds}" if self.done else "opening"
+        left = None if self.ended else self.seconds_left()
+        parts = [
+            f"{name}: accuracy {percent(self.accuracy)}",
+            f"{size(self.bytes_up)} up, {size(self.bytes_down)} down",
+            f"{line.get('clients', 0)} clients answered" if self.done or line.get("clients") else "nobody was asked",
+            f"{line['seconds']:.1f} s",
+            *([] if left is None else [f"about {duration(left)} left"]),
+        ]
+        return ", ".join(parts)
+
+
+class _StandingColumn(ProgressColumn):
+    """Drawn anew a few times a second, so that the time left runs down within a round."""
+
+    def __init__(self, standing: Standing):
+        super().__init__()
+        self.standing = standing
+
+    def render(self, task: Task) -> Text:
+        return Text(self.standing.words(), no_wrap=True, overflow="ellipsis")
+
+
+def _asked(folder: Path, clients: int) -> int:
+    """How many a round asks, as the run's config says."""
+    run = RunFolder(folder)
+    if not run.holds_a_run:
+        return clients
+    return cohort_size(run.config().get("method", {}).get("cohort", 1.0), clients)

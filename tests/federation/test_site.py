@@ -1,0 +1,136 @@
+"""The client's side: one brief a step, versions of memory, and what does not leave."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from understudy.data.federation import Federation
+from understudy.federation.client import Client
+from understudy.federation.exchange import NOTHING, Request
+from understudy.federation.message import Message
+from understudy.federation.method import Method, State, task
+from understudy.federation.server import Server
+from understudy.federation.site import Site, answer
+from understudy.models import registry as models
+from understudy.models.network import Network
+
+
+class Counting(Method):
+    """Replies with how often it was asked, which it keeps in memory, and a random number."""
+
+    works = 0
+
+    @task(times="scalars", drawn="scalars")
+    def count(self, client: Client, brief: Message) -> Message:
+        type(self).works += 1
+        client.memory["times"] = client.memory.get("times", torch.zeros(())) + 1
+        return Message(times=client.memory["times"], drawn=torch.rand((), generator=client.rng("draw")))
+
+    @task(value="scalars")
+    def diverge(self, client: Client, brief: Message) -> Message:
+        client.memory["times"] = torch.tensor(99.0)
+        return Message(value=torch.tensor(float("nan")))
+
+    @task()
+    def crash(self, client: Client, brief: Message) -> Message:
+        raise RuntimeError("the disk is on fire")
+
+    def round(self, server: Server, state: State) -> State:
+        return state
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    federation = Federation.from_arrays({"oak": (np.zeros((4, 1, 4, 4), np.uint8), np.array([0, 1, 0, 1]))})
+    return Site("oak", federation.sites["oak"], tmp_path / "oak", seed=5)
+
+
+@pytest.fixture
+def method(site: Site) -> Counting:
+    federation = Federation.from_arrays({"oak": (site.holding.own.x, site.holding.own.y)})
+    entry = models.entry("softmax")
+    counting = Counting()
+    counting.bind(Network(lambda: entry.build(federation.problem, entry.settings()), federation.problem), 3)
+    Counting.works = 0
+    return counting
+
+
+def request(
+    round: int, step: int, start: str = NOTHING, *, task: str = "Counting.count", brief: float = 0.0, run: str = "run"
+) -> Request:
+    return Request(run, "oak", task, round, step, start, start, False, Message(b=torch.tensor(brief)).to_bytes())
+
+
+def test_memory_goes_from_the_version_that_the_request_names_to_a_new_one(site: Site, method: Counting) -> None:
+    first = answer(site, method, request(1, 1))
+    assert (first.outcome, first.version) == ("done", "r1s1")
+    second = answer(site, method, request(2, 1, first.version))
+    assert Message.from_bytes(second.read())["times"] == 2
+
+
+def test_a_version_that_did_not_count_is_as_if_it_had_never_been(site: Site, method: Counting) -> None:
+    counted = answer(site, method, request(1, 1)).version
+    answer(site, method, request(2, 1, counted))  # its reply was lost
+    third = answer(site, method, request(3, 1, counted))
+    assert Message.from_bytes(third.read())["times"] == 2
+
+
+def test_asked_again_it_sends_the_same_bytes_without_working_again(site: Site, method: Counting) -> None:
+    first = answer(site, method, request(1, 1))
+    said, works = first.read(), Counting.works
+    again = answer(site, method, request(1, 1))
+    assert (again.read(), again.version, Counting.works) == (said, first.version, works)
+
+
+def test_asked_otherwise_for_the_same_step_it_refuses(site: Site, method: Counting) -> None:
+    answer(site, method, request(1, 1))
+    other = answer(site, method, request(1, 1, brief=1.0))
+    assert (other.outcome, other.why) == ("refused", "it answered this step already, to another brief")
+
+
+@pytest.mark.parametrize(("round", "step"), [(1, 1), (2, 1)])
+def test_asked_for_a_step_behind_its_newest_it_refuses(site: Site, method: Counting, round: int, step: int) -> None:
+    answer(site, method, request(2, 2))
+    late = answer(site, method, request(round, step))
+    assert (late.outcome, late.why) == ("refused", "it is already at round 2, step 2")
+
+
+def test_another_run_begins_with_nothing(site: Site, method: Counting) -> None:
+    answer(site, method, request(5, 1))
+    other = answer(site, method, request(1, 1, run="another"))
+    assert Message.from_bytes(other.read())["times"] == 1
+
+
+def test_draws_depend_on_round_and_client_only(site: Site, method: Counting, tmp_path: Path) -> None:
+    here = Message.from_bytes(answer(site, method, request(1, 1)).read())["drawn"]
+    elsewhere = Site("oak", site.holding, tmp_path / "elsewhere", seed=5)
+    assert Message.from_bytes(answer(elsewhere, method, request(1, 1)).read())["drawn"] == here
+    assert Message.from_bytes(answer(elsewhere, method, request(2, 1)).read())["drawn"] != here
+    named = Site("ash", site.holding, tmp_path / "ash", seed=5)
+    assert Message.from_bytes(answer(named, method, request(1, 1)).read())["drawn"] != here
+
+
+def test_a_reply_that_is_not_finite_stays_and_memory_does_not_move(site: Site, method: Counting) -> None:
+    bad = answer(site, method, request(1, 1, task="Counting.diverge"))
+    assert bad.outcome == "refused"
+    assert "not finite in value" in bad.why
+    assert site.memory.entries() == []
+
+
+def test_a_task_that_raises_is_a_failure_with_its_reason_and_the_trace_is_kept(site: Site, method: Counting) -> None:
+    bad = answer(site, method, request(1, 1, task="Counting.crash"))
+    assert (bad.outcome, bad.why) == ("failed", "Counting.crash raised RuntimeError: the disk is on fire")
+    assert "raise RuntimeError" in (site.folder / "error.txt").read_text()
+
+
+def test_a_task_that_it_does_not_know_is_named(site: Site, method: Counting) -> None:
+    assert "knows no task 'Counting.cuont'" in answer(site, method, request(1, 1, task="Counting.cuont")).why
+
+
+def test_old_versions_go_once_the_checkpoint_is_past_them(site: Site, method: Counting) -> None:
+    start = NOTHING
+    for round in range(1, 6):
+        start = answer(site, method, request(round, 1, start)).version
+    assert site.memory.entries() == ["r4s1", "r5s1"]
