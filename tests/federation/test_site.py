@@ -90,6 +90,22 @@ def test_asked_otherwise_for_the_same_step_it_refuses(site: Site, method: Counti
     assert (other.outcome, other.why) == ("refused", "it answered this step already, to another brief")
 
 
+def test_a_round_of_several_asks_can_be_repeated_from_its_beginning(site: Site, method: Counting) -> None:
+    """A server that was killed in the third ask of a round begins the round again."""
+    start, first = NOTHING, []
+    for step in (1, 2, 3):
+        done = answer(site, method, request(1, step, start))
+        start = done.version
+        first.append((done.read(), done.version))
+    works, start, again = Counting.works, NOTHING, []
+    for step in (1, 2, 3):
+        done = answer(site, method, request(1, step, start))
+        start = done.version
+        again.append((done.read(), done.version))
+    assert again == first
+    assert Counting.works == works
+
+
 @pytest.mark.parametrize(("round", "step"), [(1, 1), (2, 1)])
 def test_asked_for_a_step_behind_its_newest_it_refuses(site: Site, method: Counting, round: int, step: int) -> None:
     answer(site, method, request(2, 2))

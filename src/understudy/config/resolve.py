@@ -27,6 +27,10 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
             raise unknown_key(key, [*SECTIONS, *Top.model_fields], "")
     top = checked(Top, {key: words[key] for key in Top.model_fields if key in words}, "")
     plan, method = _method(_section(words, "method"), live)
+    add_ons = sorted(map(_add_on, _list(words.get("with"))), key=lambda chosen: chosen.entry.wraps)
+    twice = {chosen.name for chosen in add_ons if [other.name for other in add_ons].count(chosen.name) > 1}
+    if twice:
+        raise UserError(f"'with' lists {', '.join(twice)} twice; an add-on joins once.")
     model, model_settings = _model(_section(words, "model"), live)
     return Config(
         top,
@@ -35,7 +39,7 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
         model_settings,
         plan,
         method,
-        tuple(sorted(map(_add_on, _list(words.get("with"))), key=lambda chosen: chosen.entry.wraps)),
+        tuple(add_ons),
         checked(EngineSettings, _section(words, "engine"), "engine"),
         live,
     )

@@ -17,4 +17,4 @@ class Inline(Engine):
 
     def settle(self, clients: Iterable[str]) -> None:
         for client in clients:
-            self._sites[client].forget_reply()
+            self._sites[client].forget_replies()

@@ -66,7 +66,7 @@ class Workers(Engine):
 
     def settle(self, clients: Iterable[str]) -> None:
         for client in clients:
-            self._sites[client].forget_reply()
+            self._sites[client].forget_replies()
 
     def close(self) -> None:
         for worker in self._workers:
@@ -95,11 +95,11 @@ class Workers(Engine):
         for at, worker in enumerate(self._workers):
             if worker.pipe not in ready or worker.busy is None:
                 continue
-            client = worker.busy.client
+            client, step = worker.busy.client, worker.busy.step
             try:
                 said = json.loads(worker.pipe.recv_bytes())
                 worker.busy = None
-                yield Answer(**said, read=self._sites[client].reply.read_bytes)
+                yield Answer(**said, read=self._sites[client].reply(step).read_bytes)
             except (EOFError, ConnectionResetError):
                 worker.process.join()
                 self._workers[at] = self._start()

@@ -60,7 +60,7 @@ class Engine(ABC):
         """One answer a request, in the order of the requests, a few in flight at a time."""
 
     def settle(self, clients: Iterable[str]) -> None:
-        """The round is on disk: stored replies of these clients will not be asked for again."""
+        """The round is on disk: what these clients replied will not be asked for again."""
 
     def close(self) -> None:
         """No more requests."""

@@ -71,6 +71,11 @@ class Method(ABC):
         """The weights that a client scores at home."""
         return model
 
+    @property
+    def scored_at_home(self) -> bool:
+        """Part of every model stays with its client, so only clients can score."""
+        return False
+
     def closing_brief(self, state: State) -> Message:
         """The model that clients score at the end."""
         return Message(model=self.result(state))

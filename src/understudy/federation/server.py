@@ -58,6 +58,10 @@ class Server(ABC):
         """The replies added up part by part, in float64 and in the order of ``to``."""
         total: dict[str, Tensor] = {}
         for reply in self.ask(task, brief, to):
+            odd = [part for part, tensor in reply.items() if part in total and total[part].shape != tensor.shape]
+            if odd:
+                reply.refuse(f"its {', '.join(odd)} has another shape than that of the others")
+                continue
             for part, tensor in reply.items():
                 total[part] = total[part].add_(tensor) if part in total else tensor.to(torch.float64, copy=True)
         return Message(total)

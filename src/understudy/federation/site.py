@@ -1,7 +1,8 @@
 """The client's side of an exchange: one function, whichever engine brought the request.
 
-A step has one brief. Asked again, a client sends the same bytes; asked otherwise, or for a step behind its
-newest, it refuses. A task works on a copy of the memory that the request names and ends in a new version.
+A step has one brief. Asked again, a client sends the same bytes; asked otherwise, or for a step that it did not
+answer and that is behind its newest, it refuses. A task works on a copy of the memory that the request names and
+ends in a new version.
 """
 
 import hashlib
@@ -32,7 +33,7 @@ SCORE = "score"  # the part that the site adds by itself, when asked to score
 class Site:
     name: str
     holding: Holding
-    folder: Path  # memory and the newest reply: all that outlives a task
+    folder: Path  # memory and the replies of the newest round: all that outlives a task
     seed: int
 
     @property
@@ -40,15 +41,17 @@ class Site:
         return Shelf(self.folder / "memory")
 
     @property
-    def reply(self) -> Path:
-        return self.folder / "reply.safetensors"
+    def answered(self) -> Path:
+        """Which run this is, and of its newest round the steps that were answered."""
+        return self.folder / "answered.json"
 
-    @property
-    def newest(self) -> Path:
-        return self.folder / "newest.json"
+    def reply(self, step: int) -> Path:
+        return self.folder / f"reply-{step}.safetensors"
 
-    def forget_reply(self) -> None:
-        self.reply.unlink(missing_ok=True)
+    def forget_replies(self) -> None:
+        """The round counts: nobody will ask for it again."""
+        for path in self.folder.glob("reply-*.safetensors"):
+            path.unlink(missing_ok=True)
 
 
 def answer(site: Site, method: Method, request: Request) -> Answer:
@@ -67,37 +70,47 @@ def answer(site: Site, method: Method, request: Request) -> Answer:
 
 def _answer(site: Site, method: Method, request: Request, began: float) -> Answer:
     digest = hashlib.sha256(request.task.encode() + request.body).hexdigest()
-    newest = _newest(site, request.run)
-    if newest is not None:
-        at, asked = (newest["round"], newest["step"]), (request.round, request.step)
-        if asked < at:
-            return failed(site.name, f"it is already at round {at[0]}, step {at[1]}", outcome="refused")
-        if asked == at and newest["digest"] != digest:
-            return failed(site.name, "it answered this step already, to another brief", outcome="refused")
-        if asked == at and site.reply.exists():
-            return Answer(site.name, "done", "", newest["version"], 0.0, site.reply.read_bytes)
+    answered = _answered(site, request)
+    before = answered["steps"].get(str(request.step))
+    if request.round < answered["round"] or (before is None and request.step < _last(answered)):
+        why = f"it is already at round {answered['round']}, step {_last(answered)}"
+        return failed(site.name, why, outcome="refused")
+    if before is not None and before["digest"] != digest:
+        return failed(site.name, "it answered this step already, to another brief", outcome="refused")
+    file = site.reply(request.step)
+    if before is not None and file.exists():
+        return Answer(site.name, "done", "", before["version"], 0.0, file.read_bytes)
     reply, memory = _work(site, method, request)
     broken = reply.not_finite()
     if broken:
         why = f"its reply is not finite in {', '.join(broken)} (a smaller learning rate may help)"
         return failed(site.name, why, outcome="refused")
     version = _keep(site, request, memory)
-    write_whole(site.reply, reply.to_bytes())
-    mark = {"run": request.run, "round": request.round, "step": request.step}
-    write_whole(site.newest, json.dumps(mark | {"digest": digest, "version": version}).encode())
-    return Answer(site.name, "done", "", version, time.perf_counter() - began, site.reply.read_bytes)
+    write_whole(file, reply.to_bytes())
+    answered["steps"][str(request.step)] = {"digest": digest, "version": version}
+    write_whole(site.answered, json.dumps(answered).encode())
+    return Answer(site.name, "done", "", version, time.perf_counter() - began, file.read_bytes)
 
 
-def _newest(site: Site, run: str) -> dict[str, Any] | None:
-    if not site.newest.exists():
-        site.folder.mkdir(parents=True, exist_ok=True)
-        return None
-    newest: dict[str, Any] = json.loads(site.newest.read_text())
-    if newest["run"] == run:
-        return newest
-    shutil.rmtree(site.folder)  # kept for another run
-    site.folder.mkdir(parents=True)
-    return None
+def _answered(site: Site, request: Request) -> dict[str, Any]:
+    """What it answered in this round so far; a new round, or another run, begins with nothing."""
+    site.folder.mkdir(parents=True, exist_ok=True)
+    fresh: dict[str, Any] = {"run": request.run, "round": request.round, "steps": {}}
+    if not site.answered.exists():
+        return fresh
+    answered: dict[str, Any] = json.loads(site.answered.read_text())
+    if answered["run"] != request.run:
+        shutil.rmtree(site.folder)
+        site.folder.mkdir(parents=True)
+        return fresh
+    if answered["round"] < request.round:
+        site.forget_replies()
+        return fresh
+    return answered
+
+
+def _last(answered: dict[str, Any]) -> int:
+    return max(map(int, answered["steps"]), default=0)
 
 
 def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory]:

@@ -4,6 +4,7 @@ Methods differ in the pulls that act on the model and in the slope that turns a 
 never in how batches are drawn or steps are taken.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,7 +25,7 @@ class Batch:
     x: Tensor  # raw records
     y: Tensor
     step: int
-    weight: Tensor | None  # one number a record, where records count unequally
+    weight: Tensor | None  # where records count unequally: one number each, 1 on average over all of them
     features: Tensor
     logits: Tensor
 
@@ -54,6 +55,7 @@ class Trained:
     steps: int
     rates: float  # the sum of the rates of all steps
     records: int  # the client's own
+    data_weight: float = 1.0  # the factor that the loss of the data had
 
 
 def plain(net: Network, forward: Callable[[], Batch], pulls: Sequence[Pull]) -> None:
@@ -64,10 +66,9 @@ def plain(net: Network, forward: Callable[[], Batch], pulls: Sequence[Pull]) -> 
 
 def total_loss(net: Network, batch: Batch, pulls: Sequence[Pull]) -> Tensor:
     losses = per_record_loss(net.problem, batch.logits, batch.y)
-    loss = losses.mean() if batch.weight is None else (losses * batch.weight).sum() / batch.weight.sum()
-    for pull in pulls:
-        share = pull.data_weight()
-        loss = loss if share == 1 else loss * share
+    loss = losses.mean() if batch.weight is None else (losses * batch.weight).mean()
+    share = math.prod(pull.data_weight() for pull in pulls)
+    loss = loss if share == 1 else loss * share
     for pull in pulls:
         more = pull.loss(net, batch)
         loss = loss if more is None else loss + more.mean()
@@ -92,6 +93,8 @@ def train(
     """From ``w`` along ``plan``; ``project`` puts the trainable part back where it may be after each step."""
     net.load(w)
     net.module.train()
+    if net.needs_company:
+        plan = plan[(plan != EMPTY).sum(1) > 1]  # statistics over a batch of one are not defined
     batches = _Batches(net, examples, plan, local, rng, weights)
     here, grad = net.vector[net.trainable], net.grad
     speed: Tensor | None = None
@@ -110,7 +113,8 @@ def train(
         here.add_(grad if speed is None else speed, alpha=-rate)
         if project is not None:
             project(here)
-    return Trained(w, net.vector.clone().cpu(), len(plan), rate * len(plan), records)
+    weight = math.prod(pull.data_weight() for pull in pulls)
+    return Trained(w, net.vector.clone().cpu(), len(plan), rate * len(plan), records, weight)
 
 
 def full_gradient(net: Network, w: Tensor, examples: Examples, batch: int) -> Tensor:
@@ -144,7 +148,7 @@ class _Batches:
     ):
         self._net, self._local, self._rng = net, local, rng
         self._x, self._y = examples.x.to(net.device), examples.y.to(net.device)
-        self._weights = None if weights is None else weights.to(net.device)
+        self._weights = None if weights is None else (weights / weights.mean()).to(net.device)
         self._present: list[int] = (plan != EMPTY).sum(1).tolist()
         self._rows = plan.clamp(min=0).to(net.device)
 

@@ -4,6 +4,7 @@ A member of the family is a few terms (what else pulls at the local model), a ru
 and a slope. The server sees sums over clients, never a single reply.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -37,6 +38,9 @@ class Term:
 
     down: ClassVar[tuple[str, ...]] = ()  # parts of State that ride in the brief
     up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed
+
+    def check(self, net: Network) -> None:
+        """Refuses, in one sentence, a network or a problem that it cannot work with."""
 
     def open(self, net: Network) -> Parts:
         """Parts of State before round 1."""
@@ -119,7 +123,9 @@ class Averaging(Method):
 
     def and_term(self, term: Term) -> "Averaging":
         """The same method with one more term: what an add-on does."""
-        return Averaging(self.settings, terms=(*self.terms, term), rule=self.rule, slope=self.slope)
+        joined = copy.copy(self)
+        joined.terms = (*self.terms, term)
+        return joined
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
@@ -128,6 +134,13 @@ class Averaging(Method):
                 "The network keeps running statistics and method.buffers is 'forbid'; "
                 "choose a network without BatchNorm, or 'average' or 'local'."
             )
+        for term in self.terms:
+            term.check(net)
+
+    @property
+    def scored_at_home(self) -> bool:
+        """With local buffers the server has only part of any model."""
+        return self.settings.buffers == "local" and self.net.size > self.net.parameters
 
     def effort(self, records: int) -> int:
         return self.settings.local.step_count(records) * self.settings.local.batch
@@ -203,12 +216,10 @@ class Averaging(Method):
         return state.but(parts)
 
     def closing_brief(self, state: State) -> Message:
-        return self._brief(state)
+        return Message(model=state["model"][self.net.trainable] if self.settings.buffers == "local" else state["model"])
 
     def _brief(self, state: State) -> Message:
-        model = state["model"][self.net.trainable] if self.settings.buffers == "local" else state["model"]
-        ride = {part: state[part] for term in self.terms for part in term.down}
-        return Message(ride, model=model)
+        return self.closing_brief(state).but({part: state[part] for term in self.terms for part in term.down})
 
     def jobs(self) -> dict[str, Job]:
         kinds: dict[str, Kind] = {"weight": "scalars", **self.rule.up}

@@ -56,6 +56,10 @@ class Consensus(Term):
     def __init__(self, settings: FedCogSettings, batch: int):
         self.settings, self.batch = settings, batch
 
+    def check(self, net: Network) -> None:
+        if net.problem.multilabel:
+            raise UserError("fedcog: its generated inputs have one class each, so records must have one label each.")
+
     def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
         settings = self.settings
         held = client.examples.label_counts(net.problem.classes)
@@ -71,7 +75,7 @@ class Consensus(Term):
             net,
             labels,
             rng,
-            previous=None if previous is None else net.twin(previous),
+            previous=None if previous is None else net.twin(previous, "previous"),
             steps=settings.steps,
             lr=settings.lr,
             disagreement=settings.disagreement,

@@ -114,7 +114,7 @@ class FedDM(Method):
             net,
             w,
             pool,
-            passes(len(pool), local.step_count(len(pool)), local.batch, server.rng("pool")),
+            passes(len(pool), local.step_count(len(pool)), local.batch, server.rng("pool"), drop_last=local.drop_last),
             local,
             rate=local.rate(server.round, self.rounds),
             records=len(pool),

@@ -121,18 +121,24 @@ class Fedssyn(Method):
         replies = list(server.ask(self.generate, Message(), to=server.clients))
         given = torch.zeros(len(server.clients), dtype=torch.uint8)
         if self.settings.deal == "own" or not replies:
-            return self.inner.start(server).but({GIVEN: torch.ones_like(given)})
-        x, y = torch.cat([reply["x"] for reply in replies]), torch.cat([reply["y"] for reply in replies])
-        order = torch.randperm(len(y), generator=server.rng("fedssyn shuffle"))
-        return self.inner.start(server).but({POOL_X: x[order], POOL_Y: y[order], GIVEN: given})
+            pool = Message({GIVEN: torch.ones_like(given)})
+        else:
+            x, y = torch.cat([reply["x"] for reply in replies]), torch.cat([reply["y"] for reply in replies])
+            order = torch.randperm(len(y), generator=server.rng("fedssyn shuffle"))
+            pool = Message({POOL_X: x[order], POOL_Y: y[order], GIVEN: given})
+        dealer = Dealer(server, pool)
+        return self.inner.start(dealer).but(pool).but({GIVEN: dealer.given})
 
     def round(self, server: Server, state: State) -> State:
         dealer = Dealer(server, state)
-        after = self.inner.round(dealer, state)
-        return after.but({GIVEN: dealer.given})
+        return self.inner.round(dealer, state).but({GIVEN: dealer.given})
 
     def result(self, state: State) -> Tensor:
         return self.inner.result(state)
+
+    @property
+    def scored_at_home(self) -> bool:
+        return self.inner.scored_at_home
 
     def closing_brief(self, state: State) -> Message:
         return self.inner.closing_brief(state)

@@ -62,7 +62,7 @@ class ControlVariate(Term):
         if trained.steps == 0:
             return {"control": torch.zeros_like(c)}
         moved = (trained.start - trained.model)[: len(c)]
-        new = kit["gradient"] if self.option == "I" else c_k - c + moved / trained.rates
+        new = kit["gradient"] * trained.data_weight if self.option == "I" else c_k - c + moved / trained.rates
         client.memory["control"] = new
         return {"control": new - c_k}
 

@@ -1,6 +1,7 @@
 """A network as a function of one flat vector.
 
-The vector holds the body's parameters, then the head's, then the buffers. The module's own tensors are
+The vector holds the body's parameters, then the head's, then what is not trained: running statistics and
+parameters that their author froze. The module's own tensors are
 windows onto it, and their gradients windows onto ``grad``: loading, stepping and reading a model are single
 operations on one tensor, whatever the architecture.
 """
@@ -61,16 +62,22 @@ class Network:
         self.module = module.to(self.device)
         self._whole = _Scaled(self.module, problem, fast == "channels-last")
         self._whole.shift, self._whole.unit = self._whole.shift.to(device), self._whole.unit.to(device)
+        self.needs_company = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
+        if fast == "compiled" and self.needs_company:
+            raise UserError("model.fast: a network with BatchNorm cannot be 'compiled'; write 'eager'.")
         self._lay_out()
+        self._twins: dict[str, Network] = {}
         self._run = torch.compile(self._whole, dynamic=False) if fast == "compiled" else self._whole
         self._first = self.vector.clone()
 
     def _lay_out(self) -> None:
         in_head = {id(p) for p in cast(nn.Module, self.module.head).parameters()}
-        named = list(self.module.named_parameters())
+        named = [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
+        self._trained = [p for _, p in named]
         ordered = [n for n, p in named if id(p) not in in_head] + [n for n, p in named if id(p) in in_head]
         trained = dict(named)
-        kept = {n: b for n, b in self.module.named_buffers() if b.is_floating_point()}
+        kept = {n: p for n, p in self.module.named_parameters() if not p.requires_grad}
+        kept |= {n: b for n, b in self.module.named_buffers() if b.is_floating_point()}
         tensors = [(n, trained[n]) for n in ordered] + list(kept.items())
         self.windows: dict[str, tuple[slice, torch.Size]] = {}
         at = 0
@@ -106,11 +113,12 @@ class Network:
             )
         self.vector.copy_(w)
 
-    def twin(self, w: Tensor) -> "Network":
-        """Another network of the same make, with weights of its own."""
-        other = Network(self._build, self.problem, seed=self._seed, fast=self.fast, device=self.device)
-        other.load(w)
-        return other
+    def twin(self, w: Tensor, role: str = "twin") -> "Network":
+        """Another network of the same make with the weights ``w``; each role has one, used again and again."""
+        if role not in self._twins:
+            self._twins[role] = Network(self._build, self.problem, seed=self._seed, fast=self.fast, device=self.device)
+        self._twins[role].load(w)
+        return self._twins[role]
 
     def at(self, w: Tensor, x: Tensor) -> Outputs:
         """Features and logits of raw records ``x`` under the weights ``w``; ``net.at(net.vector, x)`` is quick."""
@@ -141,7 +149,9 @@ class Network:
         try:
             yield
         finally:
-            self.module.requires_grad_(True).train(before)
+            for parameter in self._trained:
+                parameter.requires_grad_(True)
+            self.module.train(before)
 
     def logits(self, x: Tensor) -> Tensor:
         with self.scoring():

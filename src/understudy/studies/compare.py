@@ -70,7 +70,8 @@ def compare(folders: Sequence[Path], target: float | None = None, after: Sequenc
         raise UserError(f"The target accuracy is {target}; write a share between 0 and 1, such as 0.8.")
     runs = [(folder, read_config(folder), read_metrics(folder)) for folder in folders]
     reached = [best for _, _, metrics in runs if (best := best_accuracy(metrics)) is not None]
-    goal = target if target is not None or not reached else SHARE_OF_BEST * max(reached)
+    # Rounded to what a table shows, so that the number on paper is the one that counts.
+    goal = target if target is not None or not reached else round(SHARE_OF_BEST * max(reached), 3)
     return [_row(*run, goal, target is not None, after) for run in runs]
 
 
@@ -123,8 +124,9 @@ def read_config(folder: Path) -> dict[str, Any]:
         missing = "has no config.yaml" if folder.exists() else "does not exist"
         raise UserError(f"{folder} is no run folder: it {missing}; name a folder that `understudy run` wrote.")
     config = RunFolder(folder).config()
-    if any(not isinstance(config.get(part), dict) for part in ("method", "data")):
-        raise UserError(f"{folder / 'config.yaml'} has no method or no data; restore it from a copy.")
+    for section, key in (("method", "name"), ("method", "rounds"), ("data", "name")):
+        if not isinstance(config.get(section), dict) or key not in config[section]:
+            raise UserError(f"{folder / 'config.yaml'} has no {section}.{key}; restore it from a copy.")
     return config
 
 

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +28,7 @@ from understudy.federation.shelf import write_whole
 from understudy.federation.site import Site
 from understudy.learning.evaluate import evaluate
 from understudy.privacy.ledger import Ledger
+from understudy.randomness import private_global_stream
 from understudy.studies.folder import Line, RunFolder
 
 PATIENCE = 3  # undone rounds in a row that end a run
@@ -78,6 +79,11 @@ def play(config: Config, out: Path, *, resume: bool = False, observer: Observer 
             raise UserError(
                 f"method.min_replies is {config.plan.min_replies}, but a round asks only {cohort} clients; "
                 f"write at most {cohort}."
+            )
+        if method.scored_at_home and not any(len(holding.held_out) for holding in data.sites.values()):
+            raise UserError(
+                "Part of the model stays with the clients (method.buffers is 'local'), so they must score it: "
+                "keep records back there with data.held_out, such as 0.2."
             )
         folder = RunFolder(out)
         words = config.words(__version__, data.problem, fast)
@@ -138,7 +144,7 @@ class _Run:
         self.cohort = cohort
         self.undone = 0
         self.waiting: Line | None = None  # a line that waits for the clients' scores of its model
-        self.at_clients = data.test is None
+        self.at_clients = data.test is None or method.scored_at_home
 
     def to_the_end(self) -> Result:
         seed = self.config.top.seed
@@ -196,7 +202,8 @@ class _Run:
         began = time.perf_counter()
         server.begin(0)
         try:
-            state = self.method.start(server)
+            with self._server_stream(0):
+                state = self.method.start(server)
         except TooFewReplies as few:
             raise RunStopped(f"The opening failed: {few}{self._failures(server)}.") from None
         self._save(server, state, began)
@@ -208,7 +215,8 @@ class _Run:
         began = time.perf_counter()
         server.begin(round)
         try:
-            after = self.method.round(server, state)
+            with self._server_stream(round):
+                after = self.method.round(server, state)
             self.undone = 0
         except TooFewReplies:
             server.undo()
@@ -221,6 +229,10 @@ class _Run:
         self._hand_in_scores(server)
         self._save(server, after, began)
         return after
+
+    def _server_stream(self, round: int) -> AbstractContextManager[None]:
+        """Dropout in a network that the server trains is as repeatable as on a client."""
+        return private_global_stream(self.config.top.seed, round, "server")
 
     def _save(self, server: LiveServer, state: State, began: float) -> None:
         """The checkpoint first; only then does anything of the round count."""

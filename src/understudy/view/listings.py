@@ -1,4 +1,4 @@
-"""What there is: methods, networks, data sets, presets; and how skewed a split is."""
+"""What there is: methods, networks, data sets; and how skewed a split is."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -146,15 +146,6 @@ def shape_words(shape: Sequence[int]) -> str:
     """(3, 32, 32) -> 32×32×3"""
     channels, *sides = shape
     return "×".join(map(str, sides if channels == 1 and sides else [*sides, channels]))
-
-
-def print_presets(found: Mapping[str, str], console: Console | None = None) -> None:
-    table = ruled()
-    words(table, "name", whole=True)
-    words(table, "what it is")
-    for name, about in found.items():
-        table.add_row(Text(name), Text(about))
-    (console or Console()).print(table)
 
 
 def print_skew(skew: Skew, console: Console | None = None) -> None:

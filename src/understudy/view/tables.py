@@ -14,7 +14,6 @@ from understudy.view.listings import (
     print_method,
     print_methods,
     print_models,
-    print_presets,
     print_skew,
 )
 from understudy.view.numbers import NONE, duration, megabytes, percent, size
@@ -27,7 +26,6 @@ __all__ = [
     "print_method",
     "print_methods",
     "print_models",
-    "print_presets",
     "print_skew",
     "print_summary",
 ]

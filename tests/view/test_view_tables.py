@@ -1,0 +1,166 @@
+import io
+from pathlib import Path
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from written_runs import write_run
+
+from understudy.data.skew import ClientSkew, Skew
+from understudy.studies.compare import compare
+from understudy.view.listings import flat, shape_words
+from understudy.view.numbers import duration, megabytes, percent, size
+from understudy.view.tables import (
+    print_comparison,
+    print_data_sets,
+    print_methods,
+    print_models,
+    print_skew,
+    print_summary,
+)
+
+
+def printed(show: Any, *given: Any, width: int = 80) -> list[str]:
+    """What goes into a pipe: no terminal, so no control characters, and nothing wider than the width."""
+    file = io.StringIO()
+    show(*given, console=Console(file=file, width=width))
+    text = file.getvalue()
+    assert "\x1b" not in text
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert max(cell_len(line) for line in lines) <= width
+    return lines
+
+
+def test_numbers_are_written_for_people() -> None:
+    assert (percent(0.96389), percent(1.0), percent(None)) == ("96.4 %", "100.0 %", "–")
+    assert [megabytes(n) for n in (0, 160_920, 12_345_678, 3e9)] == ["0.0", "0.16", "12.3", "3,000.0"]
+    assert [size(n) for n in (51, 33_280, 2_400_000, 28e6, 5e9)] == ["51 B", "33 kB", "2.4 MB", "28 MB", "5.0 GB"]
+    assert [duration(s) for s in (0, 75, 3661, -3)] == ["0:00", "1:15", "1:01:01", "0:00"]
+
+
+def test_a_comparison_says_in_numbers_and_notes_what_happened(tmp_path: Path) -> None:
+    runs = [
+        write_run(tmp_path / "a", [0.1, 0.5, 0.6]),
+        write_run(tmp_path / "b", [0.1, 0.8, 0.9], method="feddm", sent=100_000),
+    ]
+    lines = printed(print_comparison, compare(runs, after=(1,)))
+    assert lines[1].split() == ["run", "1", "%", "%", "81.0", "up", "down", "ε", "s"]
+    assert lines[3].split() == ["fedavg", "50.0", "60.0", "60.0", "–", "2.00", "2.00", "–", "6.0"]
+    assert lines[4].split() == ["feddm", "80.0", "90.0", "90.0", "2", "0.20", "0.20", "–", "6.0"]
+    notes = " ".join(lines[5:])
+    assert "to 81.0: rounds until the accuracy first reaches 81.0 % (90 % of the best run" in notes
+    assert "ε –: no privacy guarantee." in notes
+
+
+def test_numbers_stand_right_under_each_other(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / "a", sent=1_000_000), write_run(tmp_path / "b", sent=300_000_000)]
+    lines = printed(print_comparison, compare(runs, target=0.4))
+    small, large = lines[3], lines[4]
+    assert small.index("1.00") + 4 == large.index("300.0") + 5
+
+
+def test_what_is_alike_in_all_runs_has_no_column_and_a_given_target_no_explanation(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", epsilon=2.0)
+    lines = printed(print_comparison, compare([run], target=0.5))
+    assert "rounds" not in lines[1]
+    assert "failed" not in lines[1]
+    assert "2.00" in lines[3]
+    assert not any("guarantee" in line or "--target" in line for line in lines)
+
+
+def test_unfinished_and_failing_runs_say_so(tmp_path: Path) -> None:
+    whole = write_run(tmp_path / "a")
+    short = write_run(tmp_path / "b", [0.1, 0.2, 0.3], failed=2)
+    (short / "metrics.jsonl").write_text((short / "metrics.jsonl").read_text().splitlines()[0] + "\n")
+    lines = printed(print_comparison, compare([whole, short]))
+    assert lines[1].split()[:2] == ["run", "rounds"]
+    assert lines[4].split()[2] == "0/2"
+    assert lines[4].split()[-1] == "2"
+
+
+def test_long_names_are_broken_before_anything_runs_over_the_edge(tmp_path: Path) -> None:
+    adds = ["fedssyn", "fedcog", "secure"]
+    runs = [write_run(tmp_path / f"{n}-with-a-long-name", sent=10**9, add=adds) for n in range(2)]
+    printed(print_comparison, compare(runs, after=(1, 3)))
+    printed(print_comparison, compare(runs, after=(1, 3)), width=70)
+
+
+def test_square_brackets_in_names_are_no_markup(tmp_path: Path) -> None:
+    lines = printed(print_comparison, compare([write_run(tmp_path / "a", method="[bold]mine")]))
+    assert lines[3].startswith("[bold]mine")
+
+
+METHOD = {
+    "name": "feddm",
+    "role": "method",
+    "title": "FedDM: a paper.",
+    "settings": {"ipc": 10, "server": {"lr": 0.01, "clip": None, "augment": []}},
+    "sends": {"FedDM.distil": {"x": "examples", "weight": "statistics"}},
+    "joins": ["fedssyn"],
+}
+ADD_ON = {**METHOD, "name": "fedcog", "role": "add-on", "sends": {}, "joins": [], "settings": {}}
+
+
+def test_methods_are_listed_with_the_kinds_that_they_send() -> None:
+    lines = printed(print_methods, [METHOD, ADD_ON], False)
+    assert lines[2].split() == ["feddm", "method", "examples,", "statistics", "fedssyn"]
+    assert lines[3].split() == ["fedcog", "add-on", "nothing", "more", "–"]
+    assert "FedDM: a paper." in lines
+
+
+def test_one_method_shows_every_setting_as_it_is_typed_and_each_part_sent() -> None:
+    lines = [line.split() for line in printed(print_methods, [METHOD], True)]
+    assert ["server.lr", "0.01"] in lines
+    assert ["server.clip", "null"] in lines
+    assert ["FedDM.distil", "weight", "statistics"] in lines
+    assert flat({"a": {}, "b": True}) == [("a", "{}"), ("b", "true")]
+
+
+def test_an_add_on_without_settings_that_sends_nothing_says_so() -> None:
+    assert any("nothing of its own leaves a client" in line for line in printed(print_methods, [ADD_ON], True))
+
+
+def test_networks_show_their_parameters_by_input() -> None:
+    one = {"name": "softmax", "about": "One layer.", "parameters": {"8×8 grey": 650, "32×32 colour": None}}
+    lines = printed(print_models, [one])
+    assert lines[-3].split() == ["softmax", "650", "–", "One", "layer."]
+
+
+def test_data_sets_say_whether_they_are_here() -> None:
+    shared = {"classes": 10, "records": (50_000, 10_000), "origin": "its home"}
+    rows = [
+        {"name": "digits", "shape": (1, 8, 8), "here": True, **shared},
+        {"name": "cifar10", "shape": (3, 32, 32), "here": False, **shared},
+    ]
+    lines = printed(print_data_sets, rows)
+    assert lines[2].split() == ["digits", "yes", "8×8", "10", "50,000", "10,000", "its", "home"]
+    assert lines[3].split()[:3] == ["cifar10", "no", "32×32×3"]
+    assert shape_words((5,)) == "5"
+
+
+def test_skew_lists_clients_and_means() -> None:
+    clients = tuple(ClientSkew(f"client-{n}", 10 * n, 0, n, 0.0, float(n), 0.5) for n in range(40))
+    skew = Skew(clients, (), (), 7800, 1, 0, 390, 30.0, 20.5, 0.25, 0.5, 2.3)
+    lines = printed(print_skew, skew)
+    assert lines[3].split() == ["client-0", "0", "0", "0", "0.00", "0.0", "0.50"]
+    assert not any(line.startswith("client-30") for line in lines)
+    assert any(line.split() == ["all,", "or", "mean", "7,800", "0", "20.5", "0.25", "–", "0.50"] for line in lines)
+    assert "The first 30 are listed; --json has all." in lines
+
+
+def test_the_end_of_a_run_is_said_in_a_few_lines() -> None:
+    summary = {
+        "accuracy": 0.964,
+        "best_accuracy": None,
+        "rounds": 5,
+        "bytes_up": 160_920,
+        "bytes_down": 2_201_200,
+        "epsilon": None,
+        "failed": 3,
+        "seconds": 75.0,
+    }
+    lines = printed(print_summary, Path("runs/a"), summary)
+    assert lines[0].split(maxsplit=1) == ["accuracy", "96.4 % after round 5, best –"]
+    assert lines[1].split(maxsplit=1) == ["sent", "161 kB up, 2.2 MB down"]
+    assert lines[2].split(maxsplit=1) == ["privacy", "no guarantee"]
+    assert lines[-1].split() == ["folder", "runs/a"]
