@@ -168,21 +168,11 @@ def test_scores_are_plain_data() -> None:
     assert found["recall"] == [1.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize("pad", [False, True])
 @pytest.mark.parametrize("batch", [1, 3, 4, 100])
-def test_batches_and_padding_change_no_score(pad: bool, batch: int) -> None:
+def test_batches_change_no_score(batch: int) -> None:
     rng = generator("batches")
     examples = Examples(torch.randn(7, 3, generator=rng), torch.randint(0, 3, (7,), generator=rng))
-    seen: list[int] = []
-
-    def predict(x: Tensor) -> Tensor:
-        seen.append(len(x))
-        return x
-
-    found = evaluate(predict, examples, THREE, batch=batch, pad=pad)
-    assert found == score(THREE, examples.x, examples.y)
-    if pad:
-        assert set(seen) == {batch}
+    assert evaluate(identity, examples, THREE, batch=batch) == score(THREE, examples.x, examples.y)
 
 
 @pytest.mark.parametrize("problem", [THREE, LABELS])
@@ -191,7 +181,7 @@ def test_tallies_of_parts_add_up_to_the_scores_of_the_whole(problem: Problem) ->
     y = torch.randint(0, 2, (10, 3), generator=rng)
     examples = Examples(torch.randn(10, 3, generator=rng), y.float() if problem.multilabel else y[:, 0])
     first, second = examples.take(range(4)), examples.take(range(4, 10))
-    total = tally(identity, first, problem, batch=3, pad=True) + tally(identity, second, problem)
+    total = tally(identity, first, problem, batch=3) + tally(identity, second, problem)
     whole = evaluate(identity, examples, problem)
     assert total.count == 10
     assert total.accuracy == pytest.approx(whole.accuracy)

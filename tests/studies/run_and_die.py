@@ -8,19 +8,20 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from understudy.config.resolve import resolve
 from understudy.federation import shelf, site
 from understudy.studies import folder, run
 from understudy.studies.api import resolve_for_resume
 
-COMMON = {
+COMMON: dict[str, Any] = {
     "seed": 1,
     "data": {"name": "digits", "limit": 120, "clients": 3, "split": {"kind": "dirichlet", "alpha": 0.3}},
     "model": {"name": "softmax"},
 }
 LOCAL = {"local": {"epochs": 1, "batch": 16, "lr": 0.1}}
-CASES = {
+CASES: dict[str, dict[str, Any]] = {
     "fedavg": {"method": {"name": "fedavg", "rounds": 3, **LOCAL}},
     "scaffold": {"method": {"name": "scaffold", "rounds": 3, **LOCAL}},
     "fedcog": {

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ CASES = ("fedavg", "scaffold", "fedcog", "feddm", "fedssyn")
 INLINE, TWO_WORKERS = {"name": "inline"}, {"name": "workers", "workers": 2}
 
 
-def launch(at: int, engine: dict[str, object], out: Path, case: str) -> int:
+def launch(at: int, engine: Mapping[str, object], out: Path, case: str) -> int:
     command = [sys.executable, str(SCRIPT), str(at), json.dumps(engine), str(out), case]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr

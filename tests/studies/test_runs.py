@@ -1,7 +1,6 @@
 """Runs: the folder, resuming, scores at the clients, and what goes wrong."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +171,7 @@ def test_what_cannot_be_run_is_refused_before_the_folder_is_touched(
     changes: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=sentence) as error:
-        us.run(TINY, out=tmp_path / "run", **changes)
+        us.run(TINY, out=tmp_path / "run", changes=changes)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
 
@@ -194,17 +193,19 @@ def test_a_folder_that_holds_a_run_or_anything_else_is_left_alone(tmp_path: Path
         us.run(TINY, out=tmp_path / "file" / "below")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_is_not_writable(tmp_path: Path) -> None:
-    (tmp_path / "closed").mkdir(mode=0o500)
-    with pytest.raises(UserError, match="cannot be written to"):
-        us.run(TINY, out=tmp_path / "closed" / "run")
+def test_a_folder_that_is_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", closed)
+    with pytest.raises(UserError, match=r"cannot be written to \(Permission denied\); choose another --out"):
+        us.run(TINY, out=tmp_path / "run")
 
 
 def test_resuming_with_another_config_names_the_difference(tmp_path: Path) -> None:
     us.run(TINY, out=tmp_path / "run")
     with pytest.raises(UserError, match=r"belongs to another config: method\.local\.lr is 0\.1 there and 0\.2 here"):
-        us.run(TINY, out=tmp_path / "run", resume=True, **{"method.local.lr": 0.2})
+        us.run(TINY, out=tmp_path / "run", resume=True, changes={"method.local.lr": 0.2})
     more = us.run(TINY, out=tmp_path / "run", resume=True, rounds=3, engine={"name": "workers", "workers": 1})
     assert more.summary["rounds"] == 3
 
@@ -224,7 +225,7 @@ def test_a_network_without_features_or_head_is_refused(tmp_path: Path) -> None:
 
 
 def test_validation_is_scored_apart_from_the_test_set(tmp_path: Path) -> None:
-    result = us.run(TINY, out=tmp_path / "run", **{"data.validation": 0.2})
+    result = us.run(TINY, out=tmp_path / "run", changes={"data.validation": 0.2})
     assert all(0 <= line["validation_accuracy"] <= 1 for line in result.metrics)
 
 

@@ -16,7 +16,8 @@ from understudy.errors import UserError
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.method import Method
 from understudy.models import registry as models
-from understudy.models.network import FastPath, Network
+from understudy.models.network import Network
+from understudy.models.registry import FastPath
 
 
 def build_data(config: Config) -> Federation:

@@ -46,27 +46,23 @@ class Tally:
         return cls(int(count), correct, loss_sum)
 
 
-def evaluate(predict: Predict, examples: Examples, problem: Problem, *, batch: int = 500, pad: bool = False) -> Scores:
-    """``pad``: the last batch is filled up to ``batch`` rows (compiled networks dislike new shapes)."""
+def evaluate(predict: Predict, examples: Examples, problem: Problem, *, batch: int = 500) -> Scores:
     if not len(examples):
         return Scores(0)
-    logits = torch.cat([found for found, _ in _in_batches(predict, examples, batch, pad)])
+    logits = torch.cat([found for found, _ in _in_batches(predict, examples, batch)])
     return score(problem, logits, examples.y)
 
 
-def tally(predict: Predict, examples: Examples, problem: Problem, *, batch: int = 500, pad: bool = False) -> Tally:
+def tally(predict: Predict, examples: Examples, problem: Problem, *, batch: int = 500) -> Tally:
     total = Tally()
-    for logits, y in _in_batches(predict, examples, batch, pad):
+    for logits, y in _in_batches(predict, examples, batch):
         right = right_decisions(problem, logits, y).double().view(len(y), -1).mean(1)
         losses = per_record_loss(problem, logits.double(), y)
         total += Tally(len(y), float(right.sum()), float(losses.sum()))
     return total
 
 
-def _in_batches(predict: Predict, examples: Examples, batch: int, pad: bool) -> Iterator[tuple[Tensor, Tensor]]:
+def _in_batches(predict: Predict, examples: Examples, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
     for start in range(0, len(examples), batch):
         x, y = examples.x[start : start + batch], examples.y[start : start + batch]
-        if pad and len(x) < batch:
-            # Copies of a real record: they pass through the network without harm, and are cut off again.
-            x = torch.cat([x, x[:1].expand(batch - len(y), *x.shape[1:])])
-        yield predict(x)[: len(y)].detach().cpu(), y.cpu()
+        yield predict(x).detach().cpu(), y.cpu()

@@ -134,8 +134,7 @@ def full_gradient(net: Network, w: Tensor, examples: Examples, batch: int) -> Te
 
 
 class _Batches:
-    """Rows of the plan as batches. A compiled network gets every batch in full shape: empty places are filled
-    with the first record, and what comes out for them is cut off."""
+    """Rows of the plan as batches, without their empty places."""
 
     def __init__(
         self,
@@ -153,9 +152,8 @@ class _Batches:
         self._rows = plan.clamp(min=0).to(net.device)
 
     def at(self, step: int) -> Callable[[], Batch]:
-        present, row = self._present[step], self._rows[step]
-        there = row[:present]
-        x = self._x[row if self._net.fast == "compiled" else there]
+        there = self._rows[step][: self._present[step]]
+        x = self._x[there]
         if self._local.augment and self._rng is not None:
             x = augment(x, self._local.augment, self._rng)
         y = self._y[there]
@@ -163,6 +161,6 @@ class _Batches:
 
         def forward() -> Batch:
             features, logits = self._net(x)
-            return Batch(x[:present], y, step, weight, features[:present], logits[:present])
+            return Batch(x, y, step, weight, features, logits)
 
         return forward

@@ -6,9 +6,10 @@ windows onto it, and their gradients windows onto ``grad``: loading, stepping an
 operations on one tensor, whatever the architecture.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +17,10 @@ from torch.func import functional_call
 
 from understudy.data.problem import Problem
 from understudy.errors import UserError
+from understudy.models.registry import FastPath
 from understudy.randomness import private_global_stream
 
-FastPath = Literal["eager", "channels-last", "compiled"]
+PASS_PIXELS = 16384  # of one channel, in one pass of a compiled network: 16 images of 32×32, 256 of 8×8
 Outputs = tuple[Tensor, Tensor]  # features (n, d) and logits (n, classes)
 
 
@@ -34,10 +36,11 @@ class _Scaled(nn.Module):
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
 
     def forward(self, x: Tensor) -> Outputs:
+        if x.ndim == 4:
+            # Not `contiguous`: one channel counts as both layouts, and the first convolution must see the right one.
+            x = x.to(memory_format=self.layout)
         if x.dtype == torch.uint8:
             x = x.to(torch.float32).sub_(self.shift).div_(self.unit)
-        if x.ndim == 4:
-            x = x.contiguous(memory_format=self.layout)
         features = self.module.features(x)  # type: ignore[operator]
         return features, self.module.head(features)  # type: ignore[operator]
 
@@ -67,7 +70,8 @@ class Network:
             raise UserError("model.fast: a network with BatchNorm cannot be 'compiled'; write 'eager'.")
         self._lay_out()
         self._twins: dict[str, Network] = {}
-        self._run = torch.compile(self._whole, dynamic=False) if fast == "compiled" else self._whole
+        self._compiled = torch.compile(self._whole, dynamic=False) if fast == "compiled" else None
+        self._rows = max(1, PASS_PIXELS // math.prod(problem.shape[1:]))
         self._first = self.vector.clone()
 
     def _lay_out(self) -> None:
@@ -76,7 +80,7 @@ class Network:
         self._trained = [p for _, p in named]
         ordered = [n for n, p in named if id(p) not in in_head] + [n for n, p in named if id(p) in in_head]
         trained = dict(named)
-        kept = {n: p for n, p in self.module.named_parameters() if not p.requires_grad}
+        kept: dict[str, Tensor] = {n: p for n, p in self.module.named_parameters() if not p.requires_grad}
         kept |= {n: b for n, b in self.module.named_buffers() if b.is_floating_point()}
         tensors = [(n, trained[n]) for n in ordered] + list(kept.items())
         self.windows: dict[str, tuple[slice, torch.Size]] = {}
@@ -123,9 +127,18 @@ class Network:
     def at(self, w: Tensor, x: Tensor) -> Outputs:
         """Features and logits of raw records ``x`` under the weights ``w``; ``net.at(net.vector, x)`` is quick."""
         if w is self.vector:
-            return cast(Outputs, self._run(x))
+            return self._in_passes(x) if self._compiled is not None else cast(Outputs, self._whole(x))
         parts = {f"module.{name}": w[where].view(shape) for name, (where, shape) in self.windows.items()}
         return cast(Outputs, functional_call(self._whole, parts, (x,)))
+
+    def _in_passes(self, x: Tensor) -> Outputs:
+        """A few records at a time: they stay in the cache, and the compiled code has a single shape to serve."""
+        if not len(x):
+            return cast(Outputs, self._whole(x))
+        short = -len(x) % self._rows
+        whole = torch.cat([x, x.new_zeros(short, *x.shape[1:])]) if short else x
+        features, logits = zip(*(cast(Any, self._compiled)(piece) for piece in torch.split(whole, self._rows)), strict=True)
+        return torch.cat(features)[: len(x)], torch.cat(logits)[: len(x)]
 
     def __call__(self, x: Tensor) -> Outputs:
         return self.at(self.vector, x)

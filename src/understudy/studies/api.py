@@ -23,17 +23,19 @@ def run(
     model: nn.Module | str | Mapping[str, Any] | None = None,
     method: Method | type[Method] | str | Mapping[str, Any] | None = None,
     add: Sequence[str | Mapping[str, Any]] | None = None,
+    changes: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     observer: Observer | None = None,
-    **changes: Any,
+    **more: Any,
 ) -> Result:
     """Runs a preset, a YAML file or a mapping, changed by keywords.
 
     ``data``, ``model`` and ``method`` take a name, settings, or an object of your own; ``add`` lists add-ons;
-    every other keyword is a setting (``rounds=5``, ``**{"method.local.lr": 0.1}``). Without ``out`` the folder
-    is ``runs/NAME-1``, ``-2``, …
+    ``changes`` are settings by their dotted names (``{"method.local.lr": 0.1}``), and so is every other keyword
+    (``rounds=5``). Without ``out`` the folder is ``runs/NAME-1``, ``-2``, …
     """
+    changes = {**(changes or {}), **more}
     live = Live(
         data if isinstance(data, Federation) else None,
         model if isinstance(model, nn.Module) else None,

@@ -268,10 +268,9 @@ class _Run:
             return
         assert self.data.test is not None
         net.load(self.method.result(state))
-        pad = net.fast == "compiled"
-        scores = evaluate(net.logits, self.data.test, net.problem, pad=pad).as_dict()
+        scores = evaluate(net.logits, self.data.test, net.problem).as_dict()
         if self.data.validation is not None:
-            kept_back = evaluate(net.logits, self.data.validation, net.problem, pad=pad)
+            kept_back = evaluate(net.logits, self.data.validation, net.problem)
             scores["validation_accuracy"] = kept_back.accuracy
         self._write(line, scores)
 
