@@ -15,7 +15,7 @@ from understudy.errors import UserError
 
 
 def words_of(config: Config) -> dict[str, Any]:
-    return config.words("test", build_data(config).problem, "eager")
+    return config.words("test", build_data(config).problem, "eager", "cpu", "digest")
 
 
 def test_an_empty_config_is_fedavg_on_digits() -> None:

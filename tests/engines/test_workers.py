@@ -45,7 +45,7 @@ class Sleepy(Method):
 def workers(tmp_path: Path) -> Iterator[Workers]:
     pictures = (np.zeros((2, 1, 4, 4), np.uint8), np.array([0, 1]))
     federation = Federation.from_arrays(dict.fromkeys(NAMES, pictures))
-    sites = {name: Site(name, federation.sites[name], tmp_path / name, 0) for name in NAMES}
+    sites = {name: Site(name, federation.sites[name], tmp_path / name, 0, "words") for name in NAMES}
     entry, method = models.entry("softmax"), Sleepy()
     method.bind(Network(lambda: entry.build(federation.problem, entry.settings()), federation.problem), 1)
     engine = Workers(sites, method, 2)
@@ -56,7 +56,7 @@ def workers(tmp_path: Path) -> Iterator[Workers]:
 def requests(task: str, names: list[str], seen: list[str], round: int = 1) -> Iterator[Request]:
     for name in names:
         seen.append(name)
-        yield Request("run", name, task, round, 1, NOTHING, NOTHING, False, Message().to_bytes())
+        yield Request("run", "words", name, task, round, 1, NOTHING, NOTHING, False, Message().to_bytes())
 
 
 def test_answers_come_in_the_order_of_the_requests(workers: Workers) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from understudy.errors import UserError
 from understudy.federation.message import Message, labels_from_wire, labels_to_wire
-from understudy.federation.shelf import Shelf, same_bits
+from understudy.federation.shelf import Shelf
 
 
 def test_a_message_comes_back_from_bytes_as_it_was() -> None:
@@ -18,7 +18,8 @@ def test_a_message_comes_back_from_bytes_as_it_was() -> None:
         y=torch.tensor([1, 2], dtype=torch.int16),
     )
     again = Message.from_bytes(message.to_bytes())
-    assert same_bits(message, again)
+    assert again.keys() == message.keys()
+    assert all(torch.equal(message[name], again[name]) for name in message)
     assert {name: t.dtype for name, t in again.items()} == {name: t.dtype for name, t in message.items()}
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from understudy.data.federation import Federation
-from understudy.federation.client import Client
+from understudy.federation.client import Client, Memory
 from understudy.federation.exchange import NOTHING, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
@@ -44,7 +44,7 @@ class Counting(Method):
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     federation = Federation.from_arrays({"oak": (np.zeros((4, 1, 4, 4), np.uint8), np.array([0, 1, 0, 1]))})
-    return Site("oak", federation.sites["oak"], tmp_path / "oak", seed=5)
+    return Site("oak", federation.sites["oak"], tmp_path / "oak", seed=5, config="words")
 
 
 @pytest.fixture
@@ -58,9 +58,18 @@ def method(site: Site) -> Counting:
 
 
 def request(
-    round: int, step: int, start: str = NOTHING, *, task: str = "Counting.count", brief: float = 0.0, run: str = "run"
+    round: int,
+    step: int,
+    start: str = NOTHING,
+    *,
+    task: str = "Counting.count",
+    brief: float = 0.0,
+    run: str = "run",
+    config: str = "words",
 ) -> Request:
-    return Request(run, "oak", task, round, step, start, start, False, Message(b=torch.tensor(brief)).to_bytes())
+    return Request(
+        run, config, "oak", task, round, step, start, start, False, Message(b=torch.tensor(brief)).to_bytes()
+    )
 
 
 def test_memory_goes_from_the_version_that_the_request_names_to_a_new_one(site: Site, method: Counting) -> None:
@@ -113,18 +122,31 @@ def test_asked_for_a_step_behind_its_newest_it_refuses(site: Site, method: Count
     assert (late.outcome, late.why) == ("refused", "it is already at round 2, step 2")
 
 
-def test_another_run_begins_with_nothing(site: Site, method: Counting) -> None:
-    answer(site, method, request(5, 1))
+def test_another_run_begins_with_nothing_and_takes_nothing_away(site: Site, method: Counting) -> None:
+    start = answer(site, method, request(5, 1)).version
     other = answer(site, method, request(1, 1, run="another"))
     assert Message.from_bytes(other.read())["times"] == 1
+    assert Message.from_bytes(answer(site, method, request(6, 1, start)).read())["times"] == 2
+
+
+def test_a_server_with_another_config_is_refused(site: Site, method: Counting) -> None:
+    other = answer(site, method, request(1, 1, config="other words"))
+    assert (other.outcome, other.why) == ("refused", "it was set up with another config than the server")
+
+
+def test_memory_written_in_place_counts_as_changed() -> None:
+    memory = Memory({"k": torch.zeros(2)})
+    assert not memory.changed
+    memory["k"].add_(1)
+    assert memory.changed
 
 
 def test_draws_depend_on_round_and_client_only(site: Site, method: Counting, tmp_path: Path) -> None:
     here = Message.from_bytes(answer(site, method, request(1, 1)).read())["drawn"]
-    elsewhere = Site("oak", site.holding, tmp_path / "elsewhere", seed=5)
+    elsewhere = Site("oak", site.holding, tmp_path / "elsewhere", seed=5, config="words")
     assert Message.from_bytes(answer(elsewhere, method, request(1, 1)).read())["drawn"] == here
     assert Message.from_bytes(answer(elsewhere, method, request(2, 1)).read())["drawn"] != here
-    named = Site("ash", site.holding, tmp_path / "ash", seed=5)
+    named = Site("ash", site.holding, tmp_path / "ash", seed=5, config="words")
     assert Message.from_bytes(answer(named, method, request(1, 1)).read())["drawn"] != here
 
 
@@ -132,12 +154,14 @@ def test_a_reply_that_is_not_finite_stays_and_memory_does_not_move(site: Site, m
     bad = answer(site, method, request(1, 1, task="Counting.diverge"))
     assert bad.outcome == "refused"
     assert "not finite in value" in bad.why
-    assert site.memory.entries() == []
+    assert site.memory("run").entries() == []
 
 
-def test_a_task_that_raises_is_a_failure_with_its_reason_and_the_trace_is_kept(site: Site, method: Counting) -> None:
+def test_a_task_that_raises_is_a_failure_with_its_reason_and_its_trace_stays_at_home(
+    site: Site, method: Counting
+) -> None:
     bad = answer(site, method, request(1, 1, task="Counting.crash"))
-    assert (bad.outcome, bad.why) == ("failed", "Counting.crash raised RuntimeError: the disk is on fire")
+    assert (bad.outcome, bad.why) == ("failed", "Counting.crash raised RuntimeError; its error.txt has the details")
     assert "raise RuntimeError" in (site.folder / "error.txt").read_text()
 
 
@@ -149,4 +173,4 @@ def test_old_versions_go_once_the_checkpoint_is_past_them(site: Site, method: Co
     start = NOTHING
     for round in range(1, 6):
         start = answer(site, method, request(round, 1, start)).version
-    assert site.memory.entries() == ["r4s1", "r5s1"]
+    assert site.memory("run").entries() == ["r4s1", "r5s1"]

@@ -71,7 +71,7 @@ def test_what_it_tells_about_the_training() -> None:
     net = Network(build, PROBLEM)
     found = trained(net, Local(lr=0.1))
     assert (found.steps, found.records) == (7, 10)
-    assert found.rates == pytest.approx(0.7)
+    assert found.rate_sum == pytest.approx(0.7)
     assert torch.equal(found.start, net.initial())
 
 
@@ -79,7 +79,7 @@ def test_an_empty_plan_leaves_the_model_as_it_is() -> None:
     net = Network(build, PROBLEM)
     found = trained(net, Local(lr=0.1), torch.empty(0, 4, dtype=torch.int64))
     assert torch.equal(found.model, net.initial())
-    assert (found.steps, found.rates) == (0, 0)
+    assert (found.steps, found.rate_sum) == (0, 0)
 
 
 def test_training_twice_gives_the_same_bits() -> None:

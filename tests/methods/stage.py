@@ -58,7 +58,7 @@ class Stage(Server):
                 message = Message.from_bytes(job.work(client, sent).to_bytes())
             assert set(message) <= set(job.kinds), "an undeclared part would leave"
             self.replies.append((self.round, name, message))
-            reply = Reply(name, message)
+            reply = Reply(name, message, lambda why: None)
             yield reply
             if reply.refusal is None:
                 self.memories[name] = client.memory

@@ -49,13 +49,13 @@ CASES: dict[str, dict[str, Any]] = {
 def dying_writer(at: int) -> None:
     whole, count = shelf.write_whole, 0
 
-    def write(path: Path, data: bytes, *, durable: bool = False) -> None:
+    def write(path: Path, data: bytes) -> None:
         nonlocal count
         count += 1
         if count == at:
             path.with_name(f"{path.name}.part").write_bytes(data[: len(data) // 2])
             os.kill(os.getpid(), signal.SIGKILL)
-        whole(path, data, durable=durable)
+        whole(path, data)
 
     for module in (shelf, site, folder, run):
         module.__dict__["write_whole"] = write

@@ -103,12 +103,31 @@ def override(words: Words, changes: Mapping[str, Any], keys: Keys) -> Words:
 
 
 def _lay(words: Words, path: list[str], value: Any) -> None:
+    if path[0] == "with" and len(path) > 2:
+        _lay_into_add_on(words, path, value)
+        return
     for step in path[:-1]:
         below = words.get(step)
+        if not isinstance(below, str | dict | None):
+            raise UserError(f"'{'.'.join(path)}' cannot be set: '{step}' is {below!r}, not keys and values.")
         words[step] = {"name": below} if isinstance(below, str) else dict(below or {})
         words = words[step]
     here = words.get(path[-1])
     words[path[-1]] = {**here, **value} if isinstance(here, dict) and isinstance(value, dict) else value
+
+
+def _lay_into_add_on(words: Words, path: list[str], value: Any) -> None:
+    """``with.fedssyn.images``: into the add-on of that name, which joins if it was not there."""
+    listed = words.get("with") or []
+    items = [
+        {"name": item} if isinstance(item, str) else item for item in (listed if isinstance(listed, list) else [listed])
+    ]
+    here = next((item for item in items if item.get("name") == path[1]), None)
+    if here is None:
+        here = {"name": path[1]}
+        items.append(here)
+    _lay(here, path[2:], value)
+    words["with"] = items
 
 
 def _name(section: object) -> str | None:

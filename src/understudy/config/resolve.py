@@ -16,7 +16,7 @@ from understudy.models import registry as models
 from understudy.settings import Settings
 
 SECTIONS = ("data", "model", "method", "with", "engine")
-IGNORED = ("version", "problem")  # in a resolved config, for people
+IGNORED = ("version", "problem", "data_digest")  # in a resolved config, for people
 
 
 def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live | None = None) -> Config:
@@ -27,7 +27,7 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
             raise unknown_key(key, [*SECTIONS, *Top.model_fields], "")
     top = checked(Top, {key: words[key] for key in Top.model_fields if key in words}, "")
     plan, method = _method(_section(words, "method"), live)
-    add_ons = sorted(map(_add_on, _list(words.get("with"))), key=lambda chosen: chosen.entry.wraps)
+    add_ons = sorted(map(_add_on, _list(words.get("with"))), key=lambda chosen: chosen.entry.layer)
     twice = {chosen.name for chosen in add_ons if [other.name for other in add_ons].count(chosen.name) > 1}
     if twice:
         raise UserError(f"'with' lists {', '.join(twice)} twice; an add-on joins once.")
@@ -72,8 +72,13 @@ def _section(words: Words, name: str) -> Words:
 
 
 def _list(given: object) -> list[Words]:
-    items = [given] if isinstance(given, str | dict) else list(given or [])  # type: ignore[call-overload]
-    return [{"name": item} if isinstance(item, str) else dict(item) for item in items]
+    items = given if isinstance(given, list | tuple) else [] if given is None else [given]
+    for item in items:
+        if not isinstance(item, str) and not (isinstance(item, dict) and isinstance(item.get("name"), str)):
+            raise UserError(
+                f"'with' must list add-ons, such as [fedssyn] or [{{name: fedssyn, images: 100}}], not {item!r}."
+            )
+    return [dict(item) if isinstance(item, dict) else {"name": str(item)} for item in items]
 
 
 def _data(given: Words) -> DataSettings:
@@ -86,9 +91,9 @@ def _data(given: Words) -> DataSettings:
 def _method(given: Words, live: Live) -> tuple[Plan, Chosen]:
     general = {key: given.pop(key) for key in Plan.model_fields if key in given}
     plan: Plan = checked(Plan, general, "method")
-    entry = _live_method(live) if live.method is not None else _entry(plan.name, "method")
     if plan.name == LIVE and live.method is None:
         raise UserError("This run was given its method in Python; pass `method=` again to go on with it.")
+    entry = _live_method(live) if live.method is not None else _entry(plan.name, "method")
     name = LIVE if live.method is not None else full_name(plan.name)
     known = [*Plan.model_fields, *entry.settings.model_fields]
     for key in given:

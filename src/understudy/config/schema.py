@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, StrictFloat, StrictInt, field_validator
 from torch import nn
 
 from understudy.data.federation import Federation
@@ -23,7 +23,7 @@ class Plan(Settings):
 
     name: str = "fedavg"
     rounds: int = Field(default=10, ge=0)
-    cohort: int | float = 1.0  # a whole number of clients, or a share of them up to 1.0
+    cohort: StrictInt | StrictFloat = 1.0  # a whole number of clients, or a share of them up to 1.0
     min_replies: int = Field(default=1, ge=1)  # with fewer a round is undone
 
 
@@ -85,7 +85,7 @@ class Config:
     engine: EngineSettings
     live: Live = Live()
 
-    def words(self, version: str, problem: Problem, fast: str) -> dict[str, Any]:
+    def words(self, version: str, problem: Problem, fast: str, device: str, data_digest: str) -> dict[str, Any]:
         """Every value spelled out; read back, they give the same run."""
         data: dict[str, Any] = {"name": LIVE} if self.data is None else self.data.model_dump(mode="json")
         return {
@@ -104,5 +104,6 @@ class Config:
             "with": [chosen.words() for chosen in self.add_ons],
             "privacy": self.top.privacy,
             "engine": self.engine.model_dump(mode="json"),
-            "device": self.top.device,
+            "device": device,
+            "data_digest": data_digest,
         }

@@ -95,11 +95,12 @@ class Workers(Engine):
         for at, worker in enumerate(self._workers):
             if worker.pipe not in ready or worker.busy is None:
                 continue
-            client, step = worker.busy.client, worker.busy.step
+            request = worker.busy
+            client = request.client
             try:
                 said = json.loads(worker.pipe.recv_bytes())
                 worker.busy = None
-                yield Answer(**said, read=self._sites[client].reply(step).read_bytes)
+                yield Answer(**said, read=self._sites[client].reply(request).read_bytes)
             except (EOFError, ConnectionResetError):
                 worker.process.join()
                 self._workers[at] = self._start()
@@ -119,7 +120,7 @@ def _serve(pipe: Connection, other_end: Connection, sites: Mapping[str, Site], m
             os._exit(0)
         request = Request.of(header, body)
         done = answer(sites[request.client], method, request)
-        said = {name: getattr(done, name) for name in ("client", "outcome", "why", "version", "seconds")}
+        said = {name: getattr(done, name) for name in ("client", "outcome", "why", "version")}
         try:
             pipe.send_bytes(json.dumps(said).encode())
         except BrokenPipeError:

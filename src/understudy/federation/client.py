@@ -17,18 +17,24 @@ class Memory(MutableMapping[str, Tensor]):
 
     def __init__(self, kept: Mapping[str, Tensor]):
         self._kept = dict(kept)
-        self.changed = False
+        self._before = {name: (tensor, tensor._version) for name, tensor in self._kept.items()}
+
+    @property
+    def changed(self) -> bool:
+        """Something was put in, taken out, or written in place."""
+        now = {name: (tensor, tensor._version) for name, tensor in self._kept.items()}
+        return now.keys() != self._before.keys() or any(
+            now[name][0] is not tensor or now[name][1] != version for name, (tensor, version) in self._before.items()
+        )
 
     def __getitem__(self, name: str) -> Tensor:
         return self._kept[name]
 
     def __setitem__(self, name: str, tensor: Tensor) -> None:
         self._kept[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-        self.changed = True
 
     def __delitem__(self, name: str) -> None:
         del self._kept[name]
-        self.changed = True
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._kept)
@@ -38,6 +44,8 @@ class Memory(MutableMapping[str, Tensor]):
 
 
 class Client:
+    """One party, for the length of one task."""
+
     def __init__(self, id: str, round: int, *, own: Examples, held_out: Examples, memory: Memory, seed: int):
         self.id, self.round = id, round
         self.own = own  # its records

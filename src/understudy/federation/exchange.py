@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
+from understudy.errors import UserError
+
 NOTHING = ""  # the version of a client that has no memory yet
 
 
 @dataclass(frozen=True)
 class Request:
     run: str  # a run's own name: what a client kept for another run does not count
+    config: str  # a digest of what both sides must agree on: method, network, problem, seed
     client: str
     task: str
     round: int
@@ -32,7 +35,10 @@ class Request:
 
     @classmethod
     def of(cls, header: bytes, body: bytes) -> "Request":
-        return cls(**json.loads(header), body=body)
+        try:
+            return cls(**json.loads(header), body=body)
+        except (TypeError, ValueError):
+            raise UserError("A request came with a header that cannot be read.") from None
 
 
 Outcome = Literal["done", "failed", "refused"]
@@ -44,12 +50,11 @@ class Answer:
     outcome: Outcome
     why: str  # a sentence where it is not "done"
     version: str  # of the client's memory after the task
-    seconds: float
     read: Callable[[], bytes]  # early answers wait on disk until it is their turn
 
 
-def failed(client: str, why: str, *, outcome: Outcome = "failed", version: str = NOTHING) -> Answer:
-    return Answer(client, outcome, why, version, 0.0, lambda: b"")
+def failed(client: str, why: str, *, outcome: Outcome = "failed") -> Answer:
+    return Answer(client, outcome, why, NOTHING, lambda: b"")
 
 
 class Engine(ABC):

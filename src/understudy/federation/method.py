@@ -1,4 +1,4 @@
-"""The contract of a method, and how one is found by name.
+"""The contract of a method.
 
 A method is one file: settings, what a client does (methods marked ``@task``), what the server does
 (``start`` and ``round``). It is built anew from the config wherever it runs, so it holds nothing that
@@ -76,8 +76,8 @@ class Method(ABC):
         """Part of every model stays with its client, so only clients can score."""
         return False
 
-    def closing_brief(self, state: State) -> Message:
-        """The model that clients score at the end."""
+    def model_brief(self, state: State) -> Message:
+        """The model alone, as clients score it at the end."""
         return Message(model=self.result(state))
 
     @task()

@@ -23,7 +23,7 @@ class Entry:
     role: Literal["method", "add-on"]
     build: Callable[..., Method]
     settings: type[Settings]
-    wraps: bool = False  # an add-on around whole rounds comes after those that add a term
+    layer: int = 0  # add-ons with a smaller number are nearer to the method
 
     @property
     def title(self) -> str:
@@ -32,6 +32,7 @@ class Entry:
         return " ".join(said.split("\n\n")[0].split())
 
 
+ADDS_A_TERM, AROUND_ROUNDS = 0, 20  # between them is room for what changes how sums are made
 _entries: dict[str, Entry] = {}
 Build = TypeVar("Build", bound=Callable[..., Any])
 
@@ -41,16 +42,16 @@ def method(name: str, *, settings: type[Settings] = NoSettings) -> Callable[[Bui
     return _register(name, "method", settings)
 
 
-def add_on(name: str, *, settings: type[Settings] = NoSettings, wraps: bool = False) -> Callable[[Build], Build]:
-    """Registers a function from settings and a method to a method."""
-    return _register(name, "add-on", settings, wraps)
+def add_on(name: str, *, settings: type[Settings] = NoSettings, layer: int = ADDS_A_TERM) -> Callable[[Build], Build]:
+    """Registers a function from settings and a method to a method; ``layer`` says how near to the method it is."""
+    return _register(name, "add-on", settings, layer)
 
 
 def _register(
-    name: str, role: Literal["method", "add-on"], settings: type[Settings], wraps: bool = False
+    name: str, role: Literal["method", "add-on"], settings: type[Settings], layer: int = 0
 ) -> Callable[[Build], Build]:
     def take(build: Build) -> Build:
-        _entries[name] = entry = Entry(name, role, build, settings, wraps)
+        _entries[name] = entry = Entry(name, role, build, settings, layer)
         build.__understudy_entry__ = entry  # type: ignore[attr-defined]
         return build
 

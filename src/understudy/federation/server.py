@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,15 +17,19 @@ class TooFewReplies(Exception):
     """The round is undone: State and memories are as they were."""
 
 
-@dataclass
 class Reply(Mapping[str, Tensor]):
-    client: str
-    message: Message
-    refusal: str | None = None
+    """What one client sent."""
+
+    def __init__(self, client: str, message: Message, veto: Callable[[str], None]):
+        self.client, self.message = client, message
+        self.refusal: str | None = None
+        self._veto = veto
 
     def refuse(self, why: str) -> None:
         """The method's veto: recorded as a failure, and the client's memory steps back."""
-        self.refusal = why
+        if self.refusal is None:
+            self._veto(why)
+            self.refusal = why
 
     def __getitem__(self, part: str) -> Tensor:
         return self.message[part]
@@ -54,31 +57,35 @@ class Server(ABC):
     @abstractmethod
     def rng(self, purpose: str) -> torch.Generator: ...
 
-    def sum(self, task: Task, brief: Brief, to: Sequence[str]) -> Message:
-        """The replies added up part by part, in float64 and in the order of ``to``."""
-        total: dict[str, Tensor] = {}
+    def sum(self, task: Task, brief: Brief, to: Sequence[str], like: Mapping[str, Sequence[int]]) -> Message:
+        """The replies added up part by part, in float64 and in the order of ``to``.
+
+        ``like`` gives the shape of every part; a reply of another make is refused, not averaged in.
+        """
+        total = {part: torch.zeros(tuple(shape), dtype=torch.float64) for part, shape in like.items()}
         for reply in self.ask(task, brief, to):
-            odd = [part for part, tensor in reply.items() if part in total and total[part].shape != tensor.shape]
-            if odd:
-                reply.refuse(f"its {', '.join(odd)} has another shape than that of the others")
+            if {part: tuple(t.shape) for part, t in reply.items()} != {
+                part: tuple(t.shape) for part, t in total.items()
+            }:
+                reply.refuse(f"it holds {reply.message!r}, wanted are {', '.join(total)} of other shapes")
                 continue
             for part, tensor in reply.items():
-                total[part] = total[part].add_(tensor) if part in total else tensor.to(torch.float64, copy=True)
+                total[part].add_(tensor)
         return Message(total)
 
 
-class ServerBehind(Server):
+class WrappedServer(Server):
     """A server seen through an add-on, which may change what is asked."""
 
-    def __init__(self, server: Server):
-        self.behind = server
-        self.clients, self.round = server.clients, server.round
+    def __init__(self, inner: Server):
+        self.inner = inner
+        self.clients, self.round = inner.clients, inner.round
 
     def cohort(self) -> list[str]:
-        return self.behind.cohort()
+        return self.inner.cohort()
 
     def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
-        return self.behind.ask(task, brief, to, at_least)
+        return self.inner.ask(task, brief, to, at_least)
 
     def rng(self, purpose: str) -> torch.Generator:
-        return self.behind.rng(purpose)
+        return self.inner.rng(purpose)

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from understudy.errors import UserError
@@ -21,9 +20,8 @@ Notes = dict[str, Any]  # plain JSON values beside the tensors
 
 
 class Shelf:
-    def __init__(self, folder: Path, *, durable: bool = False):
+    def __init__(self, folder: Path):
         self.folder = folder
-        self._durable = durable  # survive a power cut, not only a killed process
         self._known: dict[str, tuple[Tensor, int, str]] = {}  # of the last entry: tensors, their writes, their files
 
     def put(self, entry: str, parts: Mapping[str, Tensor], **notes: Any) -> None:
@@ -31,7 +29,7 @@ class Shelf:
         (self.folder / "parts").mkdir(parents=True, exist_ok=True)
         files = {name: self._file_of(name, tensor) for name, tensor in parts.items()}
         self._known = {name: (parts[name], parts[name]._version, file) for name, file in files.items()}
-        self._write(self.folder / f"{entry}.json", json.dumps({"parts": files, "notes": notes}).encode())
+        write_whole(self.folder / f"{entry}.json", json.dumps({"parts": files, "notes": notes}).encode())
 
     def get(self, entry: str) -> tuple[Message, Notes]:
         path = self.folder / f"{entry}.json"
@@ -68,7 +66,7 @@ class Shelf:
         data = Message(it=tensor).to_bytes()
         file = hashlib.sha256(data).hexdigest()[:32]
         if not (self.folder / "parts" / file).exists():
-            self._write(self.folder / "parts" / file, data)
+            write_whole(self.folder / "parts" / file, data)
         return file
 
     def _read(self, file: str) -> Tensor:
@@ -77,20 +75,17 @@ class Shelf:
             raise UserError(f"parts/{file} is not what was written")
         return Message.from_bytes(data)["it"]
 
-    def _write(self, path: Path, data: bytes) -> None:
-        write_whole(path, data, durable=self._durable)
 
-
-def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """The file has its old content or its new one, never half of it."""
+def write_whole(path: Path, data: bytes) -> None:
+    """The file has its old content or its new one, never half of it, come a kill or a power cut."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     with draft.open("wb") as file:
         file.write(data)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(draft, path)
-
-
-def same_bits(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

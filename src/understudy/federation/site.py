@@ -5,10 +5,9 @@ answer and that is behind its newest, it refuses. A task works on a copy of the 
 ends in a new version.
 """
 
+import contextlib
 import hashlib
 import json
-import shutil
-import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,52 +23,54 @@ from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.shelf import Shelf, write_whole
 from understudy.learning.evaluate import tally
-from understudy.randomness import private_global_stream
+from understudy.randomness import private_global_stream, seed_from
 
-SCORE = "score"  # the part that the site adds by itself, when asked to score
+SCORE = "understudy.score"  # the part that the site adds by itself, when asked to score
 
 
 @dataclass(frozen=True)
 class Site:
     name: str
     holding: Holding
-    folder: Path  # memory and the replies of the newest round: all that outlives a task
+    folder: Path  # memory and the replies of the newest round of each run: all that outlives a task
     seed: int
+    config: str  # digest, see Request
 
-    @property
-    def memory(self) -> Shelf:
-        return Shelf(self.folder / "memory")
+    def memory(self, run: str) -> Shelf:
+        return Shelf(self.folder / run / "memory")
 
-    @property
-    def answered(self) -> Path:
-        """Which run this is, and of its newest round the steps that were answered."""
-        return self.folder / "answered.json"
+    def answered(self, run: str) -> Path:
+        """Of the run's newest round, the steps that were answered."""
+        return self.folder / run / "answered.json"
 
-    def reply(self, step: int) -> Path:
-        return self.folder / f"reply-{step}.safetensors"
+    def reply(self, request: Request) -> Path:
+        return self.folder / request.run / f"reply-{request.step}.safetensors"
 
     def forget_replies(self) -> None:
         """The round counts: nobody will ask for it again."""
-        for path in self.folder.glob("reply-*.safetensors"):
+        for path in self.folder.glob("*/reply-*.safetensors"):
             path.unlink(missing_ok=True)
 
 
 def answer(site: Site, method: Method, request: Request) -> Answer:
     """Whatever a task does, the caller gets an answer and the federation goes on."""
-    began = time.perf_counter()
     try:
-        return _answer(site, method, request, began)
+        return _answer(site, method, request)
     except UserError as error:
         return failed(site.name, str(error))
     except Exception as error:
-        # A defect in a task must not take the other clients' work with it; the trace is kept for its author.
-        site.folder.mkdir(parents=True, exist_ok=True)
-        (site.folder / "error.txt").write_text(traceback.format_exc())
-        return failed(site.name, f"{request.task} raised {type(error).__name__}: {error}")
+        # A defect in a task must not take the other clients' work with it. The text may quote records, so only
+        # its kind travels; the rest is kept at home for the task's author.
+        with contextlib.suppress(OSError):
+            site.folder.mkdir(parents=True, exist_ok=True)
+            (site.folder / "error.txt").write_text(traceback.format_exc())
+        return failed(site.name, f"{request.task} raised {type(error).__name__}; its error.txt has the details")
 
 
-def _answer(site: Site, method: Method, request: Request, began: float) -> Answer:
-    digest = hashlib.sha256(request.task.encode() + request.body).hexdigest()
+def _answer(site: Site, method: Method, request: Request) -> Answer:
+    if request.config != site.config:
+        return failed(site.name, "it was set up with another config than the server", outcome="refused")
+    digest = hashlib.sha256(f"{request.task} {request.start} ".encode() + request.body).hexdigest()
     answered = _answered(site, request)
     before = answered["steps"].get(str(request.step))
     if request.round < answered["round"] or (before is None and request.step < _last(answered)):
@@ -77,32 +78,29 @@ def _answer(site: Site, method: Method, request: Request, began: float) -> Answe
         return failed(site.name, why, outcome="refused")
     if before is not None and before["digest"] != digest:
         return failed(site.name, "it answered this step already, to another brief", outcome="refused")
-    file = site.reply(request.step)
+    file = site.reply(request)
     if before is not None and file.exists():
-        return Answer(site.name, "done", "", before["version"], 0.0, file.read_bytes)
+        return Answer(site.name, "done", "", before["version"], file.read_bytes)
     reply, memory = _work(site, method, request)
-    broken = reply.not_finite()
+    broken = [part for part in reply.not_finite() if part != SCORE]
     if broken:
         why = f"its reply is not finite in {', '.join(broken)} (a smaller learning rate may help)"
         return failed(site.name, why, outcome="refused")
     version = _keep(site, request, memory)
     write_whole(file, reply.to_bytes())
     answered["steps"][str(request.step)] = {"digest": digest, "version": version}
-    write_whole(site.answered, json.dumps(answered).encode())
-    return Answer(site.name, "done", "", version, time.perf_counter() - began, file.read_bytes)
+    write_whole(site.answered(request.run), json.dumps(answered).encode())
+    return Answer(site.name, "done", "", version, file.read_bytes)
 
 
 def _answered(site: Site, request: Request) -> dict[str, Any]:
-    """What it answered in this round so far; a new round, or another run, begins with nothing."""
-    site.folder.mkdir(parents=True, exist_ok=True)
-    fresh: dict[str, Any] = {"run": request.run, "round": request.round, "steps": {}}
-    if not site.answered.exists():
+    """What it answered in this round so far; a new round begins with nothing."""
+    file = site.answered(request.run)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh: dict[str, Any] = {"round": request.round, "steps": {}}
+    if not file.exists():
         return fresh
-    answered: dict[str, Any] = json.loads(site.answered.read_text())
-    if answered["run"] != request.run:
-        shutil.rmtree(site.folder)
-        site.folder.mkdir(parents=True)
-        return fresh
+    answered: dict[str, Any] = json.loads(file.read_text())
     if answered["round"] < request.round:
         site.forget_replies()
         return fresh
@@ -117,31 +115,39 @@ def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory
     job = method.jobs().get(request.task)
     if job is None:
         raise UserError(f"{site.name} knows no task '{request.task}'; server and client must share one config.")
-    kept = site.memory.get(request.start)[0] if request.start != NOTHING else {}
-    memory = Memory(kept)
-    holding = site.holding
-    client = Client(site.name, request.round, own=holding.own, held_out=holding.held_out, memory=memory, seed=site.seed)
+    kept = site.memory(request.run).get(request.start)[0] if request.start != NOTHING else Message()
     brief = Message.from_bytes(request.body)
-    scores = _scores(client, method, brief) if request.score else {}
+    scores = _scores(_client(site, request, Memory(kept), "scoring"), method, brief) if request.score else {}
+    memory = Memory(kept)
     with private_global_stream(site.seed, request.round, site.name, request.task):
-        reply = job.work(client, brief)
+        reply = job.work(_client(site, request, memory), brief)
     undeclared = [part for part in reply if part not in job.kinds]
     if undeclared:
         raise UserError(f"{request.task} would send {', '.join(undeclared)}, which @task does not declare.")
     return reply.but(scores), memory
 
 
+def _client(site: Site, request: Request, memory: Memory, *words: str) -> Client:
+    own, held_out = site.holding.own, site.holding.held_out
+    seed = seed_from(site.seed, *words) if words else site.seed
+    return Client(site.name, request.round, own=own, held_out=held_out, memory=memory, seed=seed)
+
+
 def _scores(client: Client, method: Method, brief: Message) -> dict[str, torch.Tensor]:
+    """Of the brief's model on held-out records; on a copy of memory and streams apart, so that it changes nothing."""
     if "model" not in brief or not len(client.held_out):
         return {}
-    method.net.load(method.personal(client, brief["model"]))
-    return {SCORE: tally(method.net.logits, client.held_out, method.net.problem).to_tensor()}
+    with private_global_stream(client.id, client.round, SCORE):
+        method.net.load(method.personal(client, brief["model"]))
+        return {SCORE: tally(method.net.logits, client.held_out, method.net.problem).to_tensor()}
 
 
 def _keep(site: Site, request: Request, memory: Memory) -> str:
-    version = request.start
+    """A new version where memory changed. All of this round's stay until the round counts."""
+    shelf, version = site.memory(request.run), request.start
     if memory.changed:
         version = f"r{request.round}s{request.step}"
-        site.memory.put(version, memory)
-    site.memory.keep_only({request.start, request.settled, version} - {NOTHING})
+        shelf.put(version, memory)
+    of_this_round = {entry for entry in shelf.entries() if entry.startswith(f"r{request.round}s")}
+    shelf.keep_only({request.start, request.settled, *of_this_round} - {NOTHING})
     return version

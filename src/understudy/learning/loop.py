@@ -53,7 +53,7 @@ class Trained:
     start: Tensor
     model: Tensor
     steps: int
-    rates: float  # the sum of the rates of all steps
+    rate_sum: float  # over all steps
     records: int  # the client's own
     data_weight: float = 1.0  # the factor that the loss of the data had
 

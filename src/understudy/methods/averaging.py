@@ -5,7 +5,7 @@ and a slope. The server sees sums over clients, never a single reply.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -15,16 +15,18 @@ from torch import Tensor
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message, scalar
-from understudy.federation.method import Job, Method, State, task
+from understudy.federation.method import Job, Method, State, task, task_name
 from understudy.federation.server import Server
 from understudy.learning.local import Local
-from understudy.learning.loop import Batch, Slope, Trained, plain, train
+from understudy.learning.loop import Batch, Pull, Slope, Trained, plain, train
 from understudy.learning.plan import passes
 from understudy.models.network import Network
 from understudy.settings import Settings
 
 Kit = Mapping[str, Tensor]
 Parts = dict[str, Tensor]
+Shapes = dict[str, tuple[int, ...]]
+SlopeFor = Callable[[Client, Message, Network], Slope]  # how a client turns a batch into a direction
 
 
 class AveragingSettings(Settings):
@@ -39,10 +41,14 @@ class Term:
     down: ClassVar[tuple[str, ...]] = ()  # parts of State that ride in the brief
     up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed
 
+    def shapes(self, net: Network) -> Shapes:
+        """Of the parts in ``up``."""
+        return dict.fromkeys(self.up, (net.parameters,))
+
     def check(self, net: Network) -> None:
         """Refuses, in one sentence, a network or a problem that it cannot work with."""
 
-    def open(self, net: Network) -> Parts:
+    def first_state(self, net: Network) -> Parts:
         """Parts of State before round 1."""
         return {}
 
@@ -96,7 +102,11 @@ class Rule:
     def __init__(self, rate: float = 1.0):
         self.rate = rate
 
-    def open(self, net: Network) -> Parts:
+    def shapes(self, net: Network) -> Shapes:
+        """Of the parts in ``up``."""
+        return dict.fromkeys(self.up, (net.parameters,))
+
+    def first_state(self, net: Network) -> Parts:
         return {}
 
     def share(self, change: Tensor, weight: float, trained: Trained) -> Parts:
@@ -108,6 +118,10 @@ class Rule:
         mean = sums["change"] / sums["weight"]
         return {"model": w + self.rate * mean}
 
+    def result(self, state: State) -> Tensor:
+        """The weights to score and to save."""
+        return state["model"]
+
 
 class Averaging(Method):
     def __init__(
@@ -116,7 +130,7 @@ class Averaging(Method):
         *,
         terms: Sequence[Term] = (),
         rule: Rule | None = None,
-        slope: Slope = plain,
+        slope: SlopeFor = lambda client, brief, net: plain,
     ):
         self.settings, self.slope = settings, slope
         self.terms, self.rule = tuple(terms), rule or Rule()
@@ -136,6 +150,9 @@ class Averaging(Method):
             )
         for term in self.terms:
             term.check(net)
+        sent = ["weight", "buffers", *self.rule.up, *(part for term in self.terms for part in term.up)]
+        if len(set(sent)) < len(sent):
+            raise UserError(f"Two terms would send a part of the same name: {', '.join(sorted(sent))}.")
 
     @property
     def scored_at_home(self) -> bool:
@@ -147,30 +164,39 @@ class Averaging(Method):
 
     # ---- on the client
 
-    @task(weight="scalars", buffers="weights")
+    @task()  # what it sends depends on rule and terms: see `jobs`
     def train(self, client: Client, brief: Message) -> Message:
-        net, local = self.net, self.settings.local
         w = self._with_buffers(client, brief["model"])
-        net.load(w)
-        kits = [term.begin(client, brief, net) for term in self.terms]
-        examples, records = client.examples, len(client.own)
-        steps = local.step_count(records)
-        trained = train(
-            net,
-            w,
-            examples,
-            passes(len(examples), steps, local.batch, client.rng("batches"), drop_last=local.drop_last),
-            local,
-            rate=local.rate(client.round, self.rounds),
-            records=records,
-            pulls=[_Active(term, kit) for term, kit in zip(self.terms, kits, strict=True) if kit is not None],
-            slope=self.slope,
-            rng=client.rng("augmentation"),
-        )
+        self.net.load(w)
+        kits = [term.begin(client, brief, self.net) for term in self.terms]
+        pulls = [_Active(term, kit) for term, kit in zip(self.terms, kits, strict=True) if kit is not None]
+        trained = self.fit(client, brief, w, pulls)
         parts = self._shares(client, trained)
         for term, kit in zip(self.terms, kits, strict=True):
             parts |= term.end(client, kit, trained)
         return Message(parts)
+
+    def plan(self, client: Client) -> Tensor:
+        """Which records make up which batch."""
+        local = self.settings.local
+        steps = local.step_count(len(client.own))
+        rng = client.rng("batches")
+        return passes(len(client.examples), steps, local.batch, rng, drop_last=local.drop_last)
+
+    def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
+        local = self.settings.local
+        return train(
+            self.net,
+            w,
+            client.examples,
+            self.plan(client),
+            local,
+            rate=local.rate(client.round, self.rounds),
+            records=len(client.own),
+            pulls=pulls,
+            slope=self.slope(client, brief, self.net),
+            rng=client.rng("augmentation"),
+        )
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
         return self._with_buffers(client, model)
@@ -196,14 +222,14 @@ class Averaging(Method):
     # ---- on the server
 
     def start(self, server: Server) -> State:
-        state = super().start(server).but(self.rule.open(self.net))
+        state = super().start(server).but(self.rule.first_state(self.net))
         for term in self.terms:
-            state = state.but(term.open(self.net))
+            state = state.but(term.first_state(self.net))
         return state
 
     def round(self, server: Server, state: State) -> State:
-        sums = server.sum(self.train, self._brief(state), to=server.cohort())
-        if not sums or float(sums["weight"]) == 0:
+        sums = server.sum(self.train, self._brief(state), to=server.cohort(), like=self._shapes())
+        if float(sums["weight"]) == 0:
             return state  # nobody had a record
         net, w = self.net, state["model"]
         parts = self.rule.step(w[net.trainable], state, sums, len(server.clients))
@@ -215,11 +241,23 @@ class Averaging(Method):
             parts |= term.fold(state, sums, len(server.clients))
         return state.but(parts)
 
-    def closing_brief(self, state: State) -> Message:
+    def model_brief(self, state: State) -> Message:
         return Message(model=state["model"][self.net.trainable] if self.settings.buffers == "local" else state["model"])
 
     def _brief(self, state: State) -> Message:
-        return self.closing_brief(state).but({part: state[part] for term in self.terms for part in term.down})
+        return self.model_brief(state).but({part: state[part] for term in self.terms for part in term.down})
+
+    def result(self, state: State) -> Tensor:
+        return self.rule.result(state)
+
+    def _shapes(self) -> Shapes:
+        """Of everything that a client sends up to be summed."""
+        net, shapes = self.net, {"weight": (), **self.rule.shapes(self.net)}
+        if self.settings.buffers == "average" and net.size > net.parameters:
+            shapes["buffers"] = (net.size - net.parameters,)
+        for term in self.terms:
+            shapes |= term.shapes(net)
+        return shapes
 
     def jobs(self) -> dict[str, Job]:
         kinds: dict[str, Kind] = {"weight": "scalars", **self.rule.up}
@@ -227,4 +265,5 @@ class Averaging(Method):
             kinds["buffers"] = "weights"
         for term in self.terms:
             kinds |= term.up
-        return {**super().jobs(), "Averaging.train": Job("Averaging.train", self.train, kinds)}
+        name = task_name(self.train)
+        return {**super().jobs(), name: Job(name, self.train, kinds)}

@@ -25,8 +25,8 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, labels_to_wire
 from understudy.federation.method import Job, Method, State, task
-from understudy.federation.registry import add_on
-from understudy.federation.server import Brief, Reply, Server, ServerBehind, Task
+from understudy.federation.registry import AROUND_ROUNDS, add_on
+from understudy.federation.server import Brief, Reply, Server, Task, WrappedServer
 from understudy.models.network import Network
 from understudy.settings import Settings
 from understudy.synthesis import generator as generators
@@ -140,33 +140,42 @@ class Fedssyn(Method):
     def scored_at_home(self) -> bool:
         return self.inner.scored_at_home
 
-    def closing_brief(self, state: State) -> Message:
-        return self.inner.closing_brief(state)
+    def model_brief(self, state: State) -> Message:
+        return self.inner.model_brief(state)
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
         return self.inner.personal(client, model)
 
 
-class Dealer(ServerBehind):
+class Dealer(WrappedServer):
     """Puts a client's part into the first brief that it gets."""
 
     def __init__(self, server: Server, state: State):
         super().__init__(server)
-        self._state, self.given = state, state[GIVEN].clone()
+        self._state = state
+        self._heard_from: dict[int, Reply] = {}
 
     def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
         if bool(self.given.all()):
-            yield from self.behind.ask(task, brief, to, at_least)
-            return
-        for reply in self.behind.ask(task, lambda client: self._with_part(client, brief), to, at_least):
+            return self.inner.ask(task, brief, to, at_least)
+        return self._noted(self.inner.ask(task, lambda client: self._with_part(client, brief), to, at_least))
+
+    def _noted(self, replies: Iterator[Reply]) -> Iterator[Reply]:
+        for reply in replies:
+            self._heard_from[list(self.clients).index(reply.client)] = reply
             yield reply
-            if reply.refusal is None:
-                self.given[list(self.clients).index(reply.client)] = 1
+
+    @property
+    def given(self) -> Tensor:
+        """Who has its part: also those that answered just now, unless their reply was refused."""
+        given = self._state[GIVEN].clone()
+        given[[at for at, reply in self._heard_from.items() if reply.refusal is None]] = 1
+        return given
 
     def _with_part(self, client: str, brief: Brief) -> Message:
         message = brief if isinstance(brief, Message) else brief(client)
         at = list(self.clients).index(client)
-        if self.given[at]:
+        if self._state[GIVEN][at] or at in self._heard_from:
             return message
         mine = slices(len(self._state[POOL_Y]), len(self.clients))[at]
         return message.but({POOL_X: self._state[POOL_X][mine], POOL_Y: self._state[POOL_Y][mine]})
@@ -179,6 +188,6 @@ def slices(total: int, parts: int) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(ends)]
 
 
-@add_on("fedssyn", settings=FedssynSettings, wraps=True)
+@add_on("fedssyn", settings=FedssynSettings, layer=AROUND_ROUNDS)
 def fedssyn(settings: FedssynSettings, method: Method) -> Method:
     return Fedssyn(settings, method)

@@ -41,7 +41,7 @@ class ControlVariate(Term):
     def __init__(self, option: Literal["I", "II"], batch: int):
         self.option, self.batch = option, batch
 
-    def open(self, net: Network) -> Parts:
+    def first_state(self, net: Network) -> Parts:
         return {"control": torch.zeros(net.parameters)}
 
     def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
@@ -62,7 +62,7 @@ class ControlVariate(Term):
         if trained.steps == 0:
             return {"control": torch.zeros_like(c)}
         moved = (trained.start - trained.model)[: len(c)]
-        new = kit["gradient"] * trained.data_weight if self.option == "I" else c_k - c + moved / trained.rates
+        new = kit["gradient"] * trained.data_weight if self.option == "I" else c_k - c + moved / trained.rate_sum
         client.memory["control"] = new
         return {"control": new - c_k}
 

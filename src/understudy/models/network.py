@@ -70,7 +70,7 @@ class Network:
             raise UserError("model.fast: a network with BatchNorm cannot be 'compiled'; write 'eager'.")
         self._lay_out()
         self._twins: dict[str, Network] = {}
-        self._compiled = torch.compile(self._whole, dynamic=False) if fast == "compiled" else None
+        self._compiled = _compiled(self._whole) if fast == "compiled" else None
         self._rows = max(1, PASS_PIXELS // math.prod(problem.shape[1:]))
         self._first = self.vector.clone()
 
@@ -137,7 +137,9 @@ class Network:
             return cast(Outputs, self._whole(x))
         short = -len(x) % self._rows
         whole = torch.cat([x, x.new_zeros(short, *x.shape[1:])]) if short else x
-        features, logits = zip(*(cast(Any, self._compiled)(piece) for piece in torch.split(whole, self._rows)), strict=True)
+        features, logits = zip(
+            *(cast(Any, self._compiled)(piece) for piece in torch.split(whole, self._rows)), strict=True
+        )
         return torch.cat(features)[: len(x)], torch.cat(logits)[: len(x)]
 
     def __call__(self, x: Tensor) -> Outputs:
@@ -173,6 +175,14 @@ class Network:
     def named(self, w: Tensor) -> dict[str, Tensor]:
         """The weights as a state dict, for saving and for other programs."""
         return {name: w[where].view(shape).clone() for name, (where, shape) in self.windows.items()}
+
+
+def _compiled(module: nn.Module) -> Any:
+    # Training, scoring and frozen networks, of pixels and of floats, are one version each. Beyond the limit torch
+    # would go on without compiling, with other bits and without a word: better to fail.
+    torch._dynamo.config.recompile_limit = 64
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    return torch.compile(module, dynamic=False)
 
 
 def _check_shape(module: nn.Module) -> None:

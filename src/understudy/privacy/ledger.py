@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 
 @dataclass
 class Ledger:
@@ -11,13 +13,13 @@ class Ledger:
 
     lines: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
 
-    def release(self, client: str, task: str, kinds: Mapping[str, str], sizes: Mapping[str, int]) -> None:
-        """``sizes``: the bytes of each part that left. No mechanism covers it, so no ε can be stated."""
-        for part, size in sizes.items():
-            blank = {"kind": kinds.get(part, "statistics"), "releases": 0, "bytes": 0, "mechanism": None}
+    def release(self, client: str, task: str, kinds: Mapping[str, str], parts: Mapping[str, Tensor]) -> None:
+        """Parts that left. No mechanism covers them, so no ε can be stated."""
+        for part, tensor in parts.items():
+            blank = {"kind": kinds.get(part, "undeclared"), "releases": 0, "bytes": 0, "mechanism": None}
             line = self.lines.setdefault((client, task, part), blank)
             line["releases"] += 1
-            line["bytes"] += size
+            line["bytes"] += tensor.numel() * tensor.element_size()
 
     @property
     def epsilon(self) -> float | None:

@@ -46,12 +46,19 @@ def run(
             changes[key] = dict(value) if isinstance(value, Mapping) else value
     if add is not None:
         changes["with"] = [dict(item) if isinstance(item, Mapping) else item for item in add]
-    words = dict(config) if isinstance(config, Mapping) else read(config) if config is not None else {}
+    words = _words(config, Path(out) if out is not None and resume else None)
     if live.method is not None:
         words["method"] = _only_the_plan(words.get("method"))
     resolved = resolve(words, changes, live)
     folder = Path(out) if out is not None else next_folder(config, resolved)
     return play(resolved, folder, resume=resume, observer=observer)
+
+
+def _words(config: str | Path | Mapping[str, Any] | None, resumed: Path | None) -> Words:
+    """Without a config of its own, a run that is resumed obeys its folder's."""
+    if config is None:
+        return RunFolder(resumed).config() if resumed is not None and RunFolder(resumed).holds_a_run else {}
+    return dict(config) if isinstance(config, Mapping) else read(config)
 
 
 def resolve_for_resume(out: Path, changes: Mapping[str, Any]) -> Config:

@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ Line = dict[str, Any]  # one round in metrics.jsonl
 class RunFolder:
     def __init__(self, path: Path):
         self.path = path
-        self.checkpoints = Shelf(path / "checkpoint", durable=True)
+        self.checkpoints = Shelf(path / "checkpoint")
 
     @property
     def holds_a_run(self) -> bool:
@@ -33,7 +33,7 @@ class RunFolder:
             raise UserError(f"{self.path} holds a run already; add --resume to go on with it, or choose another --out.")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            others = [p.name for p in self.path.iterdir() if p.name != ".lock"]
+            others = [p.name for p in self.path.iterdir() if p.name != ".lock" and p.suffix != ".part"]
             if others:
                 raise UserError(f"{self.path} is not empty (it has {others[0]}); choose another --out.")
             (self.path / ".lock").touch()
@@ -43,10 +43,10 @@ class RunFolder:
             raise UserError(f"{self.path} cannot be written to ({error.strerror}); choose another --out.") from None
 
     @contextmanager
-    def locked(self, *, wait: float) -> Iterator[None]:
+    def locked(self, *, wait: float, waiting: Callable[[str], None]) -> Iterator[None]:
         """Only one run writes here. Forked workers hold the lock too, so that nobody goes on while they write."""
         with (self.path / ".lock").open("a") as lock:
-            until = time.monotonic() + wait
+            until, said = time.monotonic() + wait, False
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -54,10 +54,20 @@ class RunFolder:
                 except BlockingIOError:
                     if time.monotonic() > until:
                         raise UserError(f"Another process is working in {self.path}; wait for it or stop it.") from None
+                    if not said:
+                        waiting(f"Another process is working in {self.path}; waiting for it to end.")
+                    said = True
                     time.sleep(0.2)
             yield
 
     # ---- writing
+
+    def run_id(self, fresh: str) -> str:
+        """The run's own name, drawn once: by it clients know what they kept for this run."""
+        file = self.path / "run-id"
+        if not file.exists():
+            write_whole(file, fresh.encode())
+        return file.read_text()
 
     def write_config(self, words: dict[str, Any]) -> None:
         text = "# Every value of this run, defaults included.\n" + yaml.safe_dump(words, sort_keys=False)

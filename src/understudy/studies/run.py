@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors.torch import save
 
 from understudy import __version__
-from understudy.config.build import build_data, build_method, build_network, choose_fast_path
+from understudy.config.build import build_data, build_method, build_network, choose_fast_path, device
 from understudy.config.schema import Config
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
@@ -20,30 +20,25 @@ from understudy.engines.choose import choose_engine
 from understudy.errors import UserError
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.exchange import Engine
-from understudy.federation.live import LiveServer
 from understudy.federation.message import Message, labels_from_wire
 from understudy.federation.method import Method, State
+from understudy.federation.running import RunServer
 from understudy.federation.server import TooFewReplies
 from understudy.federation.shelf import write_whole
 from understudy.federation.site import Site
 from understudy.learning.evaluate import evaluate
+from understudy.models.registry import FastPath
 from understudy.privacy.ledger import Ledger
 from understudy.randomness import private_global_stream
 from understudy.studies.folder import Line, RunFolder
+from understudy.studies.resuming import check_same_run, digest_of_config, digest_of_data
 
 PATIENCE = 3  # undone rounds in a row that end a run
 
 
-class Observer(Protocol):
-    """Who watches a run."""
+class Observer:
+    """Who watches a run; this one does not care."""
 
-    def begins(self, rounds: int, done: int, clients: int, folder: Path) -> None: ...
-    def heard(self, client: str) -> None: ...
-    def scored(self, line: Line) -> None: ...
-    def says(self, sentence: str) -> None: ...
-
-
-class Silent:
     def begins(self, rounds: int, done: int, clients: int, folder: Path) -> None: ...
     def heard(self, client: str) -> None: ...
     def scored(self, line: Line) -> None: ...
@@ -69,31 +64,41 @@ class Result:
 
 def play(config: Config, out: Path, *, resume: bool = False, observer: Observer | None = None) -> Result:
     """Everything is checked and built before the folder is touched."""
+    watcher = observer or Observer()
     with one_thread():
-        data = build_data(config)
-        fast = choose_fast_path(config, data)
-        net = build_network(config, data.problem, fast)
-        method = build_method(config, net)
-        cohort = cohort_size(config.plan.cohort, len(data.sites))
-        if config.plan.min_replies > cohort:
-            raise UserError(
-                f"method.min_replies is {config.plan.min_replies}, but a round asks only {cohort} clients; "
-                f"write at most {cohort}."
-            )
-        if method.scored_at_home and not any(len(holding.held_out) for holding in data.sites.values()):
-            raise UserError(
-                "Part of the model stays with the clients (method.buffers is 'local'), so they must score it: "
-                "keep records back there with data.held_out, such as 0.2."
-            )
         folder = RunFolder(out)
-        words = config.words(__version__, data.problem, fast)
-        if resume and folder.holds_a_run:
-            check_same_run(folder.config(), words)
-        else:
+        going_on = resume and folder.holds_a_run
+        data = build_data(config)
+        fast: FastPath = folder.config()["model"]["fast"] if going_on else choose_fast_path(config, data)
+        method = build_method(config, build_network(config, data.problem, fast))
+        _check(config, data, method, watcher)
+        words = config.words(__version__, data.problem, fast, str(device(config)), digest_of_data(data))
+        if not going_on:
             folder.create()
-        with folder.locked(wait=60 if resume else 0):
+        with folder.locked(wait=60 if resume else 0, waiting=watcher.says), _disk_errors_said(out):
+            if going_on:
+                check_same_run(folder.config(), words)
             folder.write_config(words)
-            return _Run(config, data, method, folder, cohort, observer or Silent()).to_the_end()
+            return _Run(config, data, method, folder, digest_of_config(words), watcher).to_the_end()
+
+
+def _check(config: Config, data: Federation, method: Method, watcher: Observer) -> None:
+    asked = cohort_size(config.plan.cohort, len(data.sites))
+    if config.plan.min_replies > asked:
+        raise UserError(
+            f"method.min_replies is {config.plan.min_replies}, but a round asks only {asked} clients; "
+            f"write at most {asked}."
+        )
+    at_home = any(len(holding.held_out) for holding in data.sites.values())
+    if method.scored_at_home and not at_home:
+        raise UserError(
+            "Part of the model stays with the clients (method.buffers is 'local'), so they must score it: "
+            "keep records back there with data.held_out, such as 0.2."
+        )
+    if data.test is None and not at_home:
+        watcher.says("There is nothing to score on: no test set, and no records held out at the clients.")
+    if config.engine.name == "workers" and method.net.device.type != "cpu":
+        watcher.says(f"On {method.net.device} the clients run one after another in this process.")
 
 
 @contextmanager
@@ -107,80 +112,68 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """A run is resumed as it was begun; only its rounds and its engine may differ."""
-    for key in saved.keys() | wanted.keys():
-        a, b = saved.get(key), wanted.get(key)
-        if key in ("engine", "version"):
-            continue
-        if key == "method" and isinstance(a, dict) and isinstance(b, dict):
-            a, b = ({k: v for k, v in side.items() if k != "rounds"} for side in (a, b))
-        if a != b:
-            part = _first_difference(a, b, key)
-            raise UserError(f"This folder belongs to another config: {part}; choose another --out.")
-
-
-def _first_difference(a: object, b: object, key: str) -> str:
-    if isinstance(a, dict) and isinstance(b, dict):
-        for name in a.keys() | b.keys():
-            if a.get(name) != b.get(name):
-                return _first_difference(a.get(name), b.get(name), f"{key}.{name}")
-    return f"{key} is {a!r} there and {b!r} here"
+@contextmanager
+def _disk_errors_said(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise RunStopped(
+            f"{error.filename or out} could not be written or read ({what}); mend that and --resume."
+        ) from error
 
 
 class _Run:
     def __init__(
-        self,
-        config: Config,
-        data: Federation,
-        method: Method,
-        folder: RunFolder,
-        cohort: int,
-        observer: Observer,
+        self, config: Config, data: Federation, method: Method, folder: RunFolder, digest: str, observer: Observer
     ):
         self.config, self.data, self.method, self.folder = config, data, method, folder
-        self.observer = observer
+        self.digest, self.observer = digest, observer
         self.last = config.plan.rounds
-        self.cohort = cohort
-        self.undone = 0
-        self.waiting: Line | None = None  # a line that waits for the clients' scores of its model
+        self.undone = 0  # rounds in a row
         self.at_clients = data.test is None or method.scored_at_home
+        self.waiting: list[Line] = []  # lines that wait for the clients' scores of their common model
 
     def to_the_end(self) -> Result:
-        seed = self.config.top.seed
-        sites = {
-            name: Site(name, holding, self.folder.path / "clients" / name, seed)
-            for name, holding in self.data.sites.items()
-        }
         if self.data.split is not None:
             self.data.split.save(self.folder.path / "split.json")
-        engine = choose_engine(self.config.engine, sites, self.method)
+        engine = choose_engine(self.config.engine, self._sites(), self.method)
         try:
             return self._with(engine)
         finally:
             engine.close()
 
+    def _sites(self) -> dict[str, Site]:
+        seed, home = self.config.top.seed, self.folder.path / "clients"
+        return {n: Site(n, holding, home / n, seed, self.digest) for n, holding in self.data.sites.items()}
+
     def _with(self, engine: Engine) -> Result:
         done, state, server = self._opened(engine)
         for round in range(done + 1, self.last + 1):
-            state = self._round(server, state, round)
-            if self.undone >= PATIENCE:
+            try:
+                state = self._round(server, state, round)
+            except RunStopped:
                 self._finish(server, state)
-                raise RunStopped(self._why_stopped(server, round))
+                raise
+            if self.undone >= PATIENCE:
+                why = self._why_stopped(server, round)
+                self._finish(server, state)
+                raise RunStopped(why)
         return self._finish(server, state)
 
     # ---- beginning, or going on
 
-    def _opened(self, engine: Engine) -> tuple[int, State, LiveServer]:
+    def _opened(self, engine: Engine) -> tuple[int, State, RunServer]:
         entries = self.folder.checkpoints.entries()
         state, notes = self.folder.checkpoints.get(entries[-1]) if entries else (Message(), {})
-        server = LiveServer(
+        server = RunServer(
             engine,
             self.method,
             list(self.data.sites),
-            run=notes.get("run") or secrets.token_hex(8),
+            run=self.folder.run_id(secrets.token_hex(8)),
+            config=self.digest,
             seed=self.config.top.seed,
-            cohort=self.cohort,
+            cohort=cohort_size(self.config.plan.cohort, len(self.data.sites)),
             at_least=self.config.plan.min_replies,
             score_at_clients=self.at_clients,
             heard=self.observer.heard,
@@ -190,42 +183,45 @@ class _Run:
         self.observer.begins(self.last, done, len(self.data.sites), self.folder.path)
         if done < 0:
             return 0, self._open(server), server
+        server.begin(done)
         server.versions, server.ledger = notes["versions"], Ledger.from_json(notes["ledger"])
-        self.undone = notes["undone"]
+        self.folder.write_json("ledger.json", notes["ledger"])
         for line in kept:
             self.observer.scored(line)
-        if not any(line["round"] == done for line in kept):
-            self._score(notes["line"], state)
+        scored = {line["round"] for line in kept}
+        missing = [line for line in notes["lines"] if line["round"] not in scored]
+        self.waiting = missing[:-1]
+        if missing:
+            self._score(missing[-1], state)
         return done, state, server
 
-    def _open(self, server: LiveServer) -> State:
+    def _open(self, server: RunServer) -> State:
         began = time.perf_counter()
         server.begin(0)
         try:
             with self._server_stream(0):
                 state = self.method.start(server)
+            server.check_replies()
         except TooFewReplies as few:
             raise RunStopped(f"The opening failed: {few}{self._failures(server)}.") from None
+        self._check_finite(state, "the opening")
         self._save(server, state, began)
         return state
 
     # ---- one round
 
-    def _round(self, server: LiveServer, state: State, round: int) -> State:
+    def _round(self, server: RunServer, state: State, round: int) -> State:
         began = time.perf_counter()
         server.begin(round)
         try:
             with self._server_stream(round):
                 after = self.method.round(server, state)
+            server.check_replies()
             self.undone = 0
         except TooFewReplies:
             server.undo()
             after, self.undone = state, self.undone + 1
-        if after.not_finite():
-            raise RunStopped(
-                f"After round {round} the server's {', '.join(after.not_finite())} is not finite, so the round does "
-                "not count; a smaller learning rate may help."
-            )
+        self._check_finite(after, f"round {round}")
         self._hand_in_scores(server)
         self._save(server, after, began)
         return after
@@ -234,13 +230,24 @@ class _Run:
         """Dropout in a network that the server trains is as repeatable as on a client."""
         return private_global_stream(self.config.top.seed, round, "server")
 
-    def _save(self, server: LiveServer, state: State, began: float) -> None:
-        """The checkpoint first; only then does anything of the round count."""
+    def _check_finite(self, state: State, when: str) -> None:
+        broken = state.not_finite()
+        if broken:
+            raise RunStopped(
+                f"After {when} the server's {', '.join(broken)} is not finite, so it does not count; "
+                "a smaller learning rate may help."
+            )
+
+    def _save(self, server: RunServer, state: State, began: float) -> None:
+        """The checkpoint decides whether the round counts; what is written before it is the same when repeated."""
         books = server.books
+        for client, sent in books.examples.items():
+            self.folder.keep_examples(client, Examples(sent["x"], labels_from_wire(sent["y"])))
         line: Line = {
             "round": server.round,
-            "bytes_up": books.bytes_up,
-            "bytes_down": books.bytes_down,
+            "bytes_up": sum(books.up.values()),
+            "bytes_down": sum(books.down.values()),
+            "bytes_by_client": {client: [books.up.get(client, 0), down] for client, down in books.down.items()},
             "epsilon": server.ledger.epsilon,
             "clients": len(books.answered),
             "failed": len(books.failures),
@@ -248,15 +255,12 @@ class _Run:
             "undone": self.undone > 0,
             "seconds": round(time.perf_counter() - began, 3),
         }
-        notes = {"round": server.round, "versions": server.settled(), "undone": self.undone, "line": line}
-        entry = f"round-{server.round:06d}"
-        ledger = server.ledger.to_json()
-        self.folder.checkpoints.put(entry, state, run=server.run, ledger=ledger, **notes)
+        entry, ledger = f"round-{server.round:06d}", server.ledger.to_json()
+        notes = {"round": server.round, "versions": server.settled(), "lines": [*self.waiting, line]}
+        self.folder.checkpoints.put(entry, state, ledger=ledger, **notes)
         self.folder.checkpoints.keep_only([entry])
         server.commit()
         self.folder.write_json("ledger.json", ledger)
-        for client, sent in books.examples.items():
-            self.folder.keep_examples(client, Examples(sent["x"], labels_from_wire(sent["y"])))
         self._score(line, state)
 
     # ---- scores
@@ -264,22 +268,23 @@ class _Run:
     def _score(self, line: Line, state: State) -> None:
         net = self.method.net
         if self.at_clients:
-            self.waiting = line
+            self.waiting.append(line)
             return
         assert self.data.test is not None
         net.load(self.method.result(state))
         scores = evaluate(net.logits, self.data.test, net.problem).as_dict()
         if self.data.validation is not None:
-            kept_back = evaluate(net.logits, self.data.validation, net.problem)
-            scores["validation_accuracy"] = kept_back.accuracy
+            scores["validation_accuracy"] = evaluate(net.logits, self.data.validation, net.problem).accuracy
         self._write(line, scores)
 
-    def _hand_in_scores(self, server: LiveServer) -> None:
-        """What clients found of the last round's model while they worked on this one."""
-        if self.waiting is not None:
-            counts = server.books.scores
-            self._write(self.waiting, {"accuracy": counts.accuracy, "loss": counts.loss, "scored_at": "clients"})
-            self.waiting = None
+    def _hand_in_scores(self, server: RunServer) -> None:
+        """What clients found of the last model while they worked on the next one."""
+        counts = server.books.scores
+        if counts.count == 0 and self.undone:
+            return  # nobody has scored it yet, and the next round brings the same model again
+        for line in self.waiting:
+            self._write(line, {"accuracy": counts.accuracy, "loss": counts.loss, "scored_at": "clients"})
+        self.waiting = []
 
     def _write(self, line: Line, scores: dict[str, Any]) -> None:
         whole = {"round": line["round"], **scores, **line}
@@ -288,28 +293,37 @@ class _Run:
 
     # ---- the end
 
-    def _finish(self, server: LiveServer, state: State) -> Result:
-        if self.waiting is not None:
-            server.begin(self.last + 1)
-            brief = self.method.closing_brief(state)
-            for _ in server.ask(self.method.score, brief, list(server.clients), at_least=0):
-                pass
-            self._hand_in_scores(server)
-        net = self.method.net
-        weights = net.named(self.method.result(state))
+    def _finish(self, server: RunServer, state: State) -> Result:
+        self.folder.write_json("ledger.json", server.ledger.to_json())
+        if self.waiting:
+            self._close(server, state)
+        weights = self.method.net.named(self.method.result(state))
         write_whole(self.folder.path / "model.safetensors", save(weights))
         metrics = self.folder.metrics()
         summary = summarise(metrics, self.last)
         self.folder.write_json("summary.json", summary)
         return Result(self.folder.path, summary, metrics, weights)
 
-    def _why_stopped(self, server: LiveServer, round: int) -> str:
+    def _close(self, server: RunServer, state: State) -> None:
+        """One last ask for the scores of the last model. It is step 0 of a round that may still come."""
+        server.begin(self.waiting[-1]["round"] + 1, first_step=0)
+        for _ in server.ask(self.method.score, self.method.model_brief(state), list(server.clients), at_least=0):
+            pass
+        last, books = self.waiting[-1], server.books
+        last["bytes_up"] += sum(books.up.values())
+        last["bytes_down"] += sum(books.down.values())
+        last["failures"] = [*last["failures"], *books.failures]
+        last["failed"] += len(books.failures)
+        self.undone = 0
+        self._hand_in_scores(server)
+
+    def _why_stopped(self, server: RunServer, round: int) -> str:
         return (
             f"{PATIENCE} rounds in a row had too few replies{self._failures(server)}; the run ended after round "
             f"{round} and can be resumed once that is mended."
         )
 
-    def _failures(self, server: LiveServer) -> str:
+    def _failures(self, server: RunServer) -> str:
         if not server.books.failures:
             return ""
         first = server.books.failures[0]

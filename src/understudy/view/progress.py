@@ -10,12 +10,13 @@ from rich.text import Text
 
 from understudy.federation.cohorts import cohort_size
 from understudy.studies.folder import Line, RunFolder
+from understudy.studies.run import Observer
 from understudy.view.numbers import duration, percent, size
 
 BAR = 14  # columns
 
 
-class RichProgress:
+class RichProgress(Observer):
     """Watches a run (`studies.run.Observer`). As a context manager it leaves the terminal tidy, come what may."""
 
     def __init__(self, console: Console | None = None):

@@ -1,0 +1,211 @@
+"""The server that a run uses: it numbers the asks, keeps the books, and hands out what came back."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from understudy.errors import UserError
+from understudy.federation.cohorts import draw_cohort, in_order
+from understudy.federation.exchange import NOTHING, Answer, Engine, Request
+from understudy.federation.message import Message
+from understudy.federation.method import Method, task_name
+from understudy.federation.server import Brief, Reply, Server, Task, TooFewReplies
+from understudy.federation.site import SCORE
+from understudy.learning.evaluate import Tally
+from understudy.privacy.ledger import Ledger
+from understudy.randomness import generator
+
+
+@dataclass
+class Books:
+    """What happened in one round."""
+
+    up: dict[str, int] = field(default_factory=dict)  # bytes, by client
+    down: dict[str, int] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    failures: list[dict[str, str]] = field(default_factory=list)
+    scores: Tally = field(default_factory=Tally)  # of the model that the briefs brought
+    examples: dict[str, Message] = field(default_factory=dict)  # the newest synthetic set of each client
+
+    def fail(self, client: str, why: str) -> None:
+        self.failures.append({"client": client, "why": why})
+
+
+@dataclass
+class _Ask:
+    """One exchange of a round, and how many of its replies still count."""
+
+    task: str
+    step: int
+    asked: int
+    needed: int
+    good: int = 0
+
+    def check(self) -> None:
+        if self.good < min(self.needed, self.asked):
+            raise TooFewReplies(f"{self.good} of {self.asked} clients answered {self.task}, {self.needed} are needed")
+
+
+class RunServer(Server):
+    def __init__(
+        self,
+        engine: Engine,
+        method: Method,
+        clients: Sequence[str],
+        *,
+        run: str,
+        config: str,
+        seed: int,
+        cohort: int,
+        at_least: int,
+        score_at_clients: bool,
+        heard: Callable[[str], None] | None = None,
+    ):
+        self.clients = in_order(clients)
+        self.round = 0
+        self.ledger = Ledger()
+        self.books = Books()
+        self.versions: dict[str, str] = {}  # of client memories, as the checkpoint names them
+        self._engine, self._run, self._config, self._seed = engine, run, config, seed
+        self._kinds = {name: job.kinds for name, job in method.jobs().items()}
+        self._cohort_size, self._at_least, self._score = cohort, at_least, score_at_clients
+        self._heard = heard or (lambda client: None)
+        self.begin(0)
+
+    # ---- what a method sees
+
+    def cohort(self) -> list[str]:
+        rng = generator(self._seed, self.round, "cohort")
+        return draw_cohort(list(self.clients), self._cohort_size, rng)
+
+    def rng(self, purpose: str) -> torch.Generator:
+        if purpose not in self._streams:
+            self._streams[purpose] = generator(self._seed, self.round, "server", purpose)
+        return self._streams[purpose]
+
+    def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
+        name = task_name(task)
+        if name not in self._kinds:
+            raise UserError(f"'{name}' is not a task of this method; mark it with @task.")
+        strangers = [client for client in to if client not in self.clients]
+        if strangers or len(set(to)) < len(to):
+            who = f"'{strangers[0]}', who is not there" if strangers else "a client twice"
+            raise UserError(f"{name} was asked of {who}; ask every client once.")
+        if self._open:
+            raise UserError(f"{name} was asked while replies to another ask were still coming; read those first.")
+        self._step += 1
+        asked = _Ask(name, self._step, len(to), self._at_least if at_least is None else at_least)
+        self._asks.append(asked)
+        return self._replies(asked, brief, to)
+
+    # ---- what a run does
+
+    def begin(self, round: int, *, first_step: int = 1) -> None:
+        self.round, self._step = round, first_step - 1
+        self.books = Books()
+        self._asks: list[_Ask] = []
+        self._open = False
+        self._pending: dict[str, str] = {}  # versions that count once the round is on disk
+        self._asked: set[str] = set()  # who was asked in this round already
+        self._streams: dict[str, torch.Generator] = {}
+
+    def check_replies(self) -> None:
+        """At the end of a round: a method may have refused replies after it had read them all."""
+        for asked in self._asks:
+            asked.check()
+
+    def settled(self) -> dict[str, str]:
+        """The versions that count if this round does."""
+        return {**self.versions, **self._pending}
+
+    def undo(self) -> None:
+        """The round does not count: memories stay where the checkpoint left them."""
+        self._pending = {}
+
+    def commit(self) -> None:
+        self.versions = self.settled()
+        self._engine.settle(self.books.answered)
+
+    # ---- inside
+
+    def _replies(self, asked: _Ask, brief: Brief, to: Sequence[str]) -> Iterator[Reply]:
+        self._open = True
+        try:
+            for answer in self._engine.exchange(self._requests(asked, brief, to)):
+                self._heard(answer.client)
+                message = self._read(asked, answer)
+                if message is not None:
+                    yield self._reply(asked, answer, message)
+        finally:
+            self._open = False
+        asked.check()
+
+    def _requests(self, asked: _Ask, brief: Brief, to: Sequence[str]) -> Iterator[Request]:
+        shared = brief.to_bytes() if isinstance(brief, Message) else b""
+        for client in to:
+            body = shared if isinstance(brief, Message) else brief(client).to_bytes()
+            settled = self.versions.get(client, NOTHING)
+            self.books.down[client] = self.books.down.get(client, 0) + len(body)
+            score = self._score and client not in self._asked
+            self._asked.add(client)
+            yield Request(
+                run=self._run,
+                config=self._config,
+                client=client,
+                task=asked.task,
+                round=self.round,
+                step=asked.step,
+                start=self._pending.get(client, settled),
+                settled=settled,
+                score=score,
+                body=body,
+            )
+
+    def _read(self, asked: _Ask, answer: Answer) -> Message | None:
+        client, books = answer.client, self.books
+        if answer.outcome != "done":
+            books.fail(client, answer.why)
+            return None
+        data = answer.read()
+        books.up[client] = books.up.get(client, 0) + len(data)
+        try:
+            message = Message.from_bytes(data)
+        except UserError as broken:
+            books.fail(client, str(broken))
+            return None
+        # It has left the house: from here on it is in the ledger, whatever becomes of it.
+        kinds = {**self._kinds[asked.task], SCORE: "statistics"}
+        self.ledger.release(client, asked.task, kinds, message)
+        if SCORE in message:
+            books.scores = books.scores + Tally.from_tensor(message[SCORE])
+            message = message.only(*(part for part in message if part != SCORE))
+        undeclared = [part for part in message if part not in kinds]
+        if undeclared or message.not_finite():
+            infinite = ", ".join(message.not_finite())
+            fault = f"holds {undeclared[0]}, which is not declared" if undeclared else f"is not finite in {infinite}"
+            books.fail(client, f"its reply {fault}")
+            return None
+        return message
+
+    def _reply(self, asked: _Ask, answer: Answer, message: Message) -> Reply:
+        client, before = answer.client, self._pending.get(answer.client)
+        self._pending[client] = answer.version
+        self.books.answered.add(client)
+        asked.good += 1
+        kinds = self._kinds[asked.task]
+        if kinds.get("x") == kinds.get("y") == "examples" and "x" in message and len(message["x"]):
+            self.books.examples[client] = message.only("x", "y")
+
+        def refuse(why: str) -> None:
+            if self._asks[-1] is not asked or asked not in self._asks:
+                raise UserError(f"The reply of {client} to {asked.task} can only be refused before the next ask.")
+            asked.good -= 1
+            self.books.answered.discard(client)
+            self.books.examples.pop(client, None)
+            self.books.fail(client, f"the method refused its reply: {why}")
+            del self._pending[client]
+            if before is not None:
+                self._pending[client] = before
+
+        return Reply(client, message, refuse)

@@ -1,0 +1,59 @@
+"""When a folder's run may go on: it is resumed as it was begun; only its rounds and its engine may differ."""
+
+import hashlib
+import json
+from typing import Any
+
+from understudy.data.federation import Federation
+from understudy.errors import UserError
+
+FREE = ("engine", "version")
+
+
+def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for key in sorted(saved.keys() | wanted.keys()):
+        a, b = saved.get(key), wanted.get(key)
+        if key in FREE:
+            continue
+        if key == "method" and isinstance(a, dict) and isinstance(b, dict):
+            if a.get("rounds") != b.get("rounds") and _follows_a_curve(b):
+                raise UserError(
+                    "With schedule: cosine the learning rates depend on the number of rounds, so it cannot be "
+                    f"changed from {a.get('rounds')} to {b.get('rounds')} half-way; begin a new run."
+                )
+            a, b = ({k: v for k, v in side.items() if k != "rounds"} for side in (a, b))
+        if a != b:
+            part = _first_difference(a, b, key)
+            raise UserError(f"This folder belongs to another config: {part}; choose another --out.")
+
+
+def _follows_a_curve(words: object) -> bool:
+    if not isinstance(words, dict):
+        return False
+    return words.get("schedule") == "cosine" or any(_follows_a_curve(below) for below in words.values())
+
+
+def _first_difference(a: object, b: object, key: str) -> str:
+    if isinstance(a, dict) and isinstance(b, dict):
+        for name in sorted(a.keys() | b.keys()):
+            if a.get(name) != b.get(name):
+                return _first_difference(a.get(name), b.get(name), f"{key}.{name}")
+    return f"{key} is {a!r} there and {b!r} here"
+
+
+def digest_of_data(data: Federation) -> str:
+    """So that a run is not resumed on other records under the same name."""
+    total = hashlib.sha256()
+    for name in sorted(data.sites):
+        holding = data.sites[name]
+        total.update(name.encode())
+        for part in (holding.own.x, holding.own.y, holding.held_out.x, holding.held_out.y):
+            total.update(str(tuple(part.shape)).encode() + part.contiguous().numpy().tobytes())
+    return total.hexdigest()[:32]
+
+
+def digest_of_config(words: dict[str, Any]) -> str:
+    """Of what server and clients must agree on."""
+    shared = {key: words[key] for key in ("seed", "problem", "model", "method", "with")}
+    method = {key: value for key, value in shared["method"].items() if key not in ("rounds", "cohort", "min_replies")}
+    return hashlib.sha256(json.dumps({**shared, "method": method}, sort_keys=True).encode()).hexdigest()[:32]
