@@ -1,0 +1,36 @@
+"""``python -m benchmarks [PART ...] [--json FILE]``; every part without a name."""
+
+import argparse
+import importlib
+import json
+from pathlib import Path
+
+from benchmarks.report import Row, machine, table
+
+PARTS = ("start", "memory", "matching", "training")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed and memory, as ratios in one run.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them by default")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too")
+    asked = parser.parse_args()
+    unknown = [part for part in asked.parts if part not in PARTS]
+    if unknown:
+        parser.error(f"there is no part '{unknown[0]}'; choose among {', '.join(PARTS)}")
+    here = machine()
+    print(
+        f"{here['cores']} cores ({here['processor']}), Python {here['python']}, torch {here['torch']}, "
+        f"{here['threads']} thread; load {here['load']} before the start"
+    )
+    rows: list[Row] = []
+    for part in asked.parts or PARTS:
+        print(f"{part} …", flush=True)
+        rows += importlib.import_module(f"benchmarks.{part}").rows()
+    print(f"\n{table(rows)}")
+    if asked.json is not None:
+        asked.json.write_text(json.dumps({"machine": here, "rows": [row.as_dict() for row in rows]}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Samples a second in one round of federated averaging: ten clients of 500 images, one epoch in batches of 64.
+
+A bare loop, the same round through the whole of Understudy (messages, tasks, files, sums) with the same kernels,
+on the path that the network declares, and with two workers.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks import bare
+from benchmarks.report import Row
+from benchmarks.timing import Turn, take_turns
+from understudy.data.examples import Examples
+from understudy.data.federation import Holding
+from understudy.data.problem import Problem
+from understudy.engines.inline import Inline
+from understudy.engines.workers import Workers
+from understudy.federation.exchange import Engine
+from understudy.federation.running import RunServer
+from understudy.federation.site import Site
+from understudy.learning.local import Local
+from understudy.methods.averaging import Averaging, AveragingSettings
+from understudy.models.network import Network
+from understudy.models.registry import FastPath, entry
+from understudy.randomness import generator
+from understudy.studies.run import one_thread
+
+SEED, LR = 0, 0.05
+
+
+@dataclass(frozen=True)
+class Case:
+    model: str
+    problem: Problem
+    by_hand: Callable[[], bare.Net]
+    records: int = 500
+    clients: int = 10
+    batch: int = 64
+    a_turn: int = 10  # clients that one turn asks
+    turns: int = 15
+
+
+SIMPLE = Case("simple-cnn", Problem((1, 28, 28), 10, mean=(0.29,), std=(0.35,)), bare.simple_cnn)
+CONVNET = Case(
+    "convnet",
+    Problem((3, 32, 32), 10, mean=(0.49, 0.48, 0.45), std=(0.25, 0.24, 0.26)),
+    lambda: bare.convnet(3, 32, width=128, depth=3),
+    a_turn=2,  # a slow network: two of the ten clients fill a turn
+    turns=7,
+)
+
+
+def network(model: str, problem: Problem, fast: FastPath) -> Network:
+    chosen = entry(model)
+    return Network(lambda: chosen.build(problem, chosen.settings()), problem, seed=SEED, fast=fast)
+
+
+def random_images(problem: Problem, records: int, *words: str | int) -> Examples:
+    rng = generator("benchmark", *words)
+    x = torch.randint(256, (records, *problem.shape), generator=rng, dtype=torch.uint8)
+    return Examples(x, torch.randint(problem.classes, (records,), generator=rng))
+
+
+class Ours:
+    """One round after another from the same weights, through server, engine and sites."""
+
+    def __init__(self, case: Case, net: Network, engine: Callable[[dict[str, Site], Averaging], Engine], home: Path):
+        self.method = Averaging(AveragingSettings(local=Local(epochs=1, batch=case.batch, lr=LR)))
+        self.method.bind(net, rounds=1000)
+        sites = {name: Site(name, Holding(own, own.none()), home / name, SEED, "") for name, own in holdings(case)}
+        self.engine = engine(sites, self.method)
+        self.server = RunServer(
+            self.engine,
+            self.method,
+            list(sites),
+            run="bench",
+            config="",
+            seed=SEED,
+            cohort=case.a_turn,
+            at_least=case.a_turn,
+            score_at_clients=False,
+        )
+        self.state = self.method.start(self.server)
+
+    def round(self) -> Tensor:
+        self.server.begin(self.server.round + 1)
+        after = self.method.round(self.server, self.state)
+        self.server.check_replies()
+        self.server.commit()
+        return after["model"]
+
+
+def holdings(case: Case) -> list[tuple[str, Examples]]:
+    return [(f"client-{i}", random_images(case.problem, case.records, case.model, i)) for i in range(case.clients)]
+
+
+def bare_round(case: Case, net: bare.Net, start: Tensor, number: int, who: list[str]) -> Callable[[], Tensor]:
+    """The same records in the same batches as round ``number`` has at these clients."""
+    own = dict(holdings(case))
+    parts = [(case.problem.scale(own[name].x), own[name].y) for name in who]
+
+    def turn() -> Tensor:
+        orders = [
+            torch.randperm(len(y), generator=generator(SEED, number, name, "batches"))
+            for name, (_, y) in zip(who, parts, strict=True)
+        ]
+        return bare.federated_round(net, start, parts, orders, batch=case.batch, lr=LR)
+
+    return turn
+
+
+def measure(case: Case) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder, one_thread():
+        home, fast = Path(folder), entry(case.model).fast
+        eager = Ours(case, network(case.model, case.problem, "eager"), Inline, home / "eager")
+        quick = Ours(case, network(case.model, case.problem, fast), Inline, home / "fast")
+        began = time.perf_counter()
+        quick.round()
+        print(f"  {case.model}: the first round on the path '{fast}' took {time.perf_counter() - began:.1f} s")
+        # Forked from here, workers have the compiled network already.
+        two = Ours(case, quick.method.net, lambda sites, method: Workers(sites, method, 2), home / "workers")
+        try:
+            return _rows(case, eager, quick, two)
+        finally:
+            two.engine.close()
+
+
+def _rows(case: Case, eager: Ours, quick: Ours, two: Ours) -> list[Row]:
+    who = [f"client-{i}" for i in range(case.a_turn)]
+    contenders = {
+        "bare": bare_round(case, case.by_hand(), eager.state["model"], 1, who),
+        "eager": eager.round,
+        "fast": quick.round,
+        "workers": two.round,
+    }
+    turns = {name: Turn(work, case.a_turn * case.records) for name, work in contenders.items()}
+    take_turns(turns, 1)
+    paces = take_turns(turns, case.turns)
+    for name, pace in paces.items():
+        print(f"  {case.model}, {name}: {pace.a_second:.0f} samples/s, quartiles {pace.spread:.0%} apart")
+    speed = {name: pace.a_second for name, pace in paces.items()}
+    return [
+        Row(f"{case.model}: eager / bare loop", "samples/s", speed["eager"], speed["bare"], 0.95),
+        Row(f"{case.model}: fast path / bare loop", "samples/s", speed["fast"], speed["bare"], 1.5),
+        Row(f"{case.model}: two workers / one", "samples/s", speed["workers"], speed["fast"], 1.75),
+    ]
+
+
+def rows() -> list[Row]:
+    return [*measure(SIMPLE), *measure(CONVNET)]
