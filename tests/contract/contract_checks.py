@@ -125,7 +125,7 @@ class Watched(Engine):
 
 
 def watched_play(
-    case: Case, out: Path, spoil: Callable[[Request], str | None], **changes: Any
+    case: Case, out: Path, spoil: Callable[[Request], str | None], *, data: Federation | None = None, **changes: Any
 ) -> tuple[Result, Watched]:
     engines: list[Watched] = []
 
@@ -134,7 +134,7 @@ def watched_play(
         return engines[-1]
 
     with patch("understudy.studies.run.choose_engine", choose):
-        result = case.play(out, **changes)
+        result = case.play(out, data, **changes)
     return result, engines[0]
 
 
@@ -163,7 +163,7 @@ def check_a_client_missing_from_the_start_does_no_harm(case: Case, folder: Path)
 
 
 def check_partial_participation(case: Case, folder: Path) -> None:
-    result, _ = watched_play(case, folder / "run", lambda request: None, **{"method.cohort": 2})
+    result, _ = watched_play(case, folder / "run", lambda request: None, cohort=2)
     assert all(line["clients"] <= 2 for line in result.metrics[1:])
     assert result.summary["finished"]
 

@@ -92,8 +92,6 @@ class RunServer(Server):
         if strangers or len(set(to)) < len(to):
             who = f"'{strangers[0]}', who is not there" if strangers else "a client twice"
             raise UserError(f"{name} was asked of {who}; ask every client once.")
-        if self._open:
-            raise UserError(f"{name} was asked while replies to another ask were still coming; read those first.")
         self._step += 1
         asked = _Ask(name, self._step, len(to), self._at_least if at_least is None else at_least)
         self._asks.append(asked)
@@ -107,7 +105,7 @@ class RunServer(Server):
         self._asks: list[_Ask] = []
         self._open = False
         self._pending: dict[str, str] = {}  # versions that count once the round is on disk
-        self._asked: set[str] = set()  # who was asked in this round already
+        self._scored: set[str] = set()  # who was asked for scores in this round already
         self._streams: dict[str, torch.Generator] = {}
 
     def check_replies(self) -> None:
@@ -130,6 +128,8 @@ class RunServer(Server):
     # ---- inside
 
     def _replies(self, asked: _Ask, brief: Brief, to: Sequence[str]) -> Iterator[Reply]:
+        if self._open:
+            raise UserError(f"{asked.task} was asked while replies to another ask were still coming; read those first.")
         self._open = True
         try:
             for answer in self._engine.exchange(self._requests(asked, brief, to)):
@@ -144,11 +144,12 @@ class RunServer(Server):
     def _requests(self, asked: _Ask, brief: Brief, to: Sequence[str]) -> Iterator[Request]:
         shared = brief.to_bytes() if isinstance(brief, Message) else b""
         for client in to:
-            body = shared if isinstance(brief, Message) else brief(client).to_bytes()
+            message = brief if isinstance(brief, Message) else brief(client)
+            body = shared or message.to_bytes()
             settled = self.versions.get(client, NOTHING)
             self.books.down[client] = self.books.down.get(client, 0) + len(body)
-            score = self._score and client not in self._asked
-            self._asked.add(client)
+            score = self._score and "model" in message and client not in self._scored
+            self._scored |= {client} if score else set()
             yield Request(
                 run=self._run,
                 config=self._config,

@@ -51,9 +51,9 @@ ACTS = (
             "method": {
                 "name": "feddm",
                 "rounds": 5,
-                "steps": 60,
+                "steps": 40,
                 "real_batch": 64,
-                "server": {"epochs": 150, "batch": 100, "lr": 0.02},
+                "server": {"epochs": 150, "batch": 100, "lr": 0.05},
             }
         },
     ),

@@ -41,7 +41,9 @@ def show_demo(out: Path) -> None:
         "how accuracy grows with rounds and with megabytes": draw_curves(
             folders, out / "curves.png", "Four clients, no digit in common"
         ),
-        "what left each client": draw_sheets([named["feddm"], named["fedavg+fedssyn"]], out / "synthetic.png"),
+        "what left each client": draw_sheets(
+            [named["feddm"], named["fedavg+fedssyn"]], out / "synthetic.png", per_class=4
+        ),
         "who holds what": draw_split(build_data(resolve(read(PRESET))), out / "split.png"),
     }
     console.print()
