@@ -52,7 +52,15 @@ def table(rows: Sequence[Row]) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     sign = "≥" if row.wanted == "at least" else "≤"
     theirs, ratio = ("", "") if row.theirs is None else (f"{row.theirs:.4g}", f"{row.measured:.2f}")
-    return (row.what, f"{row.ours:.4g}", theirs, row.unit, ratio, f"{sign} {row.goal:g}", "met" if row.met else "NOT MET")
+    return (
+        row.what,
+        f"{row.ours:.4g}",
+        theirs,
+        row.unit,
+        ratio,
+        f"{sign} {row.goal:g}",
+        "met" if row.met else "NOT MET",
+    )
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

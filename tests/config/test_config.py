@@ -53,6 +53,24 @@ def test_overrides_reach_inside_by_dots_and_by_their_short_names() -> None:
     assert words["data"]["clients"] == 4
 
 
+def test_a_split_may_be_named_by_its_kind_alone_and_is_dirichlet_otherwise() -> None:
+    assert words_of(resolve({}, pairs(["split=iid"])))["data"]["split"] == {"kind": "iid"}
+    assert words_of(resolve({}, pairs(["split.alpha=0.7"])))["data"]["split"]["kind"] == "dirichlet"
+
+
+def test_settings_of_an_add_on_are_reached_by_its_name() -> None:
+    changes = pairs(["with=[fedssyn]", "with.fedssyn.images=7", "with.fedcog.kd_weighting=fixed"])
+    add_ons = {one["name"]: one for one in words_of(resolve({}, changes))["with"]}
+    assert add_ons["fedssyn"]["images"] == 7
+    assert add_ons["fedcog"]["kd_weighting"] == "fixed"
+
+
+@pytest.mark.parametrize("wrong", ["with=5", "with=[3]", "with=[[a]]", "seed.x=3", "method.cohort=true"])
+def test_values_of_the_wrong_make_get_a_sentence(wrong: str) -> None:
+    with pytest.raises(UserError):
+        resolve({"seed": 1}, pairs([wrong]))
+
+
 def test_another_method_keeps_rounds_and_what_it_knows_of_the_settings() -> None:
     preset = {"method": {"name": "scaffold", "rounds": 7, "option": "I", "local": {"lr": 0.3}}}
     to_fedavg = words_of(resolve(preset, {"method": "fedavg"}))["method"]

@@ -92,7 +92,7 @@ def test_the_weighting_must_be_chosen() -> None:
 def test_the_published_numbers_are_the_defaults() -> None:
     chosen = FedCogSettings(kd_weighting="fixed")
     numbers = (chosen.images, chosen.steps, chosen.lr, chosen.disagreement, chosen.kd_weight, chosen.divergence)
-    assert numbers == (256, 100, 0.01, 0.1, 0.01, "true")
+    assert numbers == (256, 100, 0.01, 0.1, 0.01, "exact")
 
 
 # ---- the loss

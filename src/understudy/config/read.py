@@ -68,15 +68,15 @@ class Keys:
     of_name: Callable[[str, str], Sequence[str]]  # (section, name)
 
     def path(self, key: str) -> list[str]:
-        """``rounds`` is ``method.rounds``: a key without a dot that is no section is looked for in them."""
+        """``rounds`` is ``method.rounds``: a key that begins with no section is looked for in them."""
         path = key.split(".")
-        if len(path) > 1 or key in self.of_sections:
+        if path[0] in self.of_sections:
             return path
-        homes = [section for section, names in self.of_sections.items() if key in names]
+        homes = [section for section, names in self.of_sections.items() if path[0] in names]
         if len(homes) > 1:
             both = " or ".join(f"{home}.{key}" for home in homes)
             raise UserError(f"'{key}' could be {both}; write the full name.")
-        return [homes[0], key] if homes else path
+        return [homes[0], *path] if homes else path
 
 
 def override(words: Words, changes: Mapping[str, Any], keys: Keys) -> Words:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from understudy.data.dataset import Dataset
 from understudy.data.federation import Federation
@@ -31,6 +31,14 @@ class DataSettings(Settings):
     classes: int | None = Field(default=None, ge=2)  # own data; None: as many as the labels show
     mean: tuple[float, ...] = ()  # own data: of pixels between 0 and 1, a channel
     std: tuple[float, ...] = ()
+
+    @field_validator("split", mode="before")
+    @classmethod
+    def _kind_of_split(cls, given: object) -> object:
+        """A bare kind will do (``split: iid``), and where none is named it is Dirichlet."""
+        if isinstance(given, str):
+            return {"kind": given}
+        return {"kind": "dirichlet", **given} if isinstance(given, dict) else given
 
 
 def load_dataset(settings: DataSettings, seed: int) -> Dataset:

@@ -47,7 +47,7 @@ class FedCogSettings(Settings):
     lr: float = Field(default=0.01, gt=0)
     disagreement: float = Field(default=0.1, ge=0)  # λ_dis
     labels: Literal["complement", "uniform"] = "complement"
-    divergence: Divergence = "true"
+    divergence: Divergence = "exact"
 
 
 class Consensus(Term):

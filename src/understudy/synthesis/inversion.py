@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from understudy.learning.losses import per_record_loss
 from understudy.models.network import Network
 
-Divergence = Literal["true", "release"]
+Divergence = Literal["exact", "release"]
 
 
 def invert(
@@ -26,7 +26,7 @@ def invert(
     steps: int,
     lr: float,
     disagreement: float,
-    divergence: Divergence = "true",
+    divergence: Divergence = "exact",
 ) -> Tensor:
     """(n, …) float inputs in the network's own space; the last iterate, unclamped. Both networks are frozen."""
     x = torch.randn(len(labels), *net.problem.shape, generator=rng).to(net.device).requires_grad_()
@@ -44,7 +44,7 @@ def invert(
     return x.detach()
 
 
-def jensen_shannon(a: Tensor, b: Tensor, form: Divergence = "true") -> Tensor:
+def jensen_shannon(a: Tensor, b: Tensor, form: Divergence = "exact") -> Tensor:
     """(n,) between the class distributions of two sets of logits, in nats: at most ln 2.
 
     ``release`` is the form in the authors' code, for comparison: arguments of KL the other way round, and

@@ -2,7 +2,7 @@
 
 From "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning". The loss depends
 on the images only through class means, so classes can share a pass through the network: as many as fit the
-cache (``classes_at_once``).
+cache (``classes_at_once``), which are more of the few synthetic images than of the many real ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.models.network import Network
 
-SMALL_PASS = 300_000  # numbers going into one pass, above which it was measured to fall out of the cache
+SMALL_PASS = 50_000  # numbers going into one pass, above which it was measured to fall out of the cache
 
 
 def on_sphere(w: Tensor, radius: float, rng: torch.Generator) -> Tensor:
@@ -68,7 +68,7 @@ def match_distributions(
     ipc = len(x) // len(classes)
     members = [torch.nonzero(real.y == c).flatten() for c in classes]
     pixels, x = real.x.to(net.device), x.to(net.device).clone()
-    group = classes_at_once or max(1, SMALL_PASS // (real_size * x[0].numel()))
+    of_real, of_made = (classes_at_once or max(1, SMALL_PASS // (n * x[0].numel())) for n in (real_size, ipc))
     speed: Tensor | None = None
     start = w.clone()
     with net.frozen():
@@ -76,18 +76,21 @@ def match_distributions(
             near = start.clone()
             near[net.trainable] = on_sphere(start[net.trainable], radius, rng)
             net.load(near)
-            grads = []
-            for first in range(0, len(classes), group):
-                batch = torch.stack([real_batch(m, real_size, rng) for m in members[first : first + group]])
-                with torch.no_grad():
-                    wanted = embedding(net, pixels[batch.flatten()]).view(*batch.shape, -1).mean(1)
-                grads.append(matching_gradient(net, x[first * ipc : (first + group) * ipc], wanted, ipc))
-            grad = torch.cat(grads)
+            batches = torch.stack([real_batch(m, real_size, rng) for m in members])
+            with torch.no_grad():
+                wanted = torch.cat([_means(net, pixels, group) for group in batches.split(of_real)])
+            groups = zip(x.split(of_made * ipc), wanted.split(of_made), strict=True)
+            grad = torch.cat([matching_gradient(net, images, means, ipc) for images, means in groups])
             speed = grad if speed is None else speed.mul_(momentum).add_(grad)
             x.sub_(speed, alpha=lr)
             if progress is not None:
                 progress(step)
     return x.cpu()
+
+
+def _means(net: Network, pixels: Tensor, batches: Tensor) -> Tensor:
+    """(classes, d + classes): the mean embedding of each row of ``batches``, in one pass."""
+    return embedding(net, pixels[batches.flatten()]).view(*batches.shape, -1).mean(1)
 
 
 def matching_gradient(net: Network, x: Tensor, wanted: Tensor, ipc: int) -> Tensor:
