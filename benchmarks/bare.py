@@ -48,7 +48,7 @@ def federated_round(
     for (x, y), order in zip(parts, orders, strict=True):
         vector_to_parameters(start, net.parameters())
         optimiser = torch.optim.SGD(net.parameters(), lr=lr)
-        for rows in order.split(batch):
+        for rows in torch.split(order, batch):
             optimiser.zero_grad()
             functional.cross_entropy(net(x[rows]), y[rows]).backward()  # type: ignore[no-untyped-call]
             optimiser.step()

@@ -13,7 +13,7 @@ class Row:
     unit: str
     ours: float
     theirs: float | None  # None: the goal is for our figure itself
-    goal: float
+    goal: float | None  # None: for comparison only
     wanted: Literal["at least", "at most"] = "at least"
 
     @property
@@ -22,7 +22,9 @@ class Row:
         return self.ours if self.theirs is None else self.ours / self.theirs
 
     @property
-    def met(self) -> bool:
+    def met(self) -> bool | None:
+        if self.goal is None:
+            return None
         return self.measured >= self.goal if self.wanted == "at least" else self.measured <= self.goal
 
     def as_dict(self) -> dict[str, Any]:
@@ -52,15 +54,9 @@ def table(rows: Sequence[Row]) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     sign = "≥" if row.wanted == "at least" else "≤"
     theirs, ratio = ("", "") if row.theirs is None else (f"{row.theirs:.4g}", f"{row.measured:.2f}")
-    return (
-        row.what,
-        f"{row.ours:.4g}",
-        theirs,
-        row.unit,
-        ratio,
-        f"{sign} {row.goal:g}",
-        "met" if row.met else "NOT MET",
-    )
+    goal = "" if row.goal is None else f"{sign} {row.goal:g}"
+    verdict = {True: "met", False: "NOT MET", None: ""}[row.met]
+    return (row.what, f"{row.ours:.4g}", theirs, row.unit, ratio, goal, verdict)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -1,8 +1,8 @@
 """Distribution matching: a few images a class whose mean embedding is that of the real ones near a model.
 
 From "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning". The loss depends
-on the images only through class means, so classes can share a pass through the network: as many as fit the
-cache (``classes_at_once``), which are more of the few synthetic images than of the many real ones.
+on the images only through class means, so classes can share a pass through the network: as many as make
+a pass of a good size (``classes_at_once``), which are more of the few synthetic images than of the many real ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.models.network import Network
 
-SMALL_PASS = 50_000  # numbers going into one pass, above which it was measured to fall out of the cache
+SMALL_PASS = 40_000  # numbers going into one pass; a larger one was measured to spend its time on fresh memory
 
 
 def on_sphere(w: Tensor, radius: float, rng: torch.Generator) -> Tensor:
@@ -78,8 +78,8 @@ def match_distributions(
             net.load(near)
             batches = torch.stack([real_batch(m, real_size, rng) for m in members])
             with torch.no_grad():
-                wanted = torch.cat([_means(net, pixels, group) for group in batches.split(of_real)])
-            groups = zip(x.split(of_made * ipc), wanted.split(of_made), strict=True)
+                wanted = torch.cat([_means(net, pixels, group) for group in torch.split(batches, of_real)])
+            groups = zip(torch.split(x, of_made * ipc), torch.split(wanted, of_made), strict=True)
             grad = torch.cat([matching_gradient(net, images, means, ipc) for images, means in groups])
             speed = grad if speed is None else speed.mul_(momentum).add_(grad)
             x.sub_(speed, alpha=lr)

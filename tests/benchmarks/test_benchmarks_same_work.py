@@ -1,0 +1,64 @@
+"""The benchmarks compare like with like, and their medians are medians."""
+
+import sys
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks lie beside the package, not in it
+
+from benchmarks import bare, matching, training
+from benchmarks.report import Row, table
+from benchmarks.timing import Pace, Turn, take_turns
+from understudy.data.problem import Problem
+from understudy.engines.inline import Inline
+
+
+def test_the_median_turn_counts_and_the_order_is_turned_round() -> None:
+    # Two contenders, three turns of ten samples. The clock gives the slow one 5, 20 and 9 seconds: median 9.
+    heard: list[str] = []
+    lasts = [("fast", 1), ("slow", 5), ("slow", 20), ("fast", 3), ("fast", 2), ("slow", 9)]
+    ticks = chain.from_iterable((0.0, float(seconds)) for _, seconds in lasts)
+    turns = {name: Turn(lambda name=name: heard.append(name), 10) for name in ("fast", "slow")}  # type: ignore[misc]
+    paces = take_turns(turns, 3, clock=lambda: next(ticks))
+    assert heard == [name for name, _ in lasts]
+    assert paces["slow"].a_second == pytest.approx(10 / 9)
+    assert paces["fast"].a_second == pytest.approx(10 / 2)
+
+
+def test_the_spread_is_from_quartile_to_quartile() -> None:
+    assert Pace((1.0, 2.0, 3.0, 4.0, 9.0)).spread == pytest.approx((4 - 2) / 3)
+    assert Pace((2.0,)).spread == 0
+
+
+def test_a_goal_is_for_the_ratio_or_for_our_own_figure() -> None:
+    assert Row("speed", "samples/s", ours=150, theirs=100, goal=1.5).met
+    assert not Row("memory", "MB", ours=112, theirs=100, goal=1.1, wanted="at most").met
+    assert Row("start", "s", ours=0.3, theirs=None, goal=0.4, wanted="at most").met
+    only_shown = Row("eager", "steps/s", ours=1, theirs=2, goal=None)
+    assert only_shown.met is None
+    assert "NOT" not in table([only_shown])
+
+
+@pytest.mark.parametrize("chosen", [training.SIMPLE, training.CONVNET], ids=["simple-cnn", "convnet"])
+def test_the_bare_loop_and_understudy_do_the_same_work(chosen: training.Case, tmp_path: Path) -> None:
+    case = training.Case(chosen.model, chosen.problem, chosen.by_hand, records=7, clients=2, batch=4, a_turn=2)
+    ours = training.Ours(case, training.network(case.model, case.problem, "eager"), Inline, tmp_path)
+    start = ours.state["model"]
+    by_hand = training.bare_round(case, case.by_hand(), start, 1, ["client-0", "client-1"])()
+    after = ours.round()
+    assert (after - start).abs().max() > 1e-3
+    assert torch.allclose(after, by_hand, atol=1e-4)
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_the_plain_matching_loop_and_ours_make_the_same_images(classes: int) -> None:
+    problem, how = Problem((1, 8, 8), 10), bare.Matching(radius=1.0, real_batch=4, lr=1.0, momentum=0.5)
+    net = training.network("small-convnet", problem, "eager")
+    task = matching.Task.of(problem, classes, records=6, ipc=2)
+    plain = task.by_hand(matching.SMALL.by_hand(), net.initial(), problem)
+    made = task.ours(net, 3, how)
+    assert (made - task.images).abs().max() > 1e-3
+    assert torch.allclose(made, plain(3, how), atol=1e-4)
