@@ -9,9 +9,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks lie beside the package, not in it
 
-from benchmarks import bare, matching, training
 from benchmarks.report import Row, table
 from benchmarks.timing import Pace, Turn, take_turns
+
+from benchmarks import bare, matching, training
 from understudy.data.problem import Problem
 from understudy.engines.inline import Inline
 

@@ -133,7 +133,7 @@ def watched_play(
         engines.append(Watched(sites, method, spoil))
         return engines[-1]
 
-    with patch("understudy.studies.run.choose_engine", choose):
+    with patch("understudy.studies.rounds.choose_engine", choose):
         result = case.play(out, data, **changes)
     return result, engines[0]
 

@@ -46,7 +46,7 @@ def killed_at_write(number: int) -> Iterator[None]:
             raise Killed
         whole(path, data)
 
-    names = ("federation.shelf", "federation.site", "studies.folder", "studies.run")
+    names = ("federation.shelf", "federation.site", "studies.folder", "studies.rounds")
     with ExitStack() as patches:
         for name in names:
             patches.enter_context(patch(f"understudy.{name}.write_whole", write))

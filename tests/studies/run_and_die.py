@@ -12,7 +12,7 @@ from typing import Any
 
 from understudy.config.resolve import resolve
 from understudy.federation import shelf, site
-from understudy.studies import folder, run
+from understudy.studies import folder, rounds, run
 from understudy.studies.api import resolve_for_resume
 
 COMMON: dict[str, Any] = {
@@ -57,7 +57,7 @@ def dying_writer(at: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         whole(path, data)
 
-    for module in (shelf, site, folder, run):
+    for module in (shelf, site, folder, rounds):
         module.__dict__["write_whole"] = write
 
 

@@ -1,0 +1,225 @@
+"""The rounds of a run: ask, checkpoint, score; begun or gone on with; to the end."""
+
+import secrets
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from understudy.config.schema import Config
+from understudy.data.examples import Examples
+from understudy.data.federation import Federation
+from understudy.engines.choose import choose_engine
+from understudy.federation.cohorts import cohort_size
+from understudy.federation.exchange import Engine
+from understudy.federation.message import Message, labels_from_wire
+from understudy.federation.method import Method, State
+from understudy.federation.running import RunServer
+from understudy.federation.server import TooFewReplies
+from understudy.federation.shelf import write_whole
+from understudy.federation.site import Site
+from understudy.privacy.ledger import Ledger
+from understudy.randomness import private_global_stream
+from understudy.studies.folder import Line, RunFolder
+from understudy.studies.scores import Scorekeeper, summarise
+from understudy.studies.watching import Observer, RunStopped
+
+PATIENCE = 3  # undone rounds in a row that end a run
+
+
+@dataclass(frozen=True)
+class Result:
+    folder: Path
+    summary: dict[str, Any]
+    metrics: list[Line]
+    weights: dict[str, torch.Tensor]  # a state dict of the network
+
+    @property
+    def accuracy(self) -> float | None:
+        found: float | None = self.summary["accuracy"]
+        return found
+
+
+class Rounds:
+    """One run from its opening, or from its checkpoint, to its end."""
+
+    def __init__(
+        self, config: Config, data: Federation, method: Method, folder: RunFolder, digest: str, observer: Observer
+    ):
+        self.config, self.data, self.method, self.folder = config, data, method, folder
+        self.digest, self.observer = digest, observer
+        self.last = config.plan.rounds
+        self.undone = 0  # rounds in a row
+        self.scores = Scorekeeper(method, data, folder, observer)
+
+    def to_the_end(self) -> Result:
+        if self.data.split is not None:
+            self.data.split.save(self.folder.path / "split.json")
+        engine = choose_engine(self.config.engine, self._sites(), self.method)
+        try:
+            return self._with(engine)
+        finally:
+            engine.close()
+
+    def _sites(self) -> dict[str, Site]:
+        seed, home = self.config.top.seed, self.folder.path / "clients"
+        return {n: Site(n, holding, home / n, seed, self.digest) for n, holding in self.data.sites.items()}
+
+    def _with(self, engine: Engine) -> Result:
+        done, state, server = self._opened(engine)
+        for round in range(done + 1, self.last + 1):
+            try:
+                state = self._round(server, state, round)
+            except RunStopped:
+                self._finish(server, state)
+                raise
+            if self.undone >= PATIENCE:
+                why = self._why_stopped(server, round)
+                self._finish(server, state)
+                raise RunStopped(why)
+        return self._finish(server, state)
+
+    # ---- beginning, or going on
+
+    def _opened(self, engine: Engine) -> tuple[int, State, RunServer]:
+        entries = self.folder.checkpoints.entries()
+        state, notes = self.folder.checkpoints.get(entries[-1]) if entries else (Message(), {})
+        server = RunServer(
+            engine,
+            self.method,
+            list(self.data.sites),
+            run=self.folder.run_id(secrets.token_hex(8)),
+            config=self.digest,
+            seed=self.config.top.seed,
+            cohort=cohort_size(self.config.plan.cohort, len(self.data.sites)),
+            at_least=self.config.plan.min_replies,
+            score_at_clients=self.scores.at_clients,
+            heard=self.observer.heard,
+        )
+        done = int(notes.get("round", -1))
+        kept = self.folder.cut_metrics(done)
+        self.observer.begins(self.last, done, len(self.data.sites), self.folder.path)
+        if done < 0:
+            return 0, self._open(server), server
+        server.begin(done)
+        server.versions, server.ledger = notes["versions"], Ledger.from_json(notes["ledger"])
+        self.folder.write_json("ledger.json", notes["ledger"])
+        for line in kept:
+            self.observer.scored(line)
+        scored = {line["round"] for line in kept}
+        missing = [line for line in notes["lines"] if line["round"] not in scored]
+        self.scores.waiting = missing[:-1]
+        if missing:
+            self.scores.score(missing[-1], state)
+        return done, state, server
+
+    def _open(self, server: RunServer) -> State:
+        began = time.perf_counter()
+        server.begin(0)
+        try:
+            with self._server_stream(0):
+                state = self.method.start(server)
+            server.check_replies()
+        except TooFewReplies as few:
+            raise RunStopped(f"The opening failed: {few}{self._failures(server)}.") from None
+        self._check_finite(state, "the opening")
+        self._save(server, state, began)
+        return state
+
+    # ---- one round
+
+    def _round(self, server: RunServer, state: State, round: int) -> State:
+        began = time.perf_counter()
+        server.begin(round)
+        try:
+            with self._server_stream(round):
+                after = self.method.round(server, state)
+            server.check_replies()
+            self.undone = 0
+        except TooFewReplies:
+            server.undo()
+            after, self.undone = state, self.undone + 1
+        self._check_finite(after, f"round {round}")
+        self.scores.hand_in(server.books.scores, last_chance=self.undone == 0)
+        self._save(server, after, began)
+        return after
+
+    def _server_stream(self, round: int) -> AbstractContextManager[None]:
+        """Dropout in a network that the server trains is as repeatable as on a client."""
+        return private_global_stream(self.config.top.seed, round, "server")
+
+    def _check_finite(self, state: State, when: str) -> None:
+        broken = state.not_finite()
+        if broken:
+            raise RunStopped(
+                f"After {when} the server's {', '.join(broken)} is not finite, so it does not count; "
+                "a smaller learning rate may help."
+            )
+
+    def _save(self, server: RunServer, state: State, began: float) -> None:
+        """The checkpoint decides whether the round counts; what is written before it is the same when repeated."""
+        books = server.books
+        for client, sent in books.examples.items():
+            self.folder.keep_examples(client, Examples(sent["x"], labels_from_wire(sent["y"])))
+        line: Line = {
+            "round": server.round,
+            "bytes_up": sum(books.up.values()),
+            "bytes_down": sum(books.down.values()),
+            "bytes_by_client": {client: [books.up.get(client, 0), down] for client, down in books.down.items()},
+            "epsilon": server.ledger.epsilon,
+            "clients": len(books.answered),
+            "failed": len(books.failures),
+            "failures": books.failures,
+            "undone": self.undone > 0,
+            "seconds": round(time.perf_counter() - began, 3),
+        }
+        entry, ledger = f"round-{server.round:06d}", server.ledger.to_json()
+        notes = {"round": server.round, "versions": server.settled(), "lines": [*self.scores.waiting, line]}
+        self.folder.checkpoints.put(entry, state, ledger=ledger, **notes)
+        self.folder.checkpoints.keep_only([entry])
+        server.commit()
+        self.folder.write_json("ledger.json", ledger)
+        self.scores.score(line, state)
+
+    # ---- the end
+
+    def _finish(self, server: RunServer, state: State) -> Result:
+        self.folder.write_json("ledger.json", server.ledger.to_json())
+        if self.scores.waiting:
+            self._close(server, state)
+        weights = self.method.net.named(self.method.result(state))
+        write_whole(self.folder.path / "model.safetensors", save(weights))
+        metrics = self.folder.metrics()
+        summary = summarise(metrics, self.last)
+        self.folder.write_json("summary.json", summary)
+        return Result(self.folder.path, summary, metrics, weights)
+
+    def _close(self, server: RunServer, state: State) -> None:
+        """One last ask for the scores of the last model. It is step 0 of a round that may still come."""
+        last = self.scores.waiting[-1]
+        server.begin(last["round"] + 1, first_step=0)
+        for _ in server.ask(self.method.score, self.method.model_brief(state), list(server.clients), at_least=0):
+            pass
+        books = server.books
+        last["bytes_up"] += sum(books.up.values())
+        last["bytes_down"] += sum(books.down.values())
+        last["failures"] = [*last["failures"], *books.failures]
+        last["failed"] += len(books.failures)
+        self.scores.hand_in(books.scores)
+
+    def _why_stopped(self, server: RunServer, round: int) -> str:
+        return (
+            f"{PATIENCE} rounds in a row had too few replies{self._failures(server)}; the run ended after round "
+            f"{round} and can be resumed once that is mended."
+        )
+
+    def _failures(self, server: RunServer) -> str:
+        if not server.books.failures:
+            return ""
+        first = server.books.failures[0]
+        more = len(server.books.failures) - 1
+        return f" ({first['client']}: {first['why']}{f'; {more} more' if more else ''})"

@@ -1,0 +1,60 @@
+"""Who scores a run's models, and when their line is written."""
+
+from typing import Any
+
+from understudy.data.federation import Federation
+from understudy.federation.method import Method, State
+from understudy.learning.evaluate import Tally, evaluate
+from understudy.studies.folder import Line, RunFolder
+from understudy.studies.watching import Observer
+
+
+class Scorekeeper:
+    """The server scores on its test set at once. Without one the clients do, while they work on the next round:
+    until then a line waits."""
+
+    def __init__(self, method: Method, data: Federation, folder: RunFolder, observer: Observer):
+        self._method, self._data, self._folder, self._observer = method, data, folder, observer
+        self.at_clients = data.test is None or method.scored_at_home
+        self.waiting: list[Line] = []  # lines of one and the same model: undone rounds do not change it
+
+    def score(self, line: Line, state: State) -> None:
+        net = self._method.net
+        if self.at_clients:
+            self.waiting.append(line)
+            return
+        assert self._data.test is not None
+        net.load(self._method.result(state))
+        scores = evaluate(net.logits, self._data.test, net.problem).as_dict()
+        if self._data.validation is not None:
+            scores["validation_accuracy"] = evaluate(net.logits, self._data.validation, net.problem).accuracy
+        self._write(line, scores)
+
+    def hand_in(self, counts: Tally, *, last_chance: bool = True) -> None:
+        """What clients found of the model whose lines wait."""
+        if counts.count == 0 and not last_chance:
+            return  # nobody has scored it yet, and the next round brings the same model again
+        for line in self.waiting:
+            self._write(line, {"accuracy": counts.accuracy, "loss": counts.loss, "scored_at": "clients"})
+        self.waiting = []
+
+    def _write(self, line: Line, scores: dict[str, Any]) -> None:
+        whole = {"round": line["round"], **scores, **line}
+        self._folder.add_line(whole)
+        self._observer.scored(whole)
+
+
+def summarise(metrics: list[Line], rounds: int) -> dict[str, Any]:
+    scored = [line["accuracy"] for line in metrics if line.get("accuracy") is not None]
+    last = metrics[-1]
+    return {
+        "accuracy": last.get("accuracy"),
+        "best_accuracy": max(scored, default=None),
+        "rounds": last["round"],
+        "finished": last["round"] >= rounds and not last["undone"],
+        "bytes_up": sum(line["bytes_up"] for line in metrics),
+        "bytes_down": sum(line["bytes_down"] for line in metrics),
+        "epsilon": last["epsilon"],
+        "failed": sum(line["failed"] for line in metrics),
+        "seconds": round(sum(line["seconds"] for line in metrics), 3),
+    }
