@@ -46,7 +46,7 @@ def federated_round(
     """Every client trains one epoch from ``start``; the mean of their weights, by records."""
     total, records = torch.zeros_like(start), 0
     for (x, y), order in zip(parts, orders, strict=True):
-        vector_to_parameters(start, net.parameters())
+        vector_to_parameters(start.clone(), net.parameters())  # it makes them views of what it is given
         optimiser = torch.optim.SGD(net.parameters(), lr=lr)
         for rows in torch.split(order, batch):
             optimiser.zero_grad()

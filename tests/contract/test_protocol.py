@@ -17,12 +17,12 @@ from test_contract import CASES, QUICK
 import understudy as us
 from understudy.data.federation import Federation
 from understudy.errors import UserError
-from understudy.federation import shelf
 from understudy.federation.client import Client
 from understudy.federation.exchange import Request
 from understudy.federation.message import Message
 from understudy.federation.method import State, task
 from understudy.federation.server import Server
+from understudy.files import write_whole
 from understudy.methods.averaging import Averaging, AveragingSettings
 from understudy.studies.folder import RunFolder
 from understudy.studies.run import RunStopped
@@ -36,7 +36,7 @@ class Killed(BaseException):
 @contextmanager
 def killed_at_write(number: int) -> Iterator[None]:
     """The N-th file is half written, and the process is gone."""
-    whole, count = shelf.write_whole, 0
+    whole, count = write_whole, 0
 
     def write(path: Path, data: bytes) -> None:
         nonlocal count

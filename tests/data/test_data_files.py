@@ -61,6 +61,18 @@ def test_a_missing_file_is_named_with_the_folders_and_the_command(tmp_path: Path
         assert part in str(wrong.value)
 
 
+def test_a_file_that_was_packed_anew_counts_by_its_content(tmp_path: Path) -> None:
+    """As Debian does with Fashion-MNIST."""
+    tiny = tiny_idx_set(tmp_path / "tiny")
+    contents = tuple(md5_of(gzip.decompress((tmp_path / "tiny" / name).read_bytes())) for name in NAMES)
+    packed = [file.md5 for file in tiny.files]
+    first = tmp_path / "tiny" / NAMES[0]
+    first.write_bytes(gzip.compress(gzip.decompress(first.read_bytes()), compresslevel=1, mtime=5))
+    with pytest.raises(UserError, match="MD5"):
+        tiny.read(tmp_path)
+    assert len(replace(tiny, files=published("", *packed, contents=contents)).read(tmp_path).train) == 3
+
+
 def test_a_file_of_another_set_or_cut_off_fails_its_checksum(tmp_path: Path) -> None:
     tiny = tiny_idx_set(tmp_path / "tiny")
     path = tmp_path / "tiny" / NAMES[0]

@@ -12,6 +12,7 @@ from typing import Any
 
 from understudy.config.resolve import resolve
 from understudy.federation import shelf, site
+from understudy.files import write_whole
 from understudy.studies import folder, rounds, run
 from understudy.studies.api import resolve_for_resume
 
@@ -47,7 +48,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def dying_writer(at: int) -> None:
-    whole, count = shelf.write_whole, 0
+    whole, count = write_whole, 0
 
     def write(path: Path, data: bytes) -> None:
         nonlocal count

@@ -24,6 +24,7 @@ from understudy.data.published import (
     data_folder,
     fetch,
     find,
+    md5_of,
     missing,
     places,
 )
@@ -80,9 +81,14 @@ class IdxSet:
         if path is None:
             raise missing(self.name, file.name, folders)
         try:
-            content = gzip.decompress(checked(path.read_bytes(), file, path))
+            packed = path.read_bytes()
+            content = gzip.decompress(packed)
         except (OSError, EOFError, zlib.error) as broken:
-            raise UserError(f"{path} cannot be read: {broken}; fetch it again.") from None
+            raise UserError(
+                f"{path} is cut off or damaged ({broken}), so its MD5 cannot be right; fetch it again."
+            ) from None
+        if not file.content_md5 or md5_of(content) != file.content_md5:
+            checked(packed, file, path)
         return parse_idx(content, path)
 
     def read(self, folder: Path | None = None) -> Dataset:
@@ -104,9 +110,12 @@ NAMES = (
 )
 
 
-def published(home: str, *md5: str) -> tuple[PublishedFile, PublishedFile, PublishedFile, PublishedFile]:
+def published(
+    home: str, *md5: str, contents: tuple[str, ...] = ("",) * 4
+) -> tuple[PublishedFile, PublishedFile, PublishedFile, PublishedFile]:
     first, second, third, fourth = (
-        PublishedFile(name, sum_, home + name) for name, sum_ in zip(NAMES, md5, strict=True)
+        PublishedFile(name, packed, home + name, content)
+        for name, packed, content in zip(NAMES, md5, contents, strict=True)
     )
     return first, second, third, fourth
 
@@ -121,6 +130,12 @@ MNIST = IdxSet(
         "d53e105ee54ea40749a09fcbcd1e9432",
         "9fb629c4189551a2d022fa330f9573f3",
         "ec29112dd5afa0611ce80d1b7f02629c",
+        contents=(
+            "6bbc9ace898e44ae57da46a324031adb",
+            "a25bea736e30d166cdddb491f175f624",
+            "2646ac647ad5339dbf082846283269ea",
+            "27ae3e4e09519cfbb04c329615203637",
+        ),
     ),
     Problem((1, 28, 28), 10, mean=(0.1307,), std=(0.3081,)),
     tuple(str(digit) for digit in range(10)),
@@ -136,6 +151,12 @@ FASHION_MNIST = IdxSet(
         "25c81989df183df01b3e8a0aad5dffbe",
         "bef4ecab320f06d8554ea6380940ec79",
         "bb300cfdad3c16e7a12a480ee83cd310",
+        contents=(
+            "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+            "9018921c3c673c538a1fc5bad174d6f9",
+            "8181f5470baa50b63fa0f6fddb340f0a",
+            "15d484375f8d13e6eb1aabb0c3f46965",
+        ),
     ),
     Problem((1, 28, 28), 10, mean=(0.5,), std=(0.5,)),  # as FedCOG scales it
     (

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.error import URLError
 
 from understudy.errors import UserError
+from understudy.files import write_whole
 
 Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all where known
 
@@ -23,6 +24,7 @@ class PublishedFile:
     name: str
     md5: str  # as its authors or the first loaders published it
     url: str = ""  # empty: it comes inside an archive
+    content_md5: str = ""  # of what is packed in it: a distribution may have packed it anew
 
 
 @dataclass(frozen=True)
@@ -77,17 +79,6 @@ def missing(data_set: str, file: str, folders: Sequence[Path]) -> UserError:
     )
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """All of it or nothing: a reader never sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def fetch(file: PublishedFile, into: Path, progress: Progress | None = None) -> Path:
     """The file from its home, checked, in ``into``; nothing is fetched that is there already."""
     path = into / file.name
@@ -119,6 +110,7 @@ def fetch_members(
 
 def _store(path: Path, content: bytes) -> None:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content)
     except OSError as refused:
         raise UserError(f"{path} cannot be written: {refused.strerror or refused}.") from None

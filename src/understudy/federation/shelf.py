@@ -6,7 +6,6 @@ is written once, however many entries name it.
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from understudy.errors import UserError
 from understudy.federation.message import Message
+from understudy.files import write_whole
 
 Notes = dict[str, Any]  # plain JSON values beside the tensors
 
@@ -74,18 +74,3 @@ class Shelf:
         if hashlib.sha256(data).hexdigest()[:32] != file:
             raise UserError(f"parts/{file} is not what was written")
         return Message.from_bytes(data)["it"]
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """The file has its old content or its new one, never half of it, come a kill or a power cut."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -21,7 +21,8 @@ from understudy.federation.client import Client, Memory
 from understudy.federation.exchange import NOTHING, Answer, Request, failed
 from understudy.federation.message import Message
 from understudy.federation.method import Method
-from understudy.federation.shelf import Shelf, write_whole
+from understudy.federation.shelf import Shelf
+from understudy.files import write_whole
 from understudy.learning.evaluate import tally
 from understudy.randomness import private_global_stream, seed_from
 

@@ -13,7 +13,8 @@ import yaml
 
 from understudy.data.examples import Examples
 from understudy.errors import UserError
-from understudy.federation.shelf import Shelf, write_whole
+from understudy.federation.shelf import Shelf
+from understudy.files import write_whole
 
 Line = dict[str, Any]  # one round in metrics.jsonl
 

@@ -20,8 +20,8 @@ from understudy.federation.message import Message, labels_from_wire
 from understudy.federation.method import Method, State
 from understudy.federation.running import RunServer
 from understudy.federation.server import TooFewReplies
-from understudy.federation.shelf import write_whole
 from understudy.federation.site import Site
+from understudy.files import write_whole
 from understudy.privacy.ledger import Ledger
 from understudy.randomness import private_global_stream
 from understudy.studies.folder import Line, RunFolder

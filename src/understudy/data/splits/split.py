@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.data.published import write_whole
 from understudy.errors import UserError
+from understudy.files import write_whole
 
 
 def _indices(values: Any, where: str) -> Tensor:
