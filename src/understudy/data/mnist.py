@@ -84,9 +84,7 @@ class IdxSet:
             packed = path.read_bytes()
             content = gzip.decompress(packed)
         except (OSError, EOFError, zlib.error) as broken:
-            raise UserError(
-                f"{path} is cut off or damaged ({broken}), so its MD5 cannot be right; fetch it again."
-            ) from None
+            raise UserError(f"{path} is not the published {file.name}: {broken}; fetch it again.") from None
         if not file.content_md5 or md5_of(content) != file.content_md5:
             checked(packed, file, path)
         return parse_idx(content, path)
