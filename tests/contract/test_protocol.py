@@ -223,6 +223,10 @@ def test_without_a_test_set_a_run_can_be_extended(tmp_path: Path) -> None:
     longer = case.play(tmp_path / "longer", without_test_set(), resume=True, rounds=4)
     assert model_bytes(longer) == model_bytes(straight)
     assert longer.summary["failed"] == 0
+    kept = {line["part"]: line for line in RunFolder(tmp_path / "longer").ledger()["clients"]["ash"]}
+    assert kept["change"]["releases"] == 4
+    score_asks = [line for line in RunFolder(tmp_path / "longer").ledger()["clients"]["ash"] if "score" in line["part"]]
+    assert sum(line["releases"] for line in score_asks) == 4 + 2, "once a round, and one last ask at either end"
     assert [line["accuracy"] for line in longer.metrics] == [line["accuracy"] for line in straight.metrics]
 
 

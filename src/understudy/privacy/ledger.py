@@ -21,6 +21,12 @@ class Ledger:
             line["releases"] += 1
             line["bytes"] += tensor.numel() * tensor.element_size()
 
+    def take_in(self, other: "Ledger") -> None:
+        """What either has recorded is recorded: of two copies of one history, the longer counts."""
+        for key, line in other.lines.items():
+            if key not in self.lines or line["releases"] > self.lines[key]["releases"]:
+                self.lines[key] = dict(line)
+
     @property
     def epsilon(self) -> float | None:
         """The largest ε over clients; None where something that depends on records is not covered."""

@@ -107,7 +107,9 @@ class Rounds:
             return 0, self._open(server), server
         server.begin(done)
         server.versions, server.ledger = notes["versions"], Ledger.from_json(notes["ledger"])
-        self.folder.write_json("ledger.json", notes["ledger"])
+        if (self.folder.path / "ledger.json").exists():  # it may know of a last ask after this checkpoint
+            server.ledger.take_in(Ledger.from_json(self.folder.ledger()))
+        self.folder.write_json("ledger.json", server.ledger.to_json())
         for line in kept:
             self.observer.scored(line)
         scored = {line["round"] for line in kept}
@@ -188,9 +190,9 @@ class Rounds:
     # ---- the end
 
     def _finish(self, server: RunServer, state: State) -> Result:
-        self.folder.write_json("ledger.json", server.ledger.to_json())
         if self.scores.waiting:
             self._close(server, state)
+        self.folder.write_json("ledger.json", server.ledger.to_json())
         weights = self.method.net.named(self.method.result(state))
         write_whole(self.folder.path / "model.safetensors", save(weights))
         metrics = self.folder.metrics()
