@@ -38,13 +38,13 @@ def killed_at_write(number: int) -> Iterator[None]:
     """The N-th file is half written, and the process is gone."""
     whole, count = write_whole, 0
 
-    def write(path: Path, data: bytes) -> None:
+    def write(path: Path, data: bytes, *, durable: bool = True) -> None:
         nonlocal count
         count += 1
         if count == number:
             path.with_name(f"{path.name}.1.part").write_bytes(data[: len(data) // 2])
             raise Killed
-        whole(path, data)
+        whole(path, data, durable=durable)
 
     names = ("federation.shelf", "federation.site", "studies.folder", "studies.rounds")
     with ExitStack() as patches:

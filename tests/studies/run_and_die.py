@@ -50,13 +50,13 @@ CASES: dict[str, dict[str, Any]] = {
 def dying_writer(at: int) -> None:
     whole, count = write_whole, 0
 
-    def write(path: Path, data: bytes) -> None:
+    def write(path: Path, data: bytes, *, durable: bool = True) -> None:
         nonlocal count
         count += 1
         if count == at:
             path.with_name(f"{path.name}.part").write_bytes(data[: len(data) // 2])
             os.kill(os.getpid(), signal.SIGKILL)
-        whole(path, data)
+        whole(path, data, durable=durable)
 
     for module in (shelf, site, folder, rounds):
         module.__dict__["write_whole"] = write

@@ -88,9 +88,10 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
         why = f"its reply is not finite in {', '.join(broken)} (a smaller learning rate may help)"
         return failed(site.name, why, outcome="refused")
     version = _keep(site, request, memory)
-    write_whole(file, reply.to_bytes())
+    # The reply can be made again from the version that it started from; versions are what must last.
+    write_whole(file, reply.to_bytes(), durable=False)
     answered["steps"][str(request.step)] = {"digest": digest, "version": version}
-    write_whole(site.answered(request.run), json.dumps(answered).encode())
+    write_whole(site.answered(request.run), json.dumps(answered).encode(), durable=False)
     return Answer(site.name, "done", "", version, file.read_bytes)
 
 
