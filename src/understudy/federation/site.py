@@ -88,8 +88,8 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
         why = f"its reply is not finite in {', '.join(broken)} (a smaller learning rate may help)"
         return failed(site.name, why, outcome="refused")
     version = _keep(site, request, memory)
-    # The reply can be made again from the version that it started from; versions are what must last.
-    write_whole(file, reply.to_bytes(), durable=False)
+    # The reply counts once it is listed, and can be made again: only versions of memory must survive a power cut.
+    file.write_bytes(reply.to_bytes())
     answered["steps"][str(request.step)] = {"digest": digest, "version": version}
     write_whole(site.answered(request.run), json.dumps(answered).encode(), durable=False)
     return Answer(site.name, "done", "", version, file.read_bytes)

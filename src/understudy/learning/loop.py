@@ -153,10 +153,10 @@ class _Batches:
 
     def at(self, step: int) -> Callable[[], Batch]:
         there = self._rows[step][: self._present[step]]
-        x = self._x[there]
+        x = self._x.index_select(0, there)
         if self._local.augment and self._rng is not None:
             x = augment(x, self._local.augment, self._rng)
-        y = self._y[there]
+        y = self._y.index_select(0, there)
         weight = None if self._weights is None else self._weights[there]
 
         def forward() -> Batch:
