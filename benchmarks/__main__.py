@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from benchmarks.report import Row, machine, table
+from benchmarks.timing import Elsewhere
 
 PARTS = ("start", "memory", "matching", "training")
 
@@ -26,7 +27,11 @@ def main() -> None:
     rows: list[Row] = []
     for part in asked.parts or PARTS:
         print(f"{part} …", flush=True)
+        elsewhere = Elsewhere()
         rows += importlib.import_module(f"benchmarks.{part}").rows()
+        taken = here["taken by others"][part] = elsewhere.share()
+        if taken is not None:
+            print(f"  other processes took {taken:.0%} of the machine meanwhile{'; measure again' * (taken > 0.1)}")
     print(f"\n{table(rows)}")
     if asked.json is not None:
         asked.json.write_text(json.dumps({"machine": here, "rows": [row.as_dict() for row in rows]}, indent=1) + "\n")

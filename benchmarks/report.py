@@ -41,6 +41,7 @@ def machine() -> dict[str, Any]:
         "torch": torch.__version__,
         "threads": 1,  # of torch, in every contender
         "load": round(os.getloadavg()[0], 2),
+        "taken by others": {},  # of the machine, by part
     }
 
 
@@ -53,10 +54,14 @@ def table(rows: Sequence[Row]) -> str:
 
 def _cells(row: Row) -> tuple[str, ...]:
     sign = "≥" if row.wanted == "at least" else "≤"
-    theirs, ratio = ("", "") if row.theirs is None else (f"{row.theirs:.4g}", f"{row.measured:.2f}")
+    theirs, ratio = ("", "") if row.theirs is None else (_figure(row.theirs), f"{row.measured:.2f}")
     goal = "" if row.goal is None else f"{sign} {row.goal:g}"
     verdict = {True: "met", False: "NOT MET", None: ""}[row.met]
-    return (row.what, f"{row.ours:.4g}", theirs, row.unit, ratio, goal, verdict)
+    return (row.what, _figure(row.ours), theirs, row.unit, ratio, goal, verdict)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

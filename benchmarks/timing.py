@@ -1,9 +1,12 @@
 """Fair times on a machine that is not quiet: contenders take short turns, and the median of the turns counts."""
 
+import os
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,45 @@ class Pace:
 def take_turns(
     contenders: Mapping[str, Turn], times: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, Pace]:
-    """Every contender has ``times`` turns. The order is turned round each time, so that no one always follows
-    the same other."""
+    """Every contender has ``times`` turns, in an order shuffled each time: what the one before left behind in the
+    cache and the heap falls on everybody alike."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for repeat in range(times):
+    shuffling = random.Random(0)
+    for _ in range(times):
         order = list(contenders.items())
-        for name, turn in order if repeat % 2 == 0 else reversed(order):
+        shuffling.shuffle(order)
+        for name, turn in order:
             began = clock()
             turn.work()
             seconds[name].append((clock() - began) / turn.amount)
     return {name: Pace(tuple(found)) for name, found in seconds.items()}
+
+
+class Elsewhere:
+    """How much of the machine other processes took since this was made: with much of it, ratios mean little."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter(), _busy(), _own()
+
+    def share(self) -> float | None:
+        """Of all cores, 0 to 1; None where the kernel does not tell."""
+        began, busy, own = self._began
+        now = _busy()
+        if busy is None or now is None:
+            return None
+        cores = (time.perf_counter() - began) * (os.cpu_count() or 1)
+        return max(0.0, (now - busy) - (_own() - own)) / cores
+
+
+def _busy() -> float | None:
+    """Seconds that all cores together have worked since the machine was started."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return None
+    user, nice, system = map(int, stat.read_text().split()[1:4])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def _own() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

@@ -1,7 +1,6 @@
 """The benchmarks compare like with like, and their medians are medians."""
 
 import sys
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -10,23 +9,32 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks lie beside the package, not in it
 
 from benchmarks.report import Row, table
-from benchmarks.timing import Pace, Turn, take_turns
+from benchmarks.timing import Elsewhere, Pace, Turn, take_turns
 
 from benchmarks import bare, matching, training
 from understudy.data.problem import Problem
 from understudy.engines.inline import Inline
 
 
-def test_the_median_turn_counts_and_the_order_is_turned_round() -> None:
-    # Two contenders, three turns of ten samples. The clock gives the slow one 5, 20 and 9 seconds: median 9.
-    heard: list[str] = []
-    lasts = [("fast", 1), ("slow", 5), ("slow", 20), ("fast", 3), ("fast", 2), ("slow", 9)]
-    ticks = chain.from_iterable((0.0, float(seconds)) for _, seconds in lasts)
-    turns = {name: Turn(lambda name=name: heard.append(name), 10) for name in ("fast", "slow")}  # type: ignore[misc]
-    paces = take_turns(turns, 3, clock=lambda: next(ticks))
-    assert heard == [name for name, _ in lasts]
+def test_the_median_turn_counts_whatever_the_order() -> None:
+    # Three turns of ten samples. The slow one takes 5, 20 and 9 seconds of a clock that only work moves: median 9.
+    now = 0.0
+    left = {"fast": [1.0, 3.0, 2.0], "slow": [5.0, 20.0, 9.0]}
+
+    def work(name: str) -> None:
+        nonlocal now
+        now += left[name].pop(0)
+
+    turns = {name: Turn(lambda name=name: work(name), 10) for name in left}  # type: ignore[misc]
+    paces = take_turns(turns, 3, clock=lambda: now)
+    assert left == {"fast": [], "slow": []}
     assert paces["slow"].a_second == pytest.approx(10 / 9)
     assert paces["fast"].a_second == pytest.approx(10 / 2)
+
+
+def test_what_other_processes_took_is_a_share_of_the_machine() -> None:
+    share = Elsewhere().share()
+    assert share is None or share >= 0
 
 
 def test_the_spread_is_from_quartile_to_quartile() -> None:
