@@ -5,7 +5,7 @@ on the images only through class means, so classes can share a pass through the 
 a pass of a good size (``classes_at_once``), which are more of the few synthetic images than of the many real ones.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -57,7 +57,6 @@ def match_distributions(
     momentum: float,
     rng: torch.Generator,
     classes_at_once: int | None = None,
-    progress: Callable[[int], None] | None = None,
 ) -> Tensor:
     """``x``: (classes · ipc, …) float, class after class; returned after ``steps`` steps of SGD on
 
@@ -72,7 +71,7 @@ def match_distributions(
     speed: Tensor | None = None
     start = w.clone()
     with net.frozen():
-        for step in range(steps):
+        for _ in range(steps):
             near = start.clone()
             near[net.trainable] = on_sphere(start[net.trainable], radius, rng)
             net.load(near)
@@ -83,8 +82,6 @@ def match_distributions(
             grad = torch.cat([matching_gradient(net, images, means, ipc) for images, means in groups])
             speed = grad if speed is None else speed.mul_(momentum).add_(grad)
             x.sub_(speed, alpha=lr)
-            if progress is not None:
-                progress(step)
     return x.cpu()
 
 
