@@ -71,7 +71,7 @@ class Decoder(nn.Module):
 
 
 def _he_start(layer: nn.Module) -> None:
-    """He's initialisation, as in the public β-VAE: torch's own is so small that the first epochs are lost."""
+    """He's initialisation: torch's own is so small that the first epochs are lost."""
     if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
         nn.init.kaiming_normal_(layer.weight)
         assert layer.bias is not None
