@@ -13,6 +13,7 @@ from understudy.data.federation import Federation
 from understudy.errors import UserError
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.method import Method
+from understudy.heap import keep_freed_memory
 from understudy.models.registry import FastPath
 from understudy.studies.folder import RunFolder
 from understudy.studies.resuming import check_same_run, digest_of_config, digest_of_data
@@ -25,6 +26,7 @@ __all__ = ["Observer", "Result", "RunStopped", "one_thread", "play"]
 def play(config: Config, out: Path, *, resume: bool = False, observer: Observer | None = None) -> Result:
     """Everything is checked and built before the folder is touched."""
     watcher = observer or Observer()
+    keep_freed_memory()
     with one_thread():
         folder = RunFolder(out)
         going_on = resume and folder.holds_a_run
