@@ -26,6 +26,13 @@ class Scaling:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
+    def check(self, channels: int, who: str) -> None:
+        for what, values in (("mean", self.mean), ("std", self.std)):
+            if values and len(values) != channels:
+                raise UserError(f"{who}: '{what}' has {len(values)} numbers for {channels} channels.")
+        if bool(self.mean) != bool(self.std) or any(not value > 0 for value in self.std):
+            raise UserError(f"{who}: give both 'mean' and 'std', a number a channel, and every std above 0.")
+
 
 def is_path(name: str) -> bool:
     return name.endswith(".npz") or "/" in name or "\\" in name or Path(name).is_dir()
@@ -41,11 +48,7 @@ def problem_of(parts: Sequence[Examples], scaling: Scaling, who: str) -> Problem
     else:
         classes = 1 + max(int(part.y.max()) for part in parts if len(part) and not part.multilabel)
     shape = tuple(some.x.shape[1:])
-    for what, values in (("mean", scaling.mean), ("std", scaling.std)):
-        if values and len(values) != shape[0]:
-            raise UserError(f"{who}: '{what}' has {len(values)} numbers for {shape[0]} channels.")
-    if bool(scaling.mean) != bool(scaling.std) or any(not value > 0 for value in scaling.std):
-        raise UserError(f"{who}: give both 'mean' and 'std', a number a channel, and every std above 0.")
+    scaling.check(shape[0], who)
     return Problem(shape, scaling.classes or max(classes, 2), some.multilabel, scaling.mean, scaling.std)
 
 

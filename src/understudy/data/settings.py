@@ -1,5 +1,6 @@
 """The `data` part of a config, and how it becomes a federation."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field, ValidationError, field_validator
@@ -29,7 +30,7 @@ class DataSettings(Settings):
     sites: dict[str, str] | None = None  # own data, one source a site; name, clients and split do not count then
     test: str | None = None  # own data: a file or folder to score on
     classes: int | None = Field(default=None, ge=2)  # own data; None: as many as the labels show
-    mean: tuple[float, ...] = ()  # own data: of pixels between 0 and 1, a channel
+    mean: tuple[float, ...] = ()  # of pixels between 0 and 1, a channel; empty: what a data set brings along
     std: tuple[float, ...] = ()
 
     @field_validator("split", mode="before")
@@ -63,7 +64,14 @@ def _whole(settings: DataSettings) -> Dataset:
         scaling = Scaling(settings.classes, settings.mean, settings.std)
         return read_own(settings.name, scaling, settings.test)
     _refuse_own_words(settings)
-    return load(settings.name, folder=folder)
+    return _scaled(load(settings.name, folder=folder), settings)
+
+
+def _scaled(dataset: Dataset, settings: DataSettings) -> Dataset:
+    if not settings.mean and not settings.std:
+        return dataset
+    Scaling(None, settings.mean, settings.std).check(dataset.problem.shape[0], f"data ({dataset.name})")
+    return replace(dataset, problem=replace(dataset.problem, mean=settings.mean, std=settings.std))
 
 
 def _grid(settings: DataSettings) -> ShapesSettings:
@@ -78,7 +86,7 @@ def _grid(settings: DataSettings) -> ShapesSettings:
 
 
 def _refuse_own_words(settings: DataSettings) -> None:
-    for word in ("test", "classes", "mean", "std"):
+    for word in ("test", "classes"):
         if getattr(settings, word):
             raise UserError(f"data.{word}: this is for own data; {settings.name} brings it along.")
 
