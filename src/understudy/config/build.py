@@ -29,15 +29,26 @@ def build_data(config: Config) -> Federation:
 
 def build_method(config: Config, net: Network) -> Method:
     """The method with its add-ons, bound to a network; combinations that make no sense are refused here."""
-    method = config.method.entry.build(config.method.settings)
-    for chosen in config.add_ons:
-        method = chosen.entry.build(chosen.settings, method)
+    method = _joined(config)
     method.bind(net, config.plan.rounds)
     return method
 
 
+def _joined(config: Config) -> Method:
+    method = config.method.entry.build(config.method.settings)
+    for chosen in config.add_ons:
+        method = chosen.entry.build(chosen.settings, method)
+    return method
+
+
 def build_network(config: Config, problem: Problem, fast: FastPath) -> Network:
-    return Network(lambda: _module(config, problem), problem, seed=config.top.seed, fast=fast, device=device(config))
+    """The network of the config, dressed as its method needs it."""
+    dress = _joined(config).dress
+
+    def build() -> nn.Module:
+        return dress(_module(config, problem), problem)
+
+    return Network(build, problem, seed=config.top.seed, fast=fast, device=device(config))
 
 
 def _module(config: Config, problem: Problem) -> nn.Module:

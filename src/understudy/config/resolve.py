@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
-from understudy.complaints import checked, unknown_key
+from understudy.complaints import checked, unknown_key, unknown_name
 from understudy.config.own_code import full_name, is_own, own
 from understudy.config.read import Keys, Words, override
 from understudy.config.schema import LIVE, Chosen, Config, EngineSettings, Live, ModelPlan, Plan, Top
@@ -58,7 +58,7 @@ def _keys() -> Keys:
 
 def _keys_of_name(section: str, name: str) -> Sequence[str]:
     if section == "method":
-        return [*_entry(name, "method").settings.model_fields]
+        return ["preset", *_entry(name, "method").settings.model_fields]
     return [*models.entry(name).settings.model_fields] if section == "model" and not is_own(name) else []
 
 
@@ -95,6 +95,7 @@ def _method(given: Words, live: Live) -> tuple[Plan, Chosen]:
         raise UserError("This run was given its method in Python; pass `method=` again to go on with it.")
     entry = _live_method(live) if live.method is not None else _entry(plan.name, "method")
     name = LIVE if live.method is not None else full_name(plan.name)
+    given = _over_preset(given, entry, "method")
     known = [*Plan.model_fields, *entry.settings.model_fields]
     for key in given:
         if key not in entry.settings.model_fields:
@@ -113,8 +114,29 @@ def _live_method(live: Live) -> Entry:
 def _add_on(given: Words) -> Chosen:
     name = str(given.pop("name", ""))
     entry = _entry(name, "add-on")
+    given = _over_preset(given, entry, f"with.{name}")
     settings: Settings = checked(entry.settings, given, f"with.{name}")
     return Chosen(full_name(name), settings, entry)
+
+
+def _over_preset(given: Words, entry: Entry, where: str) -> Words:
+    """``preset: release`` brings that preset's values; what is said beside it counts more."""
+    if "preset" not in given or "preset" in entry.settings.model_fields:
+        return given
+    name, said = given["preset"], {key: value for key, value in given.items() if key != "preset"}
+    if name not in entry.presets:
+        if not entry.presets:
+            raise UserError(f"{where}.preset: {entry.name} has no presets; leave it out.")
+        raise unknown_name(f"preset of {entry.name}", str(name), entry.presets)
+    return _laid_over(entry.presets[name], said)
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Words:
+    merged = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _laid_over(merged[key], value) if both else value
+    return merged
 
 
 def _entry(name: str, role: Literal["method", "add-on"]) -> Entry:

@@ -46,8 +46,19 @@ class Memory(MutableMapping[str, Tensor]):
 class Client:
     """One party, for the length of one task."""
 
-    def __init__(self, id: str, round: int, *, own: Examples, held_out: Examples, memory: Memory, seed: int):
+    def __init__(
+        self,
+        id: str,
+        round: int,
+        *,
+        own: Examples,
+        held_out: Examples,
+        memory: Memory,
+        seed: int,
+        common: Examples | None = None,
+    ):
         self.id, self.round = id, round
+        self.common = common  # a test set that every party has: in a simulation, to see how local models do on it
         self.own = own  # its records
         self.held_out = held_out  # records kept back for scores
         self.memory = memory

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from understudy.data.problem import Problem
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
 from understudy.federation.server import Server, Task
@@ -66,6 +67,18 @@ class Method(ABC):
     def result(self, state: State) -> Tensor:
         """The weights to score and to save."""
         return state["model"]
+
+    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+        """The network as this method needs it (MOON's projection, VHL's further outputs); still features and head."""
+        return module
+
+    def also(self, state: State) -> Mapping[str, Tensor]:
+        """Further weights worth a score, by name: FedDyn's corrected model beside the mean."""
+        return {}
+
+    def metrics(self, state: State) -> Mapping[str, float]:
+        """What else of a round belongs into its line."""
+        return {}
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
         """The weights that a client scores at home."""

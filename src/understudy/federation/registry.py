@@ -1,9 +1,9 @@
 """Methods and add-ons by name. Nothing here knows any of them."""
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeVar
 
 from understudy.complaints import unknown_name
 from understudy.errors import UserError
@@ -24,6 +24,7 @@ class Entry:
     build: Callable[..., Method]
     settings: type[Settings]
     layer: int = 0  # add-ons with a smaller number are nearer to the method
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # values that somebody published, by name
 
     @property
     def title(self) -> str:
@@ -37,21 +38,33 @@ _entries: dict[str, Entry] = {}
 Build = TypeVar("Build", bound=Callable[..., Any])
 
 
-def method(name: str, *, settings: type[Settings] = NoSettings) -> Callable[[Build], Build]:
-    """Registers a Method class, or a function from settings to a Method."""
-    return _register(name, "method", settings)
+class Registering(Protocol):
+    def __call__(self, build: Build, /) -> Build: ...
 
 
-def add_on(name: str, *, settings: type[Settings] = NoSettings, layer: int = ADDS_A_TERM) -> Callable[[Build], Build]:
+Presets = Mapping[str, Mapping[str, Any]]
+
+
+def method(name: str, *, settings: type[Settings] = NoSettings, presets: Presets | None = None) -> Registering:
+    """Registers a Method class, or a function from settings to a Method. ``presets`` are settings by name, for
+    values that a paper and its released code give differently; the defaults are the paper's."""
+    return _register(Entry(name, "method", _not_yet, settings, presets=presets or {}))
+
+
+def add_on(
+    name: str, *, settings: type[Settings] = NoSettings, layer: int = ADDS_A_TERM, presets: Presets | None = None
+) -> Registering:
     """Registers a function from settings and a method to a method; ``layer`` says how near to the method it is."""
-    return _register(name, "add-on", settings, layer)
+    return _register(Entry(name, "add-on", _not_yet, settings, layer, presets or {}))
 
 
-def _register(
-    name: str, role: Literal["method", "add-on"], settings: type[Settings], layer: int = 0
-) -> Callable[[Build], Build]:
+def _not_yet(*given: object) -> Method:
+    raise NotImplementedError
+
+
+def _register(about: Entry) -> Registering:
     def take(build: Build) -> Build:
-        _entries[name] = entry = Entry(name, role, build, settings, layer)
+        _entries[about.name] = entry = replace(about, build=build)
         build.__understudy_entry__ = entry  # type: ignore[attr-defined]
         return build
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from understudy.data.examples import Examples
 from understudy.data.federation import Holding
 from understudy.errors import UserError
 from understudy.federation.client import Client, Memory
@@ -36,6 +37,7 @@ class Site:
     folder: Path  # memory and the replies of the newest round of each run: all that outlives a task
     seed: int
     config: str  # digest, see Request
+    common: Examples | None = None  # a test set that every party has
 
     def memory(self, run: str) -> Shelf:
         return Shelf(self.folder / run / "memory")
@@ -132,7 +134,7 @@ def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory
 def _client(site: Site, request: Request, memory: Memory, *words: str) -> Client:
     own, held_out = site.holding.own, site.holding.held_out
     seed = seed_from(site.seed, *words) if words else site.seed
-    return Client(site.name, request.round, own=own, held_out=held_out, memory=memory, seed=seed)
+    return Client(site.name, request.round, own=own, held_out=held_out, memory=memory, seed=seed, common=site.common)
 
 
 def _scores(client: Client, method: Method, brief: Message) -> dict[str, torch.Tensor]:

@@ -89,23 +89,26 @@ def train(
     rng: torch.Generator | None = None,
     weights: Tensor | None = None,
     project: Callable[[Tensor], None] | None = None,
+    only: slice | None = None,
 ) -> Trained:
-    """From ``w`` along ``plan``; ``project`` puts the trainable part back where it may be after each step."""
+    """From ``w`` along ``plan``. ``only`` that part of the vector moves, with optimiser and decay of its own;
+    ``project`` puts it back where it may be after each step."""
     net.load(w)
     net.module.train()
     if net.needs_company:
         plan = plan[(plan != EMPTY).sum(1) > 1]  # statistics over a batch of one are not defined
     batches = _Batches(net, examples, plan, local, rng, weights)
-    here, grad = net.vector[net.trainable], net.grad
+    moving = net.trainable if only is None else only
+    here, grad, trainable = net.vector[moving], net.grad[moving], net.vector[net.trainable]
     speed: Tensor | None = None
     for step in range(len(plan)):
         slope(net, batches.at(step), pulls)
         if local.clip is not None:
             grad.mul_(torch.clamp(local.clip / (grad.norm() + 1e-12), max=1))
         for pull in pulls:
-            extra = pull.gradient(here)
+            extra = pull.gradient(trainable)
             if extra is not None:
-                grad.add_(extra)
+                grad.add_(extra[moving])
         if local.weight_decay:
             grad.add_(here, alpha=local.weight_decay)
         if local.momentum:

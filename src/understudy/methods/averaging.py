@@ -20,6 +20,7 @@ from understudy.federation.server import Server
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Pull, Slope, Trained, plain, train
 from understudy.learning.plan import passes
+from understudy.methods import local_scores
 from understudy.models.network import Network
 from understudy.settings import Settings
 
@@ -33,11 +34,13 @@ class AveragingSettings(Settings):
     local: Local = Local()
     weights: Literal["size", "uniform"] = "size"  # of clients: n_k / Σ n, or equal
     buffers: Literal["average", "local", "forbid"] = "average"  # running statistics of BatchNorm and the like
+    score_local: bool = False  # record how far local models move and how they do; see local_scores.py
 
 
 class Term:
     """Something besides the data that acts on the local model. Pure: what lasts is in State or in memory."""
 
+    per_record: ClassVar[bool] = True  # `loss` gives one number a record; one a batch has no private form
     down: ClassVar[tuple[str, ...]] = ()  # parts of State that ride in the brief
     up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed
 
@@ -61,7 +64,7 @@ class Term:
         return 1.0
 
     def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor | None:
-        """One number a record."""
+        """One number a record; or one a batch, where ``per_record`` is False."""
         return None
 
     def gradient(self, kit: Kit, w: Tensor) -> Tensor | None:
@@ -102,11 +105,12 @@ class Rule:
     def __init__(self, rate: float = 1.0):
         self.rate = rate
 
-    def shapes(self, net: Network) -> Shapes:
-        """Of the parts in ``up``."""
-        return dict.fromkeys(self.up, (net.parameters,))
+    def shapes(self, size: int) -> Shapes:
+        """Of the parts in ``up``, where so many trained numbers are shared."""
+        return dict.fromkeys(self.up, (size,))
 
-    def first_state(self, net: Network) -> Parts:
+    def first_state(self, size: int) -> Parts:
+        """Parts of State before round 1."""
         return {}
 
     def share(self, change: Tensor, weight: float, trained: Trained) -> Parts:
@@ -114,7 +118,7 @@ class Rule:
         return {"change": change * weight}
 
     def step(self, w: Tensor, state: State, sums: Message, clients: int) -> Parts:
-        """On the server: the new trainable part as ``model``, and what else the rule keeps in State."""
+        """On the server: the new shared part as ``model``, and what else the rule keeps in State."""
         mean = sums["change"] / sums["weight"]
         return {"model": w + self.rate * mean}
 
@@ -124,6 +128,8 @@ class Rule:
 
 
 class Averaging(Method):
+    head_at_home: ClassVar[bool] = False  # the head stays with its client and is neither sent nor averaged
+
     def __init__(
         self,
         settings: AveragingSettings,
@@ -150,13 +156,28 @@ class Averaging(Method):
             )
         for term in self.terms:
             term.check(net)
-        sent = ["weight", "buffers", *self.rule.up, *(part for term in self.terms for part in term.up)]
+        sent = [
+            "weight",
+            "buffers",
+            local_scores.PART,
+            *self.rule.up,
+            *(part for term in self.terms for part in term.up),
+        ]
         if len(set(sent)) < len(sent):
             raise UserError(f"Two terms would send a part of the same name: {', '.join(sorted(sent))}.")
 
     @property
     def scored_at_home(self) -> bool:
-        """With local buffers the server has only part of any model."""
+        """With a head or buffers at home the server has only part of any model."""
+        return self.head_at_home or self._local_buffers
+
+    @property
+    def shared(self) -> slice:
+        """The trained part of the vector that is averaged."""
+        return self.net.body if self.head_at_home else self.net.trainable
+
+    @property
+    def _local_buffers(self) -> bool:
         return self.settings.buffers == "local" and self.net.size > self.net.parameters
 
     def effort(self, records: int) -> int:
@@ -166,7 +187,7 @@ class Averaging(Method):
 
     @task()  # what it sends depends on rule and terms: see `jobs`
     def train(self, client: Client, brief: Message) -> Message:
-        w = self._with_buffers(client, brief["model"])
+        w = self.whole(client, brief["model"])
         self.net.load(w)
         kits = [term.begin(client, brief, self.net) for term in self.terms]
         pulls = [_Active(term, kit) for term, kit in zip(self.terms, kits, strict=True) if kit is not None]
@@ -174,6 +195,8 @@ class Averaging(Method):
         parts = self._shares(client, trained)
         for term, kit in zip(self.terms, kits, strict=True):
             parts |= term.end(client, kit, trained)
+        if self.settings.score_local:
+            parts[local_scores.PART] = self._local_scores(client, trained)
         return Message(parts)
 
     def plan(self, client: Client) -> Tensor:
@@ -199,30 +222,48 @@ class Averaging(Method):
         )
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
-        return self._with_buffers(client, model)
+        return self.whole(client, model)
 
-    def _with_buffers(self, client: Client, model: Tensor) -> Tensor:
-        if self.settings.buffers != "local":
+    def personal_model(self, client: Client, trained: Trained) -> Tensor:
+        """The model that is this client's own after local training."""
+        return trained.model
+
+    def _local_scores(self, client: Client, trained: Trained) -> Tensor:
+        if trained.records == 0:
+            return torch.zeros(local_scores.SIZE)
+        personal = self.personal_model(client, trained)
+        return local_scores.local_scores(client, self.net, trained.start, trained.model, personal)
+
+    def whole(self, client: Client, model: Tensor) -> Tensor:
+        """The broadcast model, completed by what stays with the client."""
+        if not self.scored_at_home:
             return model
-        kept = client.memory.get("buffers", self.net.initial()[self.net.buffers])
-        return torch.cat([model, kept])
+        net, first = self.net, self.net.initial()
+        shared = self.shared.stop
+        head = client.memory.get("head", first[net.head]) if self.head_at_home else model[:0]
+        buffers = client.memory.get("buffers", first[net.buffers]) if self._local_buffers else model[shared:]
+        return torch.cat([model[:shared], head, buffers])
 
     def _shares(self, client: Client, trained: Trained) -> Parts:
         net, settings = self.net, self.settings
         weight = float(trained.records if settings.weights == "size" else trained.records > 0)
         change = trained.model - trained.start
-        parts = self.rule.share(change[net.trainable], weight, trained)
+        parts = self.rule.share(change[self.shared], weight, trained)
         parts["weight"] = scalar(weight)
         if settings.buffers == "average" and net.size > net.parameters:
             parts["buffers"] = change[net.buffers] * weight
         if settings.buffers == "local":
             client.memory["buffers"] = trained.model[net.buffers]
+        if self.head_at_home:
+            client.memory["head"] = trained.model[net.head]
         return parts
 
     # ---- on the server
 
     def start(self, server: Server) -> State:
-        state = super().start(server).but(self.rule.first_state(self.net))
+        state = super().start(server).but(self.rule.first_state(self.shared.stop))
+        if self.settings.score_local:
+            state = state.but({local_scores.PART: torch.zeros(local_scores.SIZE)})
         for term in self.terms:
             state = state.but(term.first_state(self.net))
         return state
@@ -231,18 +272,34 @@ class Averaging(Method):
         sums = server.sum(self.train, self._brief(state), to=server.cohort(), like=self._shapes())
         if float(sums["weight"]) == 0:
             return state  # nobody had a record
+        return state.but(self.combined(state, sums, len(server.clients)))
+
+    def combined(self, state: State, sums: Message, clients: int) -> Parts:
+        """What the sums make of State."""
         net, w = self.net, state["model"]
-        parts = self.rule.step(w[net.trainable], state, sums, len(server.clients))
-        buffers = w[net.buffers]
+        parts = self.rule.step(w[self.shared], state, sums, clients)
+        at_home, buffers = w[self.shared.stop : net.parameters], w[net.buffers]
         if "buffers" in sums:
             buffers = buffers + sums["buffers"] / sums["weight"]
-        parts["model"] = torch.cat([parts["model"], buffers]).to(torch.float32)
+        parts["model"] = torch.cat([parts["model"], at_home, buffers]).to(torch.float32)
         for term in self.terms:
-            parts |= term.fold(state, sums, len(server.clients))
-        return state.but(parts)
+            parts |= term.fold(state, sums, clients)
+        if local_scores.PART in sums:
+            parts[local_scores.PART] = sums[local_scores.PART].to(torch.float32)
+        return parts
 
     def model_brief(self, state: State) -> Message:
-        return Message(model=state["model"][self.net.trainable] if self.settings.buffers == "local" else state["model"])
+        model = state["model"]
+        if not self.scored_at_home:
+            return Message(model=model)
+        return Message(model=torch.cat([model[self.shared], model[self.net.buffers][: self._shared_buffers]]))
+
+    @property
+    def _shared_buffers(self) -> int:
+        return 0 if self._local_buffers else self.net.size - self.net.parameters
+
+    def metrics(self, state: State) -> Mapping[str, float]:
+        return local_scores.means(state[local_scores.PART]) if local_scores.PART in state else {}
 
     def _brief(self, state: State) -> Message:
         return self.model_brief(state).but({part: state[part] for term in self.terms for part in term.down})
@@ -252,7 +309,9 @@ class Averaging(Method):
 
     def _shapes(self) -> Shapes:
         """Of everything that a client sends up to be summed."""
-        net, shapes = self.net, {"weight": (), **self.rule.shapes(self.net)}
+        net, shapes = self.net, {"weight": (), **self.rule.shapes(self.shared.stop)}
+        if self.settings.score_local:
+            shapes[local_scores.PART] = (local_scores.SIZE,)
         if self.settings.buffers == "average" and net.size > net.parameters:
             shapes["buffers"] = (net.size - net.parameters,)
         for term in self.terms:
@@ -263,6 +322,8 @@ class Averaging(Method):
         kinds: dict[str, Kind] = {"weight": "scalars", **self.rule.up}
         if self.settings.buffers == "average":
             kinds["buffers"] = "weights"
+        if self.settings.score_local:
+            kinds[local_scores.PART] = "scalars"
         for term in self.terms:
             kinds |= term.up
         name = task_name(self.train)

@@ -11,16 +11,17 @@ The controls of the paper are settings: ``deal: own`` leaves every client with t
 (nothing is sent), ``source: real`` shuffles real records, which is the upper bound and no privacy at all.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
 import torch
 from pydantic import Field, field_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.complaints import checked
 from understudy.data.examples import Examples
+from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, labels_to_wire
@@ -145,6 +146,15 @@ class Fedssyn(Method):
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
         return self.inner.personal(client, model)
+
+    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+        return self.inner.dress(module, problem)
+
+    def also(self, state: State) -> Mapping[str, Tensor]:
+        return self.inner.also(state)
+
+    def metrics(self, state: State) -> Mapping[str, float]:
+        return self.inner.metrics(state)
 
 
 class Dealer(WrappedServer):

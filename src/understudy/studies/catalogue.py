@@ -36,6 +36,7 @@ def _describe(entry: Entry) -> dict[str, Any]:
         "role": entry.role,
         "title": entry.title,
         "settings": {key: _default(entry, key) for key in entry.settings.model_fields},
+        "presets": {name: dict(values) for name, values in entry.presets.items()},
         "sends": sends,
         "joins": joins,
     }

@@ -67,7 +67,8 @@ class Rounds:
 
     def _sites(self) -> dict[str, Site]:
         seed, home = self.config.top.seed, self.folder.path / "clients"
-        return {n: Site(n, holding, home / n, seed, self.digest) for n, holding in self.data.sites.items()}
+        common = self.data.test
+        return {n: Site(n, holding, home / n, seed, self.digest, common) for n, holding in self.data.sites.items()}
 
     def _with(self, engine: Engine) -> Result:
         done, state, server = self._opened(engine)

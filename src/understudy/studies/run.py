@@ -54,7 +54,7 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
     at_home = any(len(holding.held_out) for holding in data.sites.values())
     if method.scored_at_home and not at_home:
         raise UserError(
-            "Part of the model stays with the clients (method.buffers is 'local'), so they must score it: "
+            "Part of the model stays with the clients (its head, or its buffers), so they must score it: "
             "keep records back there with data.held_out, such as 0.2."
         )
     if data.test is None and not at_home:

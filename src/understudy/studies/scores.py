@@ -20,6 +20,7 @@ class Scorekeeper:
 
     def score(self, line: Line, state: State) -> None:
         net = self._method.net
+        line |= self._method.metrics(state)
         if self.at_clients:
             self.waiting.append(line)
             return
@@ -28,6 +29,9 @@ class Scorekeeper:
         scores = evaluate(net.logits, self._data.test, net.problem).as_dict()
         if self._data.validation is not None:
             scores["validation_accuracy"] = evaluate(net.logits, self._data.validation, net.problem).accuracy
+        for name, weights in self._method.also(state).items():
+            net.load(weights)
+            scores[f"{name}_accuracy"] = evaluate(net.logits, self._data.test, net.problem).accuracy
         self._write(line, scores)
 
     def hand_in(self, counts: Tally, *, last_chance: bool = True) -> None:
@@ -35,7 +39,7 @@ class Scorekeeper:
         if counts.count == 0 and not last_chance:
             return  # nobody has scored it yet, and the next round brings the same model again
         for line in self.waiting:
-            self._write(line, {"accuracy": counts.accuracy, "loss": counts.loss, "scored_at": "clients"})
+            self._write(line, {**counts.as_dict(), "scored_at": "clients"})
         self.waiting = []
 
     def _write(self, line: Line, scores: dict[str, Any]) -> None:
@@ -50,6 +54,7 @@ def summarise(metrics: list[Line], rounds: int) -> dict[str, Any]:
     return {
         "accuracy": last.get("accuracy"),
         "best_accuracy": max(scored, default=None),
+        **{key: last[key] for key in ("macro_f1", "sample_f1") if last.get(key) is not None},
         "rounds": last["round"],
         "finished": last["round"] >= rounds and not last["undone"],
         "bytes_up": sum(line["bytes_up"] for line in metrics),

@@ -53,6 +53,9 @@ def print_method(one: Mapping[str, Any], console: Console | None = None) -> None
     console.print()
     print_table(console, lambda gap: settings_table(one["settings"], gap))
     console.print()
+    for name, values in one.get("presets", {}).items():
+        said = ", ".join(f"{key} {value}" for key, value in flat(values))
+        console.print(Text(f"preset: {name}  {said}"))
     print_table(console, lambda gap: sends_table(one["sends"], gap))
     console.print()
 
