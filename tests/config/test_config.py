@@ -9,9 +9,12 @@ import yaml
 from understudy.config.build import build_data, build_method, build_network
 from understudy.config.own_code import own
 from understudy.config.read import pairs, presets, read
-from understudy.config.resolve import resolve
+from understudy.config.resolve import _over_preset, resolve
 from understudy.config.schema import Config
 from understudy.errors import UserError
+from understudy.federation.registry import Entry
+from understudy.methods.averaging import AveragingSettings
+from understudy.methods.fedavg import fedavg
 
 
 def words_of(config: Config) -> dict[str, Any]:
@@ -56,6 +59,24 @@ def test_overrides_reach_inside_by_dots_and_by_their_short_names() -> None:
 def test_a_split_may_be_named_by_its_kind_alone_and_is_dirichlet_otherwise() -> None:
     assert words_of(resolve({}, pairs(["split=iid"])))["data"]["split"] == {"kind": "iid"}
     assert words_of(resolve({}, pairs(["split.alpha=0.7"])))["data"]["split"]["kind"] == "dirichlet"
+
+
+def test_another_kind_of_split_does_not_inherit_the_settings_of_the_old_one() -> None:
+    words = {"data": {"split": {"kind": "dirichlet", "alpha": 0.3}}}
+    other = resolve(words, pairs(["data.split={kind: label-groups, labels_per_client: 5}"]))
+    assert words_of(other)["data"]["split"] == {"kind": "label-groups", "labels_per_client": 5}
+    same = resolve(words, pairs(["data.split={style: fedssyn}"]))
+    assert words_of(same)["data"]["split"]["alpha"] == 0.3
+
+
+def test_a_preset_of_settings_lies_below_what_is_said_beside_it() -> None:
+    entry = Entry("x", "method", fedavg, AveragingSettings, presets={"authors": {"local": {"lr": 0.3, "batch": 7}}})
+    words = _over_preset({"preset": "authors", "local": {"batch": 9}}, entry, "method")
+    assert words == {"local": {"lr": 0.3, "batch": 9}}
+    with pytest.raises(UserError, match="preset of x 'author'.*Did you mean 'authors'"):
+        _over_preset({"preset": "author"}, entry, "method")
+    with pytest.raises(UserError, match=r"method\.preset: y has no presets"):
+        _over_preset({"preset": "a"}, Entry("y", "method", fedavg, AveragingSettings), "method")
 
 
 def test_settings_of_an_add_on_are_reached_by_its_name() -> None:

@@ -112,8 +112,16 @@ def _lay(words: Words, path: list[str], value: Any) -> None:
             raise UserError(f"'{'.'.join(path)}' cannot be set: '{step}' is {below!r}, not keys and values.")
         words[step] = {"name": below} if isinstance(below, str) else dict(below or {})
         words = words[step]
-    here = words.get(path[-1])
-    words[path[-1]] = {**here, **value} if isinstance(here, dict) and isinstance(value, dict) else value
+    words[path[-1]] = _laid(words.get(path[-1]), value, path[-1])
+
+
+def _laid(here: object, value: Any, key: str) -> Any:
+    """Another kind of split, or another generator, brings its own settings; the old one's mean nothing to it."""
+    if not isinstance(here, dict) or not isinstance(value, dict):
+        return value
+    telling = ("kind",) if key in NAMED else ("kind", "name")
+    same = all(value.get(word, here.get(word)) == here.get(word) for word in telling)
+    return {**here, **value} if same else value
 
 
 def _lay_into_add_on(words: Words, path: list[str], value: Any) -> None:
