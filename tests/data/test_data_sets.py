@@ -87,7 +87,9 @@ def test_what_comes_along_is_here_and_needs_no_fetching(tmp_path: Path) -> None:
         "fashion-mnist": False,
         "cifar10": False,
         "cifar100": False,
+        "flair": False,
         "shapes": True,
+        "canvases": True,
     }
     assert (sets.get("digits") / "digits.csv.gz").is_file()
     with pytest.raises(UserError, match="nothing to fetch"):

@@ -66,6 +66,41 @@ def test_several_labels_by_hand() -> None:
     assert found.balanced_accuracy == pytest.approx((1 + (0 + 1 / 2) / 2) / 2)  # label 2 has no positive
 
 
+def test_four_labels_by_hand_of_which_two_are_borne_by_nobody() -> None:
+    four = Problem(shape=(4,), classes=4, multilabel=True)
+    truth = torch.tensor([[1.0, 1, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]])
+    # Says {0, 1}, {1}, {0, 2}, {2}; 3 is never said.
+    logits = torch.tensor([[1.0, 1, -1, -1], [-1, 1, -1, -1], [1, -1, 1, -1], [-1, -1, 1, -1]])
+    found = score(four, logits, truth)
+    # Label 0: borne 3 times, said 2 times, both right. Label 1: borne 2, said 2, 1 right. Label 2: said 2, wrongly.
+    assert found.recall == (2 / 3, 1 / 2, None, None)
+    assert found.precision == (1.0, 1 / 2, 0.0, None)
+    # 2·2/(3 + 2), 2·1/(2 + 2), 0/(0 + 2); of label 3 nothing can be said.
+    assert found.f1 == (4 / 5, 1 / 2, 0.0, None)
+    assert found.macro_f1 == pytest.approx((4 / 5 + 1 / 2 + 0) / 3)
+    # Records: 2·2/(2 + 2), 2·0/(1 + 1), 2·1/(2 + 2), 0/(0 + 1).
+    assert found.sample_f1 == pytest.approx((1 + 0 + 1 / 2 + 0) / 4)
+    assert found.accuracy == pytest.approx(11 / 16)  # wrong: record 1 twice, record 2 twice, record 3 once
+    assert tally(identity, Examples(logits, truth), four).as_dict() == {
+        "accuracy": pytest.approx(11 / 16),
+        "loss": pytest.approx(found.loss),
+        "recall": [2 / 3, 1 / 2, None, None],
+        "precision": [1.0, 1 / 2, 0.0, None],
+        "f1": [4 / 5, 1 / 2, 0.0, None],
+        "macro_f1": pytest.approx(13 / 30),
+        "sample_f1": pytest.approx(3 / 8),
+    }
+
+
+def test_saying_no_to_everything_is_right_mostly_and_worth_nothing() -> None:
+    truth = torch.tensor([[1.0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]])
+    found = score(LABELS, -torch.ones(4, 3), truth)
+    assert found.accuracy == pytest.approx(11 / 12)
+    assert found.macro_f1 == 0.0  # of label 0, the only one that there is
+    assert found.sample_f1 == pytest.approx(3 / 4)  # to say nothing of a record without a label is right
+    assert score(LABELS, -torch.ones(2, 3), torch.zeros(2, 3)).macro_f1 is None
+
+
 def test_saying_yes_to_everything_is_not_balanced() -> None:
     truth = torch.tensor([[1.0, 0, 0], [0, 1, 0]])
     found = score(LABELS, torch.ones(2, 3), truth)
@@ -132,6 +167,7 @@ def test_scores_agree_with_scikit_learn_for_several_labels() -> None:
     assert found.recall == pytest.approx(metrics.recall_score(truth, guess, average=None))
     assert found.precision == pytest.approx(metrics.precision_score(truth, guess, average=None))
     assert found.f1 == pytest.approx(metrics.f1_score(truth, guess, average=None))
+    assert found.macro_f1 == pytest.approx(metrics.f1_score(truth, guess, average="macro", zero_division=np.nan))
     assert found.sample_f1 == pytest.approx(metrics.f1_score(truth, guess, average="samples", zero_division=1.0))
     assert found.auroc == pytest.approx(metrics.roc_auc_score(truth, logits.numpy(), average="macro"))
     halves = [metrics.balanced_accuracy_score(truth[:, c], guess[:, c]) for c in range(3)]
@@ -186,6 +222,30 @@ def test_tallies_of_parts_add_up_to_the_scores_of_the_whole(problem: Problem) ->
     assert total.count == 10
     assert total.accuracy == pytest.approx(whole.accuracy)
     assert total.loss == pytest.approx(whole.loss)
+
+
+def test_tallies_of_several_labels_add_up_to_the_same_scores_and_travel_whole() -> None:
+    rng = generator("tally", "labels")
+    y = (torch.rand(20, 3, generator=rng) < 0.4).float()
+    y[:, 2] = 0  # borne by nobody
+    examples = Examples(torch.randn(20, 3, generator=rng), y)
+    parts = [tally(identity, examples.take(range(at, at + 5)), LABELS, batch=2) for at in range(0, 20, 5)]
+    total = Tally()  # as a round begins: nobody has answered yet
+    for part in parts:
+        sent = part.to_tensor()
+        assert sent.shape == (4 + 3 * 3,)
+        assert Tally.from_tensor(sent) == part
+        total += part
+    whole = evaluate(identity, examples, LABELS).as_dict()
+    for key, value in total.as_dict().items():
+        assert value == pytest.approx(whole[key]), key
+    assert set(total.as_dict()) == {"accuracy", "loss", "recall", "precision", "f1", "macro_f1", "sample_f1"}
+
+
+def test_a_tally_of_one_label_says_nothing_of_f1() -> None:
+    examples = Examples(torch.eye(3), torch.tensor([0, 1, 1]))
+    assert set(tally(identity, examples, THREE).as_dict()) == {"accuracy", "loss"}
+    assert Tally().as_dict() == {"accuracy": None, "loss": None}
 
 
 def test_a_tally_by_hand_travels_as_three_numbers() -> None:

@@ -35,11 +35,11 @@ def read_images(folder: Path, classes: Sequence[str]) -> Examples | None:
     if not files:
         return None
     order = numpy_generator("images by class").permutation(len(files)).tolist()
-    x = _stack([files[at] for at in order])
+    x = stack_images([files[at] for at in order])
     return Examples(x, torch.tensor(labels, dtype=torch.int64)[order])
 
 
-def _stack(files: Sequence[Path]) -> Tensor:
+def stack_images(files: Sequence[Path]) -> Tensor:
     images = [_pixels(file) for file in files]
     height, width = images[0].shape[:2]
     for image, file in zip(images, files, strict=True):

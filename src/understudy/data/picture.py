@@ -134,8 +134,10 @@ def _short(name: str) -> str:
 
 def _caption(skew: Skew) -> str:
     empty = f" · {skew.empty_clients} without records" if skew.empty_clients else ""
+    several = skew.labels_per_record
+    labels = "" if several in (0, 1) else f" · {several:.1f} labels a record"
     return (
-        f"{len(skew.clients)} clients · {skew.records:,} records · "
+        f"{len(skew.clients)} clients · {skew.records:,} records{labels} · "
         f"{skew.mean_classes:.1f} classes a client{empty}\n"
         f"mean distance to the overall mix of labels {skew.mean_distance:.2f} "
         "(0 the same, 1 nothing in common)"

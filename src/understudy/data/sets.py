@@ -7,30 +7,33 @@ from typing import Any
 from pydantic import ValidationError
 
 from understudy.complaints import unknown_name
-from understudy.data import cifar, digits, mnist
+from understudy.data import cifar, digits, flair, mnist
+from understudy.data.canvases import CanvasesSettings, read_canvases
 from understudy.data.dataset import Dataset
+from understudy.data.flair import FlairSettings, read_flair
 from understudy.data.own import Scaling, is_path, read_own
 from understudy.data.published import Progress
 from understudy.data.shapes import ShapesSettings, read_shapes
 from understudy.data.source import Source
 from understudy.errors import UserError
+from understudy.settings import Settings
+
+SETTINGS: dict[str, type[Settings]] = {"shapes": ShapesSettings, "canvases": CanvasesSettings, "flair": FlairSettings}
+NATURAL_USERS = ("canvases", "flair")  # that say whose record each is
 
 
-def _drawn_anew(_folder: Path | None, _progress: Progress | None) -> Path:
-    raise UserError("shapes is drawn by code whenever it is loaded; there is nothing to fetch.")
+def _drawn(name: str, shape: tuple[int, ...], classes: int, records: tuple[int, int], origin: str) -> Source:
+    def get(_folder: Path | None, _progress: Progress | None) -> Path:
+        raise UserError(f"{name} is drawn by code whenever it is loaded; there is nothing to fetch.")
+
+    return Source(name, shape, classes, records, origin, lambda _folder: load(name), lambda _folder: True, get)
 
 
-DRAWN = Source(
-    "shapes",
-    (1, 16, 16),
-    3,
-    (4152, 456),
-    "drawn by code, on the grid of dSprites",
-    read=lambda _folder: read_shapes(),
-    here=lambda _folder: True,
-    get=_drawn_anew,
+DRAWN = (
+    _drawn("shapes", (1, 16, 16), 3, (4152, 456), "drawn by code, on the grid of dSprites"),
+    _drawn("canvases", (1, 28, 28), 10, (2000, 500), "drawn by code, several digits of mnist-5k on one image"),
 )
-SOURCES = {source.name: source for source in (*digits.SOURCES, *mnist.SOURCES, *cifar.SOURCES, DRAWN)}
+SOURCES = {source.name: source for source in (*digits.SOURCES, *mnist.SOURCES, *cifar.SOURCES, flair.SOURCE, *DRAWN)}
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,10 @@ def source(name: str) -> Source:
 def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:
     """The data set of that name, or from that path. Nothing is downloaded: that is what `get` does.
 
-    Options are those of `shapes` (ShapesSettings), or of own data: classes, mean, std, test.
+    Options are those of `shapes`, `canvases` and `flair` (their settings), or of own data: classes, mean, std, test.
     """
-    if name == "shapes":
-        return read_shapes(_shapes_settings(options))
+    if name in SETTINGS:
+        return _read_with(_settings_of(name, options), folder)
     if is_path(name) and name not in SOURCES:
         test = options.pop("test", None)
         scaling = {key: options.pop(key) for key in ("classes", "mean", "std") if key in options}
@@ -80,13 +83,22 @@ def get(name: str, folder: Path | None = None, progress: Progress | None = None)
     return source(name).get(folder, progress)
 
 
-def _shapes_settings(options: dict[str, Any]) -> ShapesSettings:
+def _read_with(settings: Settings, folder: Path | None) -> Dataset:
+    if isinstance(settings, ShapesSettings):
+        return read_shapes(settings)
+    if isinstance(settings, CanvasesSettings):
+        return read_canvases(settings)
+    assert isinstance(settings, FlairSettings)
+    return read_flair(folder, settings)
+
+
+def _settings_of(name: str, options: dict[str, Any]) -> Settings:
     try:
-        return ShapesSettings(**options)
+        return SETTINGS[name](**options)
     except ValidationError as wrong:
         first = wrong.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        raise UserError(f"shapes: the option '{field}' is wrong: {first['msg']}.") from None
+        raise UserError(f"{name}: the option '{field}' is wrong: {first['msg']}.") from None
 
 
 def _refuse(name: str, options: dict[str, Any], known: str) -> None:

@@ -2,15 +2,18 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from understudy.data.canvases import CanvasesSettings
 from understudy.data.dataset import Dataset
 from understudy.data.federation import Federation
+from understudy.data.flair import FlairSettings
 from understudy.data.own import Scaling, is_path, read_own, read_sites
 from understudy.data.resize import resized, shrunk
-from understudy.data.sets import SOURCES, load
-from understudy.data.shapes import ShapesSettings, read_shapes
+from understudy.data.sets import NATURAL_USERS, SETTINGS, SOURCES, load
+from understudy.data.shapes import ShapesSettings
 from understudy.data.splits import Dirichlet, SplitSettings, make_split
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
@@ -20,18 +23,28 @@ from understudy.settings import Settings
 class DataSettings(Settings):
     name: str = "digits"  # a data set, or the path of an .npz file or a folder of images by class
     clients: int = Field(default=10, ge=1)  # natural users and own sites bring their own number
-    split: SplitSettings = Dirichlet(alpha=0.1)
+    split: SplitSettings = Dirichlet(alpha=0.1)  # `users` where a data set has natural ones
     held_out: float = Field(default=0.0, ge=0, lt=1)  # share of each client's records kept back for scores
     validation: float = Field(default=0.0, ge=0, lt=1)  # share kept on the server, to choose settings on
     folder: str | None = None  # where files lie; else $UNDERSTUDY_DATA and the usual folders
-    size: int | None = Field(default=None, ge=1)  # square images are averaged down to it; `shapes` are drawn so
+    size: int | None = Field(default=None, ge=1)  # square images are averaged down to it, drawn ones drawn so
     limit: int | None = Field(default=None, ge=1)  # at most so many training records, classes in proportion
     shapes: ShapesSettings | None = None  # the grid of `shapes`
+    canvases: CanvasesSettings | None = None  # who draws `canvases`, and how
+    flair: FlairSettings | None = None  # what to read of `flair`
     sites: dict[str, str] | None = None  # own data, one source a site; name, clients and split do not count then
     test: str | None = None  # own data: a file or folder to score on
     classes: int | None = Field(default=None, ge=2)  # own data; None: as many as the labels show
     mean: tuple[float, ...] = ()  # of pixels between 0 and 1, a channel; empty: what a data set brings along
     std: tuple[float, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _natural_users(cls, given: Any) -> Any:
+        """Records with several labels cannot be dealt out by class, and their users are what they are for."""
+        if isinstance(given, dict) and given.get("name") in NATURAL_USERS:
+            return {"split": "users", **given}
+        return given
 
     @field_validator("split", mode="before")
     @classmethod
@@ -55,16 +68,15 @@ def load_dataset(settings: DataSettings, seed: int) -> Dataset:
 
 
 def _whole(settings: DataSettings) -> Dataset:
-    if settings.shapes is not None and settings.name != "shapes":
-        raise UserError(f"data.shapes: these settings belong to the data set 'shapes', not to {settings.name}.")
-    if settings.name == "shapes":
-        return read_shapes(_grid(settings))
-    folder = None if settings.folder is None else Path(settings.folder).expanduser()
+    for name in SETTINGS:
+        if getattr(settings, name) is not None and settings.name != name:
+            raise UserError(f"data.{name}: these settings belong to the data set '{name}', not to {settings.name}.")
     if is_path(settings.name) and settings.name not in SOURCES:
         scaling = Scaling(settings.classes, settings.mean, settings.std)
         return read_own(settings.name, scaling, settings.test)
     _refuse_own_words(settings)
-    return _scaled(load(settings.name, folder=folder), settings)
+    folder = None if settings.folder is None else Path(settings.folder).expanduser()
+    return _scaled(load(settings.name, folder=folder, **_options(settings)), settings)
 
 
 def _scaled(dataset: Dataset, settings: DataSettings) -> Dataset:
@@ -74,15 +86,21 @@ def _scaled(dataset: Dataset, settings: DataSettings) -> Dataset:
     return replace(dataset, problem=replace(dataset.problem, mean=settings.mean, std=settings.std))
 
 
-def _grid(settings: DataSettings) -> ShapesSettings:
-    """Drawn at ``data.size`` where that is given: a drawing is never averaged down."""
-    grid = settings.shapes or ShapesSettings()
+def _options(settings: DataSettings) -> dict[str, Any]:
+    """Drawn, or read, at ``data.size`` where that is given: a drawing is never averaged down."""
+    if settings.name not in SETTINGS:
+        return {}
+    given: Settings | None = getattr(settings, settings.name)
+    options = {} if given is None else given.model_dump()
     if settings.size is None:
-        return grid
+        return options
+    options["size"] = settings.size
     try:
-        return ShapesSettings(**{**grid.model_dump(), "size": settings.size})
+        SETTINGS[settings.name](**options)
     except ValidationError as wrong:
-        raise UserError(f"data.size: {wrong.errors()[0]['msg']} for 'shapes', not {settings.size}.") from None
+        said = wrong.errors()[0]["msg"]
+        raise UserError(f"data.size: {said} for '{settings.name}', not {settings.size}.") from None
+    return options
 
 
 def _refuse_own_words(settings: DataSettings) -> None:

@@ -42,8 +42,13 @@ class Skew:
     mean_distance: float
     entropy_of_all: float  # nats, of the labels of all clients together
 
+    @property
+    def labels_per_record(self) -> float:
+        """1 where a record has one class; 0 where there are no records."""
+        return sum(map(sum, self.label_counts)) / self.records if self.records else 0.0
+
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "labels_per_record": self.labels_per_record}
 
 
 def entropy(counts: Sequence[float]) -> float:

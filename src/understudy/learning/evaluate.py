@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.learning.losses import per_record_loss
-from understudy.learning.scores import Scores, right_decisions, score
+from understudy.learning.scores import LabelScores, Scores, label_counts, record_f1, right_decisions, score
 
 __all__ = ["Predict", "Scores", "Tally", "evaluate", "score", "tally"]
 
@@ -24,9 +26,19 @@ class Tally:
     count: int = 0
     correct: float = 0.0  # a record with several labels counts by its share of right ones
     loss_sum: float = 0.0
+    # Only where a record has several labels: its F1 summed over records, and a label's numbers one after another,
+    # rightly predicted, predicted, borne.
+    f1_sum: float = 0.0
+    labels: tuple[int, ...] = ()
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(self.count + other.count, self.correct + other.correct, self.loss_sum + other.loss_sum)
+        return Tally(
+            self.count + other.count,
+            self.correct + other.correct,
+            self.loss_sum + other.loss_sum,
+            self.f1_sum + other.f1_sum,
+            tuple(a + b for a, b in zip_longest(self.labels, other.labels, fillvalue=0)),  # nobody yet has no labels
+        )
 
     @property
     def accuracy(self) -> float | None:
@@ -36,14 +48,26 @@ class Tally:
     def loss(self) -> float | None:
         return self.loss_sum / self.count if self.count and math.isfinite(self.loss_sum) else None
 
+    def as_dict(self) -> dict[str, Any]:
+        """As a line of metrics has it; several labels have their own scores besides."""
+        found: dict[str, Any] = {"accuracy": self.accuracy, "loss": self.loss}
+        if self.labels and self.count:
+            of_label = LabelScores.of(*torch.tensor(self.labels).view(-1, 3).T)
+            found |= {key: list(v) if isinstance(v, tuple) else v for key, v in vars(of_label).items()}
+            found["sample_f1"] = self.f1_sum / self.count
+        return found
+
     def to_tensor(self) -> Tensor:
-        """(3,) float64, as a part of a message."""
-        return torch.tensor([self.count, self.correct, self.loss_sum], dtype=torch.float64)
+        """(3,) float64, as a part of a message; (4 + 3·classes,) where a record has several labels."""
+        several = [self.f1_sum, *self.labels] if self.labels else []
+        return torch.tensor([self.count, self.correct, self.loss_sum, *several], dtype=torch.float64)
 
     @classmethod
     def from_tensor(cls, numbers: Tensor) -> "Tally":
-        count, correct, loss_sum = numbers.tolist()
-        return cls(int(count), correct, loss_sum)
+        count, correct, loss_sum, *several = numbers.tolist()
+        if not several:
+            return cls(int(count), correct, loss_sum)
+        return cls(int(count), correct, loss_sum, several[0], tuple(map(int, several[1:])))
 
 
 def evaluate(predict: Predict, examples: Examples, problem: Problem, *, batch: int = 500) -> Scores:
@@ -58,8 +82,14 @@ def tally(predict: Predict, examples: Examples, problem: Problem, *, batch: int 
     for logits, y in _in_batches(predict, examples, batch):
         right = right_decisions(problem, logits, y).double().view(len(y), -1).mean(1)
         losses = per_record_loss(problem, logits.double(), y)
-        total += Tally(len(y), float(right.sum()), float(losses.sum()))
+        total += Tally(len(y), float(right.sum()), float(losses.sum()), *_of_labels(problem, logits, y))
     return total
+
+
+def _of_labels(problem: Problem, logits: Tensor, y: Tensor) -> tuple[float, tuple[int, ...]]:
+    if not problem.multilabel:
+        return 0.0, ()
+    return float(record_f1(logits, y).sum()), tuple(torch.stack(label_counts(logits, y), 1).flatten().tolist())
 
 
 def _in_batches(predict: Predict, examples: Examples, batch: int) -> Iterator[tuple[Tensor, Tensor]]:

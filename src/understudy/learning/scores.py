@@ -20,7 +20,8 @@ class Scores:
     """None stands where a score does not apply: no record, an absent class, logits that are not finite.
 
     Where a record has several labels, a label is predicted when its logit is above 0; ``accuracy`` is then
-    the mean per-label accuracy, and precision and both kinds of F1 are filled in.
+    the mean per-label accuracy, which rewards saying no where labels are rare, and precision and all kinds of F1
+    are filled in. A label that no record bears has no recall; its F1 is 0 once it is predicted, and none until then.
     """
 
     count: int
@@ -32,6 +33,7 @@ class Scores:
     recall: PerClass = ()
     precision: PerClass = ()
     f1: PerClass = ()
+    macro_f1: float | None = None  # mean of the classes' F1, not the F1 of their mean precision and recall
     sample_f1: float | None = None  # mean over records; no label, none predicted: 1
 
     def as_dict(self) -> dict[str, int | float | list[float | None] | None]:
@@ -73,12 +75,10 @@ def _of_sets(logits: Tensor, y: Tensor) -> Scores:
     """Here balanced accuracy is the mean of (recall + specificity)/2 over labels of which there are both
     kinds: the mean recall would reward a network that says yes to everything."""
     truth, guess = y > 0, logits > 0
-    hits, said, real = (truth & guess).sum(0), guess.sum(0), truth.sum(0)
-    recall = _ratios(hits, real)
+    by_label = LabelScores.of(*label_counts(logits, y))
     specificity = _ratios((~truth & ~guess).sum(0), (~truth).sum(0))
-    both = [(r + s) / 2 for r, s in zip(recall, specificity, strict=True) if r is not None and s is not None]
-    in_record, of_record = (truth & guess).sum(1), truth.sum(1) + guess.sum(1)
-    record_f1 = torch.where(of_record > 0, 2 * in_record.double() / of_record.clamp(min=1), 1.0)
+    pairs = zip(by_label.recall, specificity, strict=True)
+    both = [(r + s) / 2 for r, s in pairs if r is not None and s is not None]
     probability = logits.sigmoid()
     return Scores(
         count=len(y),
@@ -86,11 +86,40 @@ def _of_sets(logits: Tensor, y: Tensor) -> Scores:
         balanced_accuracy=_mean(both),
         auroc=_mean_area(logits, truth),
         calibration_error=_calibration(torch.maximum(probability, 1 - probability), truth == guess),
-        recall=recall,
-        precision=_ratios(hits, said),
-        f1=_ratios(2 * hits, said + real),
-        sample_f1=float(record_f1.mean()),
+        recall=by_label.recall,
+        precision=by_label.precision,
+        f1=by_label.f1,
+        macro_f1=by_label.macro_f1,
+        sample_f1=float(record_f1(logits, y).mean()),
     )
+
+
+def label_counts(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(classes,) each: how often a label was rightly predicted, predicted at all, and borne."""
+    truth, guess = y > 0, logits > 0
+    return (truth & guess).sum(0), guess.sum(0), truth.sum(0)
+
+
+def record_f1(logits: Tensor, y: Tensor) -> Tensor:
+    """(n,) float64: F1 of the labels predicted for each record; 1 where it has none and none is predicted."""
+    truth, guess = y > 0, logits > 0
+    both, either = (truth & guess).sum(1).double(), truth.sum(1) + guess.sum(1)
+    return torch.where(either > 0, 2 * both / either.clamp(min=1), 1.0)
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """What counts that were added up over any number of parts say of each label."""
+
+    recall: PerClass
+    precision: PerClass
+    f1: PerClass
+    macro_f1: float | None
+
+    @classmethod
+    def of(cls, hits: Tensor, predicted: Tensor, borne: Tensor) -> "LabelScores":
+        f1 = _ratios(2 * hits, predicted + borne)
+        return cls(_ratios(hits, borne), _ratios(hits, predicted), f1, _mean(f1))
 
 
 def _share(right: Tensor) -> float:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from understudy.config.schema import LIVE
 from understudy.errors import UserError
@@ -12,6 +12,7 @@ from understudy.studies.folder import Line, RunFolder
 
 SHARE_OF_BEST = 0.9  # the target where none is given, as a share of the best accuracy of all runs
 MEGABYTE = 1e6
+Measure = Literal["accuracy", "macro_f1"]
 NEEDED = ("round", "bytes_up", "bytes_down", "epsilon", "failed", "seconds")
 
 
@@ -36,6 +37,10 @@ class Row:
     epsilon: float | None
     seconds: float
     failed: int  # replies that did not come or did not count
+    measure: Measure = "accuracy"  # what ``target`` is of, the same for all rows; macro F1 where all have labels
+    macro_f1: float | None = None  # of the last round; only where a record has several labels
+    best_macro_f1: float | None = None
+    sample_f1: float | None = None
 
     @property
     def name(self) -> str:
@@ -64,15 +69,17 @@ def compare(folders: Sequence[Path], target: float | None = None, after: Sequenc
     """A row for each folder, in order.
 
     Rounds are counted to ``target``; without one it is 90 % of the best accuracy among the runs, and the rows
-    say so (``target_given``). ``after`` lists rounds whose accuracy is wanted besides the last one.
+    say so (``target_given``). Where every run is about several labels a record, macro F1 takes the place of
+    accuracy, which there rewards saying no. ``after`` lists rounds whose accuracy is wanted besides the last one.
     """
     if target is not None and not 0 <= target <= 1:
         raise UserError(f"The target accuracy is {target}; write a share between 0 and 1, such as 0.8.")
     runs = [(folder, read_config(folder), read_metrics(folder)) for folder in folders]
-    reached = [best for _, _, metrics in runs if (best := best_accuracy(metrics)) is not None]
+    measure: Measure = "macro_f1" if runs and all(_several_labels(config) for _, config, _ in runs) else "accuracy"
+    reached = [found for _, _, metrics in runs if (found := best(metrics, measure)) is not None]
     # Rounded to what a table shows, so that the number on paper is the one that counts.
     goal = target if target is not None or not reached else round(SHARE_OF_BEST * max(reached), 3)
-    return [_row(*run, goal, target is not None, after) for run in runs]
+    return [_row(*run, goal, target is not None, after, measure) for run in runs]
 
 
 def _row(
@@ -82,6 +89,7 @@ def _row(
     target: float | None,
     given: bool,
     after: Sequence[int],
+    measure: Measure,
 ) -> Row:
     last: Line = metrics[-1] if metrics else {"round": 0, "epsilon": None}
     planned = int(config["method"]["rounds"])
@@ -94,26 +102,34 @@ def _row(
         planned,
         bool(metrics) and last["round"] >= planned and not last.get("undone"),
         last.get("accuracy"),
-        best_accuracy(metrics),
+        best(metrics),
         {round: by_round.get(round) for round in after},
         target,
         given,
-        None if target is None else rounds_to(metrics, target),
+        None if target is None else rounds_to(metrics, target, measure),
         sum(line["bytes_up"] for line in metrics),
         sum(line["bytes_down"] for line in metrics),
         last["epsilon"],
         round(sum(line["seconds"] for line in metrics), 3),
         sum(line["failed"] for line in metrics),
+        measure,
+        last.get("macro_f1"),
+        best(metrics, "macro_f1"),
+        last.get("sample_f1"),
     )
 
 
-def rounds_to(metrics: Sequence[Line], target: float) -> int | None:
-    """The first round whose accuracy is at least ``target``; None where none is."""
-    return next((line["round"] for line in metrics if (line.get("accuracy") or 0.0) >= target), None)
+def _several_labels(config: Mapping[str, Any]) -> bool:
+    return bool((config.get("problem") or {}).get("multilabel"))
 
 
-def best_accuracy(metrics: Sequence[Line]) -> float | None:
-    return max((line["accuracy"] for line in metrics if line.get("accuracy") is not None), default=None)
+def rounds_to(metrics: Sequence[Line], target: float, measure: Measure = "accuracy") -> int | None:
+    """The first round whose score is at least ``target``; None where none is."""
+    return next((line["round"] for line in metrics if (line.get(measure) or 0.0) >= target), None)
+
+
+def best(metrics: Sequence[Line], measure: Measure = "accuracy") -> float | None:
+    return max((line[measure] for line in metrics if line.get(measure) is not None), default=None)
 
 
 # ---- reading

@@ -43,8 +43,7 @@ def comparison_table(rows: Sequence[Row], gap: int = 2) -> Table:
     words(table, "run")
     columns: list[tuple[str, list[str]]] = [
         *[(f"after\n{at}", [_points(row.accuracy_after[at]) for row in rows]) for at in _asked(rows)],
-        ("last\n%", [_points(row.accuracy) for row in rows]),
-        ("best\n%", [_points(row.best_accuracy) for row in rows]),
+        *_reached(rows),
         (f"to\n{_points(_target(rows))}", [_or_none(row.rounds_to_target) for row in rows]),
         ("MB\nup", [megabytes(row.bytes_up) for row in rows]),
         ("MB\ndown", [megabytes(row.bytes_down) for row in rows]),
@@ -62,14 +61,42 @@ def comparison_table(rows: Sequence[Row], gap: int = 2) -> Table:
     return table
 
 
+def _reached(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    if not _by_f1(rows):
+        return [
+            ("last\n%", [_points(row.accuracy) for row in rows]),
+            ("best\n%", [_points(row.best_accuracy) for row in rows]),
+        ]
+    return [
+        ("labels\nright", [_points(row.accuracy) for row in rows]),
+        ("record\nF1", [_points(row.sample_f1) for row in rows]),
+        ("class\nF1", [_points(row.macro_f1) for row in rows]),
+        ("best", [_points(row.best_macro_f1) for row in rows]),
+    ]
+
+
+def _by_f1(rows: Sequence[Row]) -> bool:
+    return bool(rows) and rows[0].measure == "macro_f1"
+
+
+def _scores_explained(rows: Sequence[Row]) -> str:
+    if _by_f1(rows):
+        return (
+            "On the test records, in %: labels right, of all yes and no; F1, mean over records and over classes; best, "
+            "class F1 of the best round."
+        )
+    return "after, last, best: test accuracy in %." if _asked(rows) else "last, best: test accuracy in %."
+
+
 def comparison_notes(rows: Sequence[Row]) -> list[str]:
-    notes = ["after, last, best: test accuracy in %." if _asked(rows) else "last, best: test accuracy in %."]
+    notes = [_scores_explained(rows)]
     target = _target(rows)
     if target is not None:
         chosen = (
             "" if rows[0].target_given else f" ({100 * SHARE_OF_BEST:.0f} % of the best run; --target sets another)"
         )
-        notes.append(f"to {_points(target)}: rounds until the accuracy first reaches {percent(target)}{chosen}.")
+        what = "class F1" if _by_f1(rows) else "accuracy"
+        notes.append(f"to {_points(target)}: rounds until the {what} first reaches {percent(target)}{chosen}.")
     notes.append("MB: 10⁶ bytes, of all clients and rounds together.")
     if any(row.epsilon is None for row in rows):
         notes.append(f"ε {NONE}: no privacy guarantee.")
@@ -127,6 +154,9 @@ def _summary_lines(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, 
         ("privacy", "no guarantee" if epsilon is None else f"ε = {epsilon:.3g}"),
         ("time", f"{duration(summary['seconds'])} min" if summary["seconds"] >= 60 else f"{summary['seconds']:.1f} s"),
     ]
+    if summary.get("macro_f1") is not None:
+        f1 = f"{percent(summary['macro_f1'])} over classes, {percent(summary['sample_f1'])} over records"
+        lines.insert(1, ("F1", f1))
     if summary.get("failed"):
         lines.append(("failed", f"{summary['failed']} replies; metrics.jsonl says which and why"))
     return [*lines, ("folder", str(folder))]
