@@ -1,0 +1,133 @@
+"""FedNova: "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization".
+
+Clients take τ_k steps each, and one that takes more steps would count for more. So each change is divided by
+a_k, the sum of the weights with which its gradients entered it, and the server multiplies by the mean:
+
+    d_k = (w − w_k) / a_k,      w ← w − (Σ p_k a_k) Σ p_k d_k,      p_k the weight of k among the participants
+
+    SGD               a = τ
+    momentum ρ        a = [τ − ρ (1 − ρ^τ) / (1 − ρ)] / (1 − ρ)
+    proximal term μ   a ← a (1 − ημ) + 1, once a step; the outer factor is then Σ p_k τ_k, as the authors have it
+
+Momentum together with μ is refused: the authors' code mixes the two recursions, and neither a is right then.
+
+What travels is scaled by a number of steps τ̄ that all share, so that clients with equal steps send the very
+bits that FedAvg would: Δ_k · (out(τ̄)/a_k), and how far out(τ_k)/out(τ̄) is from 1, where ``out`` is what the
+outer factor averages. τ̄ is ``local.steps``; with ``local.epochs`` it is the mean over clients, for which the
+opening asks one number of each and the brief has one more.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import Field
+from torch import Tensor
+
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.federation.message import Kind, Message, scalar
+from understudy.federation.method import State, task
+from understudy.federation.registry import method
+from understudy.federation.server import Server
+from understudy.learning.loop import Trained
+from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Shapes, Term
+from understudy.methods.fedprox import Proximal
+from understudy.models.network import Network
+
+PRESETS = {"niid-bench": {"local": {"momentum": 0.9}}}  # its scripts; FedDM's baselines are NIID-Bench's
+COMMON = "common_steps"  # τ̄, in State and in the brief
+
+
+class FedNovaSettings(AveragingSettings):
+    mu: float = Field(default=0.0, ge=0)  # μ of a proximal term; 0: none
+
+
+def effective_steps(steps: float, *, rate: float = 0.0, momentum: float = 0.0, mu: float = 0.0) -> float:
+    """a of so many steps."""
+    if momentum:
+        return (steps - momentum * (1 - math.pow(momentum, steps)) / (1 - momentum)) / (1 - momentum)
+    if mu:  # the recursion's sum, [1 − (1 − ημ)^τ] / ημ, such that a tiny ημ loses no digits
+        return -math.expm1(steps * math.log1p(-rate * mu)) / (rate * mu)
+    return float(steps)
+
+
+class Normalised(Rule):
+    """``steps`` leaves a client as its weight times how far its steps are from the common ones."""
+
+    up: ClassVar[Mapping[str, Kind]] = {"change": "weights", "steps": "scalars"}
+
+    def shapes(self, size: int) -> Shapes:
+        return {"change": (size,), "steps": ()}
+
+    def share(self, change: Tensor, weight: float, trained: Trained) -> Parts:
+        return {"change": change * weight, "steps": scalar(trained.steps)}
+
+    def step(self, w: Tensor, state: State, sums: Message, clients: int) -> Parts:
+        outer = 1 + sums["steps"] / sums["weight"]
+        return {"model": w + outer * (sums["change"] / sums["weight"])}
+
+
+class CommonSteps(Term):
+    """Brings τ̄ down; it does not act on the model."""
+
+    down: ClassVar[tuple[str, ...]] = (COMMON,)
+
+    def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
+        return None
+
+
+class FedNova(Averaging):
+    settings: FedNovaSettings
+
+    # ---- on the client
+
+    @task()  # what it sends depends on rule and terms
+    def train(self, client: Client, brief: Message) -> Message:
+        reply, local = super().train(client, brief), self.settings.local
+        steps, weight = int(reply["steps"]), float(reply["weight"])
+        if not steps:
+            return reply.but(steps=scalar(-weight))
+        rate = local.rate(client.round, self.rounds)
+        a = effective_steps(steps, rate=rate, momentum=local.momentum, mu=self.settings.mu)
+        common = self._out(float(brief[COMMON]) if local.steps is None else local.steps)
+        further = self._out(steps) / common - 1
+        return reply.but(change=reply["change"] * (common / a), steps=scalar(weight * further))
+
+    def _out(self, steps: float) -> float:
+        """What the outer factor averages: a without its proximal form, which leaves plain steps there."""
+        return effective_steps(steps, momentum=self.settings.local.momentum)
+
+    @task(steps="scalars", clients="scalars")
+    def count(self, client: Client, brief: Message) -> Message:
+        steps = self.settings.local.step_count(len(client.own))
+        return Message(steps=scalar(steps), clients=scalar(steps > 0))
+
+    # ---- on the server
+
+    def start(self, server: Server) -> State:
+        state = super().start(server)
+        if self.settings.local.steps is not None:
+            return state
+        sums = server.sum(self.count, Message(), to=server.clients, like={"steps": (), "clients": ()})
+        mean = float(sums["steps"]) / max(1.0, float(sums["clients"]))
+        return state.but({COMMON: scalar(mean or 1)})
+
+
+@method("fednova", settings=FedNovaSettings, presets=PRESETS)
+def fednova(settings: FedNovaSettings) -> Averaging:
+    local, mu = settings.local, settings.mu
+    if mu and local.momentum:
+        raise UserError(
+            "fednova: method.mu and method.local.momentum cannot be used together, because changes are normalised "
+            "for one of them at a time; set one of the two to 0."
+        )
+    if mu * local.lr >= 1:
+        raise UserError(
+            f"fednova: method.mu times method.local.lr is {mu * local.lr:g}, and a step would jump over the broadcast "
+            "model; make one of them smaller, so that the product is below 1."
+        )
+    terms: list[Term] = [Proximal(mu)] if mu else []
+    if local.steps is None:
+        terms.append(CommonSteps())
+    return FedNova(settings, terms=terms, rule=Normalised())

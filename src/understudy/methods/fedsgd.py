@@ -1,0 +1,43 @@
+"""FedSGD: "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 2.
+
+A client draws one batch of its records, takes one step of SGD at the rate η_l, and sends the step; the server
+adds the mean of the steps. It is FedAvg with ``local.steps: 1``, and nothing else is accepted: one batch a
+round, not one message for every batch of an epoch. A ``local.batch`` as large as the largest client gives the
+paper's full-batch form.
+"""
+
+from pydantic import field_validator
+
+from understudy.errors import UserError
+from understudy.federation.registry import method
+from understudy.learning.local import Local
+from understudy.methods.averaging import Averaging, AveragingSettings
+
+
+class FedSgdSettings(AveragingSettings):
+    local: Local = Local(steps=1)
+
+    @field_validator("local", mode="before")
+    @classmethod
+    def _one_step(cls, given: object) -> object:
+        """Where neither epochs nor steps are said: one step."""
+        if isinstance(given, dict) and given.get("epochs") is None and given.get("steps") is None:
+            return {**given, "steps": 1}
+        return given
+
+
+@method("fedsgd", settings=FedSgdSettings)
+def fedsgd(settings: FedSgdSettings) -> Averaging:
+    local = settings.local
+    if local.steps != 1:
+        said = f"epochs {local.epochs}" if local.steps is None else f"steps {local.steps}"
+        raise UserError(
+            f"fedsgd: method.local has {said}, but fedsgd is one step a round; "
+            "set local.steps to 1 and local.epochs to null, or use fedavg."
+        )
+    if local.momentum:
+        raise UserError(
+            "fedsgd: method.local.momentum would do nothing, because it starts anew each round and a round is one "
+            "step; set it to 0, or use fedavgm, whose momentum is the server's."
+        )
+    return Averaging(settings)
