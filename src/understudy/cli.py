@@ -94,6 +94,39 @@ def compare(
 
 
 @app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="A study; without a name they are listed.")] = None,
+    scale: Annotated[str, typer.Option(help="smoke, desk or paper.")] = "desk",
+    out: Annotated[Path | None, typer.Option(help="Where its runs, table and picture go.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a study that compares methods, each tuned alike; a stopped one goes on where it was."""
+    from understudy.studies.reproduce import STUDIES
+    from understudy.view.standings import show_study
+
+    if name is None:
+        listed = {one.name: {"about": one.about, "scales": list(one.scales)} for one in STUDIES.values()}
+        lines = [f"{key:24} {one['about']} ({', '.join(one['scales'])})" for key, one in listed.items()]
+        _print_json(listed) if as_json else print("\n".join(lines))
+        return
+    table = show_study(name, scale, out or Path("studies", f"{name}-{scale}"), quiet=as_json)
+    if as_json:
+        _print_json(table)
+
+
+@app.command()
+def sheet(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run with fedcog.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The picture: .png, .svg or .pdf.")],
+    client: Annotated[str | None, typer.Option(help="Whose images; by default the first client's.")] = None,
+) -> None:
+    """Draw what a fedcog client generates and learns from in the next round."""
+    from understudy.view.generated import generated_sheet
+
+    print(f"Picture: {generated_sheet(folder, out, client=client)}")
+
+
+@app.command()
 def methods(name: Annotated[str | None, typer.Argument()] = None, as_json: Json = False) -> None:
     """What methods and add-ons there are, their settings, and what each sends."""
     from understudy.studies.catalogue import describe_methods

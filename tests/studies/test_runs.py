@@ -86,6 +86,7 @@ def test_the_ledger_lists_what_left_each_client(tmp_path: Path) -> None:
         "kind": "weights",
         "releases": 2,
         "bytes": 2 * 650 * 4,
+        "covered": 0,
         "mechanism": None,
     }
     assert ledger["epsilon"] is None

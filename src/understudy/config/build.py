@@ -30,6 +30,7 @@ def build_data(config: Config) -> Federation:
 def build_method(config: Config, net: Network) -> Method:
     """The method with its add-ons, bound to a network; combinations that make no sense are refused here."""
     method = _joined(config)
+    method.privacy = config.top.privacy
     method.bind(net, config.plan.rounds)
     return method
 

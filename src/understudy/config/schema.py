@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, StrictFloat, StrictInt, field_validator
@@ -13,6 +14,8 @@ from understudy.data.problem import Problem
 from understudy.data.settings import DataSettings
 from understudy.federation.method import Method
 from understudy.federation.registry import Entry
+from understudy.privacy.policy import Policy, read_policy
+from understudy.privacy.settings import PrivacySettings
 from understudy.settings import Settings
 
 LIVE = "live"  # an object that was passed in Python: the config can only say that it was there
@@ -42,7 +45,8 @@ class Top(Settings):
 
     seed: int = Field(default=0, ge=0)
     device: str = "auto"
-    privacy: None = None
+    privacy: PrivacySettings | None = None
+    policy: str | None = None  # the sites' policy, a YAML file; in a real federation each site reads its own
 
     @field_validator("device")
     @classmethod
@@ -85,6 +89,10 @@ class Config:
     engine: EngineSettings
     live: Live = Live()
 
+    @property
+    def policy(self) -> Policy | None:
+        return None if self.top.policy is None else read_policy(Path(self.top.policy))
+
     def words(self, version: str, problem: Problem, fast: str, device: str, data_digest: str) -> dict[str, Any]:
         """Every value spelled out; read back, they give the same run."""
         data: dict[str, Any] = {"name": LIVE} if self.data is None else self.data.model_dump(mode="json")
@@ -102,7 +110,8 @@ class Config:
             "model": {"name": self.model.name, "fast": fast, **self.model_settings},
             "method": {**self.plan.model_dump(mode="json"), **self.method.settings.model_dump(mode="json")},
             "with": [chosen.words() for chosen in self.add_ons],
-            "privacy": self.top.privacy,
+            "privacy": None if self.top.privacy is None else self.top.privacy.model_dump(mode="json"),
+            "policy": self.top.policy,
             "engine": self.engine.model_dump(mode="json"),
             "device": device,
             "data_digest": data_digest,

@@ -120,9 +120,8 @@ def _serve(pipe: Connection, other_end: Connection, sites: Mapping[str, Site], m
             os._exit(0)
         request = Request.of(header, body)
         done = answer(sites[request.client], method, request)
-        said = {name: getattr(done, name) for name in ("client", "outcome", "why", "version")}
         try:
-            pipe.send_bytes(json.dumps(said).encode())
+            pipe.send_bytes(json.dumps(done.header()).encode())
         except BrokenPipeError:
             os._exit(0)
 

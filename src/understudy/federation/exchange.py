@@ -6,9 +6,9 @@ counted.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from understudy.errors import UserError
 
@@ -41,7 +41,7 @@ class Request:
             raise UserError("A request came with a header that cannot be read.") from None
 
 
-Outcome = Literal["done", "failed", "refused"]
+Outcome = Literal["done", "failed", "refused", "spent"]  # spent: it has no privacy budget left for this
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,12 @@ class Answer:
     why: str  # a sentence where it is not "done"
     version: str  # of the client's memory after the task
     read: Callable[[], bytes]  # early answers wait on disk until it is their turn
+    charges: Sequence[Mapping[str, Any]] = ()  # what the task spent, as the site's book has it
+
+    def header(self) -> dict[str, Any]:
+        """All but the bytes, as plain values."""
+        plain = {name: getattr(self, name) for name in ("client", "outcome", "why", "version")}
+        return {**plain, "charges": [dict(charge) for charge in self.charges]}
 
 
 def failed(client: str, why: str, *, outcome: Outcome = "failed") -> Answer:

@@ -17,6 +17,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
 from understudy.federation.server import Server, Task
 from understudy.models.network import Network
+from understudy.privacy.settings import PrivacySettings
 
 State = Message
 
@@ -51,6 +52,7 @@ def task_name(work: Task) -> str:
 class Method(ABC):
     net: Network  # set by `bind`, before anything else is called
     rounds: int
+    privacy: PrivacySettings | None = None  # what the config promises; set before `bind`
 
     def bind(self, net: Network, rounds: int) -> None:
         """The network that this process works with; here a method refuses what it cannot do."""

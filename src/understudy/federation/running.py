@@ -13,6 +13,7 @@ from understudy.federation.method import Method, task_name
 from understudy.federation.server import Brief, Reply, Server, Task, TooFewReplies
 from understudy.federation.site import SCORE
 from understudy.learning.evaluate import Tally
+from understudy.privacy.charges import Charge
 from understudy.privacy.ledger import Ledger
 from understudy.randomness import generator
 
@@ -67,6 +68,7 @@ class RunServer(Server):
         self.ledger = Ledger()
         self.books = Books()
         self.versions: dict[str, str] = {}  # of client memories, as the checkpoint names them
+        self.spent: set[str] = set()  # clients without privacy budget for what they were asked; they are left out
         self._engine, self._run, self._config, self._seed = engine, run, config, seed
         self._kinds = {name: job.kinds for name, job in method.jobs().items()}
         self._cohort_size, self._at_least, self._score = cohort, at_least, score_at_clients
@@ -77,7 +79,8 @@ class RunServer(Server):
 
     def cohort(self) -> list[str]:
         rng = generator(self._seed, self.round, "cohort")
-        return draw_cohort(list(self.clients), self._cohort_size, rng)
+        able = [client for client in self.clients if client not in self.spent or client in self._spent_now]
+        return draw_cohort(able, self._cohort_size, rng)
 
     def rng(self, purpose: str) -> torch.Generator:
         if purpose not in self._streams:
@@ -106,6 +109,7 @@ class RunServer(Server):
         self._open = False
         self._pending: dict[str, str] = {}  # versions that count once the round is on disk
         self._scored: set[str] = set()  # who was asked for scores in this round already
+        self._spent_now: set[str] = set()  # it stays in this round's cohort, which is the same all through
         self._streams: dict[str, torch.Generator] = {}
 
     def check_replies(self) -> None:
@@ -166,6 +170,9 @@ class RunServer(Server):
     def _read(self, asked: _Ask, answer: Answer) -> Message | None:
         client, books = answer.client, self.books
         if answer.outcome != "done":
+            if answer.outcome == "spent":
+                self.spent.add(client)
+                self._spent_now.add(client)
             books.fail(client, answer.why)
             return None
         data = answer.read()
@@ -177,7 +184,7 @@ class RunServer(Server):
             return None
         # It has left the house: from here on it is in the ledger, whatever becomes of it.
         kinds = {**self._kinds[asked.task], SCORE: "statistics"}
-        self.ledger.release(client, asked.task, kinds, message)
+        self.ledger.release(client, asked.task, kinds, message, [Charge.of(charge) for charge in answer.charges])
         if SCORE in message:
             books.scores = books.scores + Tally.from_tensor(message[SCORE])
             message = message.only(*(part for part in message if part != SCORE))

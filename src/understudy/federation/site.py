@@ -22,9 +22,14 @@ from understudy.federation.client import Client, Memory
 from understudy.federation.exchange import NOTHING, Answer, Request, failed
 from understudy.federation.message import Message
 from understudy.federation.method import Method
+from understudy.federation.purse import Occasion, Purse
+from understudy.federation.release import Forbidden, check_kinds, check_reply, examples_in
 from understudy.federation.shelf import Shelf
 from understudy.files import write_whole
 from understudy.learning.evaluate import tally
+from understudy.privacy.charges import Book, BudgetSpent
+from understudy.privacy.policy import Policy
+from understudy.privacy.settings import PrivacySettings
 from understudy.randomness import private_global_stream, seed_from
 
 SCORE = "understudy.score"  # the part that the site adds by itself, when asked to score
@@ -38,6 +43,13 @@ class Site:
     seed: int
     config: str  # digest, see Request
     common: Examples | None = None  # a test set that every party has
+    privacy: PrivacySettings | None = None  # what the run promises
+    policy: Policy | None = None  # what this site allows, whatever a server asks
+
+    @property
+    def book(self) -> Book:
+        """What it has spent in all its runs."""
+        return Book(self.folder / "charges.jsonl")
 
     def memory(self, run: str) -> Shelf:
         return Shelf(self.folder / run / "memory")
@@ -59,6 +71,11 @@ def answer(site: Site, method: Method, request: Request) -> Answer:
     """Whatever a task does, the caller gets an answer and the federation goes on."""
     try:
         return _answer(site, method, request)
+    except BudgetSpent as spent:
+        return failed(site.name, str(spent), outcome="spent")
+    except Forbidden as why:
+        _note_refusal(site, request, str(why))
+        return failed(site.name, str(why), outcome="refused")
     except UserError as error:
         return failed(site.name, str(error))
     except Exception as error:
@@ -83,25 +100,41 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
         return failed(site.name, "it answered this step already, to another brief", outcome="refused")
     file = site.reply(request)
     if before is not None and file.exists():
-        return Answer(site.name, "done", "", before["version"], file.read_bytes)
+        return Answer(site.name, "done", "", before["version"], file.read_bytes, before["charges"])
     reply, memory = _work(site, method, request)
     broken = [part for part in reply.not_finite() if part != SCORE]
     if broken:
         why = f"its reply is not finite in {', '.join(broken)} (a smaller learning rate may help)"
         return failed(site.name, why, outcome="refused")
+    kinds = method.jobs()[request.task].kinds
+    leaving = examples_in(reply, kinds)
+    check_reply(site.policy, reply, kinds, site.holding.own, sent=answered["examples"])
     version = _keep(site, request, memory)
-    # The reply counts once it is listed, and can be made again: only versions of memory must survive a power cut.
-    file.write_bytes(reply.to_bytes())
-    answered["steps"][str(request.step)] = {"digest": digest, "version": version}
-    write_whole(site.answered(request.run), json.dumps(answered).encode(), durable=False)
-    return Answer(site.name, "done", "", version, file.read_bytes)
+    charges = [charge.as_dict() for charge in site.book.close(request.run, request.round, request.step)]
+    # The reply counts once it is listed. It can be made again, unless that would cost privacy: then it must survive
+    # a power cut, as versions of memory must.
+    if charges:
+        write_whole(file, reply.to_bytes())
+    else:
+        file.write_bytes(reply.to_bytes())
+    answered["steps"][str(request.step)] = {"digest": digest, "version": version, "charges": charges}
+    answered["examples"] += leaving
+    write_whole(site.answered(request.run), json.dumps(answered).encode(), durable=bool(charges))
+    return Answer(site.name, "done", "", version, file.read_bytes, charges)
+
+
+def _note_refusal(site: Site, request: Request, why: str) -> None:
+    site.folder.mkdir(parents=True, exist_ok=True)
+    with (site.folder / "refusals.jsonl").open("a") as file:
+        line = {"run": request.run, "round": request.round, "task": request.task, "why": why}
+        file.write(json.dumps(line) + "\n")
 
 
 def _answered(site: Site, request: Request) -> dict[str, Any]:
     """What it answered in this round so far; a new round begins with nothing."""
     file = site.answered(request.run)
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh: dict[str, Any] = {"round": request.round, "steps": {}}
+    fresh: dict[str, Any] = {"round": request.round, "steps": {}, "examples": 0}
     if not file.exists():
         return fresh
     answered: dict[str, Any] = json.loads(file.read_text())
@@ -119,6 +152,7 @@ def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory
     job = method.jobs().get(request.task)
     if job is None:
         raise UserError(f"{site.name} knows no task '{request.task}'; server and client must share one config.")
+    check_kinds(site.policy, job.kinds)
     kept = site.memory(request.run).get(request.start)[0] if request.start != NOTHING else Message()
     brief = Message.from_bytes(request.body)
     scores = _scores(_client(site, request, Memory(kept), "scoring"), method, brief) if request.score else {}
@@ -134,7 +168,17 @@ def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory
 def _client(site: Site, request: Request, memory: Memory, *words: str) -> Client:
     own, held_out = site.holding.own, site.holding.held_out
     seed = seed_from(site.seed, *words) if words else site.seed
-    return Client(site.name, request.round, own=own, held_out=held_out, memory=memory, seed=seed, common=site.common)
+    occasion = Occasion(request.run, request.round, request.step, request.task)
+    return Client(
+        site.name,
+        request.round,
+        own=own,
+        held_out=held_out,
+        memory=memory,
+        seed=seed,
+        common=site.common,
+        ledger=Purse(site.book, occasion, site.privacy, site.policy, len(own)),
+    )
 
 
 def _scores(client: Client, method: Method, brief: Message) -> dict[str, torch.Tensor]:

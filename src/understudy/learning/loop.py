@@ -28,6 +28,23 @@ class Batch:
     weight: Tensor | None  # where records count unequally: one number each, 1 on average over all of them
     features: Tensor
     logits: Tensor
+    rows: Tensor | None = None  # where its records are among all that are trained on
+
+
+@dataclass(frozen=True)
+class Step:
+    """A batch that has not been through the network; calling it sends it through."""
+
+    net: Network
+    x: Tensor
+    y: Tensor
+    number: int
+    weight: Tensor | None
+    rows: Tensor
+
+    def __call__(self) -> Batch:
+        features, logits = self.net(self.x)
+        return Batch(self.x, self.y, self.number, self.weight, features, logits, self.rows)
 
 
 class Pull(Protocol):
@@ -44,7 +61,7 @@ class Pull(Protocol):
 
 
 class Slope(Protocol):
-    def __call__(self, net: Network, forward: Callable[[], Batch], pulls: Sequence[Pull]) -> None:
+    def __call__(self, net: Network, forward: Step, pulls: Sequence[Pull], /) -> None:
         """Leaves the direction of a batch in ``net.grad``."""
 
 
@@ -90,17 +107,22 @@ def train(
     weights: Tensor | None = None,
     project: Callable[[Tensor], None] | None = None,
     only: slice | None = None,
+    speed: Tensor | None = None,
+    transform: Callable[[Tensor], Tensor] | None = None,
+    after: Callable[[int], bool] | None = None,
 ) -> Trained:
     """From ``w`` along ``plan``. ``only`` that part of the vector moves, with optimiser and decay of its own;
-    ``project`` puts it back where it may be after each step."""
+    ``project`` puts it back where it may be after each step. Momentum is fresh, or goes on in ``speed``, in place.
+    ``transform`` changes the records of every batch; ``after`` hears how many steps were taken and may say stop."""
     net.load(w)
     net.module.train()
     if net.needs_company:
         plan = plan[(plan != EMPTY).sum(1) > 1]  # statistics over a batch of one are not defined
-    batches = _Batches(net, examples, plan, local, rng, weights)
+    batches = _Batches(net, examples, plan, local, rng, weights, transform)
     moving = net.trainable if only is None else only
     here, grad, trainable = net.vector[moving], net.grad[moving], net.vector[net.trainable]
-    speed: Tensor | None = None
+    decaying = net.matrices[moving] if local.decay_on == "weights" else None
+    taken = 0
     for step in range(len(plan)):
         slope(net, batches.at(step), pulls)
         if local.clip is not None:
@@ -110,14 +132,17 @@ def train(
             if extra is not None:
                 grad.add_(extra[moving])
         if local.weight_decay:
-            grad.add_(here, alpha=local.weight_decay)
+            grad.add_(here if decaying is None else here * decaying, alpha=local.weight_decay)
         if local.momentum:
             speed = grad.clone() if speed is None else speed.mul_(local.momentum).add_(grad)
         here.add_(grad if speed is None else speed, alpha=-rate)
         if project is not None:
             project(here)
+        taken = step + 1
+        if after is not None and after(taken):
+            break
     weight = math.prod(pull.data_weight() for pull in pulls)
-    return Trained(w, net.vector.clone().cpu(), len(plan), rate * len(plan), records, weight)
+    return Trained(w, net.vector.clone().cpu(), taken, rate * taken, records, weight)
 
 
 def full_gradient(net: Network, w: Tensor, examples: Examples, batch: int) -> Tensor:
@@ -147,23 +172,21 @@ class _Batches:
         local: Local,
         rng: torch.Generator | None,
         weights: Tensor | None,
+        transform: Callable[[Tensor], Tensor] | None,
     ):
-        self._net, self._local, self._rng = net, local, rng
+        self._net, self._local, self._rng, self._transform = net, local, rng, transform
         self._x, self._y = examples.x.to(net.device), examples.y.to(net.device)
         self._weights = None if weights is None else (weights / weights.mean()).to(net.device)
         self._present: list[int] = (plan != EMPTY).sum(1).tolist()
         self._rows = plan.clamp(min=0).to(net.device)
 
-    def at(self, step: int) -> Callable[[], Batch]:
+    def at(self, step: int) -> Step:
         there = self._rows[step][: self._present[step]]
         x = self._x.index_select(0, there)
         if self._local.augment and self._rng is not None:
             x = augment(x, self._local.augment, self._rng)
+        if self._transform is not None:
+            x = self._transform(x)
         y = self._y.index_select(0, there)
         weight = None if self._weights is None else self._weights[there]
-
-        def forward() -> Batch:
-            features, logits = self._net(x)
-            return Batch(x, y, step, weight, features, logits)
-
-        return forward
+        return Step(self._net, x, y, step, weight, there)

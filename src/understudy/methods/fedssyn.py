@@ -69,6 +69,7 @@ class Fedssyn(Method):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
+        self.inner.privacy = self.privacy
         self.inner.bind(net, rounds)
         if net.problem.multilabel:
             raise UserError("fedssyn: the generators make images of one class each, not of several labels.")

@@ -1,42 +1,77 @@
-"""The ledger: every part that left a client, and whether a privacy guarantee covers it."""
+"""The run's ledger: every part that left a client, what its mechanism cost, and what no guarantee covers."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
+from understudy.privacy.charges import Charge, epsilon_of
+
+Place = tuple[str, int, int, str, int]
+
 
 @dataclass
 class Ledger:
-    """One line for each client, task and part: kind, how often, how many bytes. It only goes forward."""
+    """A line for each client, task and part (kind, how often, how many bytes, how often covered), and the charges
+    that each client's book had when a reply left. It only goes forward."""
 
     lines: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
+    charges: dict[str, dict[Place, Charge]] = field(default_factory=dict)
 
-    def release(self, client: str, task: str, kinds: Mapping[str, str], parts: Mapping[str, Tensor]) -> None:
-        """Parts that left. No mechanism covers them, so no ε can be stated."""
+    def release(
+        self,
+        client: str,
+        task: str,
+        kinds: Mapping[str, str],
+        parts: Mapping[str, Tensor],
+        charges: Sequence[Charge] = (),
+    ) -> None:
+        """Parts that left, and what the task spent. A part that no charge covers has no guarantee."""
+        covered = {part: charge.mechanism for charge in charges for part in charge.covers}
         for part, tensor in parts.items():
-            blank = {"kind": kinds.get(part, "undeclared"), "releases": 0, "bytes": 0, "mechanism": None}
+            blank = {"kind": kinds.get(part, "undeclared"), "releases": 0, "bytes": 0, "covered": 0, "mechanism": None}
             line = self.lines.setdefault((client, task, part), blank)
             line["releases"] += 1
             line["bytes"] += tensor.numel() * tensor.element_size()
+            line["covered"] += part in covered
+            line["mechanism"] = covered.get(part, line["mechanism"])
+        self.charges.setdefault(client, {}).update({charge.place: charge for charge in charges})
 
     def take_in(self, other: "Ledger") -> None:
         """What either has recorded is recorded: of two copies of one history, the longer counts."""
         for key, line in other.lines.items():
             if key not in self.lines or line["releases"] > self.lines[key]["releases"]:
                 self.lines[key] = dict(line)
+        for client, charges in other.charges.items():
+            self.charges.setdefault(client, {}).update(charges)
+
+    def epsilon_of(self, client: str) -> float | None:
+        """None where something that depends on its records is not covered."""
+        mine = [line for (who, _, _), line in self.lines.items() if who == client]
+        charges = list(self.charges.get(client, {}).values())
+        if any(line["covered"] < line["releases"] for line in mine):
+            return None
+        if not charges:
+            return 0.0
+        found = epsilon_of(charges, charges[0].delta, charges[0].accountant)
+        return None if math.isinf(found) else found
 
     @property
     def epsilon(self) -> float | None:
-        """The largest ε over clients; None where something that depends on records is not covered."""
-        return None if self.lines else 0.0
+        """The largest over clients: a record is held by one of them."""
+        found = [self.epsilon_of(client) for client in dict.fromkeys(who for who, _, _ in self.lines)]
+        return None if None in found else max([each for each in found if each is not None], default=0.0)
 
     def to_json(self) -> dict[str, Any]:
         clients: dict[str, list[dict[str, Any]]] = {}
         for (client, task, part), line in self.lines.items():
             clients.setdefault(client, []).append({"task": task, "part": part, **line})
-        return {"epsilon": self.epsilon, "unit": "record", "clients": clients}
+        charges = {who: [charge.as_dict() for charge in mine.values()] for who, mine in self.charges.items() if mine}
+        by_client = {client: self.epsilon_of(client) for client in clients}
+        about = {"epsilon": self.epsilon, "unit": "record", "epsilon_by_client": by_client}
+        return {**about, "clients": clients, "charges": charges}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> "Ledger":
@@ -45,4 +80,7 @@ class Ledger:
             for line in lines:
                 rest = {key: value for key, value in line.items() if key not in ("task", "part")}
                 ledger.lines[(client, line["task"], line["part"])] = rest
+        for client, listed in saved.get("charges", {}).items():
+            charges = [Charge.of(one) for one in listed]
+            ledger.charges[client] = {charge.place: charge for charge in charges}
         return ledger

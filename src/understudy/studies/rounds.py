@@ -67,8 +67,11 @@ class Rounds:
 
     def _sites(self) -> dict[str, Site]:
         seed, home = self.config.top.seed, self.folder.path / "clients"
-        common = self.data.test
-        return {n: Site(n, holding, home / n, seed, self.digest, common) for n, holding in self.data.sites.items()}
+        privacy, policy = self.config.top.privacy, self.config.policy
+        return {
+            name: Site(name, holding, home / name, seed, self.digest, self.data.test, privacy, policy)
+            for name, holding in self.data.sites.items()
+        }
 
     def _with(self, engine: Engine) -> Result:
         done, state, server = self._opened(engine)
@@ -78,6 +81,9 @@ class Rounds:
             except RunStopped:
                 self._finish(server, state)
                 raise
+            if len(server.spent) == len(server.clients):
+                self.observer.says(f"Every client has spent its privacy budget; the run ends after round {round}.")
+                break
             if self.undone >= PATIENCE:
                 why = self._why_stopped(server, round)
                 self._finish(server, state)
@@ -108,6 +114,7 @@ class Rounds:
             return 0, self._open(server), server
         server.begin(done)
         server.versions, server.ledger = notes["versions"], Ledger.from_json(notes["ledger"])
+        server.spent = set(notes["spent"])
         if (self.folder.path / "ledger.json").exists():  # it may know of a last ask after this checkpoint
             server.ledger.take_in(Ledger.from_json(self.folder.ledger()))
         self.folder.write_json("ledger.json", server.ledger.to_json())
@@ -181,7 +188,12 @@ class Rounds:
             "seconds": round(time.perf_counter() - began, 3),
         }
         entry, ledger = f"round-{server.round:06d}", server.ledger.to_json()
-        notes = {"round": server.round, "versions": server.settled(), "lines": [*self.scores.waiting, line]}
+        notes = {
+            "round": server.round,
+            "versions": server.settled(),
+            "lines": [*self.scores.waiting, line],
+            "spent": sorted(server.spent),
+        }
         self.folder.checkpoints.put(entry, state, ledger=ledger, **notes)
         self.folder.checkpoints.keep_only([entry])
         server.commit()

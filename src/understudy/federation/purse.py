@@ -1,0 +1,96 @@
+"""What a task may spend: charges go through here, before a record is touched."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from understudy.errors import UserError
+from understudy.privacy.charges import Book, Charge, Limit
+from understudy.privacy.policy import Policy
+from understudy.privacy.settings import PrivacySettings
+from understudy.randomness import generator
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """The task that spends."""
+
+    run: str
+    round: int
+    step: int
+    task: str
+
+
+class Purse:
+    """The ledger as one task sees it."""
+
+    def __init__(
+        self, book: Book, occasion: Occasion, privacy: PrivacySettings | None, policy: Policy | None, records: int
+    ):
+        self.privacy = privacy
+        self._book, self._occasion, self._policy, self._records = book, occasion, policy, records
+        self._number = 0
+
+    def charge(
+        self,
+        *,
+        rate: float,
+        noise: float,
+        steps: int,
+        clip: float,
+        covers: Sequence[str],
+        mechanism: str = "sampled Gaussian",
+    ) -> None:
+        """``steps`` releases at ``rate`` with σ = ``noise``; ``covers`` names the parts of the reply that depend on
+        records through them only. Raises where the budget ends."""
+        privacy = self.privacy
+        if privacy is None:
+            raise UserError(f"{self._occasion.task} spends privacy; say `privacy: {{delta: 1e-5}}` in the config.")
+        if self._records and privacy.delta >= 1 / self._records:
+            raise UserError(
+                f"privacy.delta is {privacy.delta:g}, which is no promise for {self._records} records; "
+                f"write less than {1 / self._records:.1g}."
+            )
+        if privacy.test_noise and self._policy is not None and not self._policy.test_noise:
+            raise UserError("the policy of the site refuses noise that can be repeated (privacy.test_noise)")
+        charge = Charge(
+            self._occasion.run,
+            self._occasion.round,
+            self._occasion.step,
+            self._occasion.task,
+            self._number,
+            mechanism,
+            clip,
+            noise,
+            rate,
+            steps,
+            privacy.delta,
+            privacy.accountant,
+            tuple(covers),
+            privacy.public,
+            test_noise=privacy.test_noise,
+        )
+        self._number += 1
+        self._book.open(charge, self._limits(privacy))
+
+    def _limits(self, privacy: PrivacySettings) -> list[Limit]:
+        limits = []
+        if privacy.epsilon is not None:
+            limits.append(Limit("the config", privacy.epsilon, privacy.delta, privacy.accountant))
+        if self._policy is not None and self._policy.epsilon is not None:
+            limits.append(Limit("the site's policy", self._policy.epsilon, self._policy.delta, privacy.accountant))
+        return limits
+
+    def secret_stream(self, seed: int, *words: int | str) -> torch.Generator:
+        """Seeded by the operating system, so that nobody can repeat it; from the run's seed under test noise."""
+        if self.privacy is not None and self.privacy.test_noise:
+            return generator(seed, *words)
+        return torch.Generator().manual_seed(secrets.randbits(63))
+
+
+def no_purse(id: str, round: int) -> Purse:
+    """Of a client outside any run: it cannot spend."""
+    return Purse(Book(Path(f"no-book-of-{id}")), Occasion("", round, 0, "A task"), None, None, 0)

@@ -1,0 +1,144 @@
+"""What a site has spent, on its own disk.
+
+The book is the site's: it outlives runs and only goes forward. A charge is on disk before a record is touched
+(``open``) and closed before the reply leaves. Work that was begun and never left is repeated under its open line;
+asked for once it is closed, it is charged anew.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.errors import UserError
+from understudy.privacy.settings import Accountant
+
+
+class BudgetSpent(UserError):
+    """A client refuses work that would overrun its budget."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One mechanism used in one task: everything needed to check the claim."""
+
+    run: str
+    round: int
+    step: int
+    task: str
+    number: int  # the n-th charge of the task
+    mechanism: str
+    clip: float
+    noise: float  # σ, in units of the clip
+    rate: float  # with which a record is sampled, by Poisson draws; 1: all of them
+    steps: int
+    delta: float
+    accountant: Accountant
+    covers: tuple[str, ...]  # parts of the reply that depend on records through this mechanism only
+    public: tuple[str, ...] = ()  # facts that the parties declared to be no secret
+    unit: str = "record, added or removed"
+    test_noise: bool = False  # noise that can be repeated protects nobody
+
+    @property
+    def place(self) -> tuple[str, int, int, str, int]:
+        return self.run, self.round, self.step, self.task, self.number
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> "Charge":
+        return cls(**{**saved, "covers": tuple(saved["covers"]), "public": tuple(saved["public"])})
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def epsilon_of(charges: Sequence[Charge], delta: float, accountant: Accountant) -> float:
+    """All of them composed; infinite where the noise was only for tests."""
+    if any(charge.test_noise for charge in charges):
+        return math.inf
+    return composed(charges, delta, accountant)
+
+
+def composed(charges: Sequence[Charge], delta: float, accountant: Accountant) -> float:
+    """What they would spend with noise that nobody can repeat."""
+    from understudy.privacy.accounting import Spending, epsilon
+
+    steps: dict[tuple[float, float], int] = {}
+    for charge in charges:
+        at = (charge.rate, charge.noise)
+        steps[at] = steps.get(at, 0) + charge.steps
+    spent = [Spending(rate, noise, count) for (rate, noise), count in steps.items()]
+    return epsilon(spent, delta, accountant) if spent else 0.0
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Who allows how much: the run's config, or the site's own policy."""
+
+    whose: str
+    epsilon: float
+    delta: float
+    accountant: Accountant
+
+
+class Book:
+    """The charges of one site, in a file that is only ever added to."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def charges(self) -> list[Charge]:
+        """Open ones count as well: their records may have been touched."""
+        return [Charge.of(line["charge"]) for line in self._lines() if "charge" in line]
+
+    def open(self, charge: Charge, limits: Sequence[Limit]) -> None:
+        """On disk before it returns; nothing is written where a limit would be overrun."""
+        closed = {tuple(line["closed"]) for line in self._lines() if "closed" in line}
+        before = self.charges()
+        if charge in before and charge.place not in closed:
+            return
+        if charge.place in closed:  # its reply left once and is gone: this is another release
+            charge = _renumbered(charge, before)
+        for limit in limits:
+            after = composed([*before, charge], limit.delta, limit.accountant)
+            if after > limit.epsilon:
+                raise BudgetSpent(
+                    f"its privacy budget is spent: this would bring ε to {after:.3f}, "
+                    f"and {limit.whose} allows {limit.epsilon:g} at δ = {limit.delta:g}"
+                )
+        self._add({"charge": charge.as_dict()})
+
+    def close(self, run: str, round: int, step: int) -> list[Charge]:
+        """The charges of a task whose reply is about to leave."""
+        closed = {tuple(line["closed"]) for line in self._lines() if "closed" in line}
+        mine = [charge for charge in self.charges() if charge.place[:3] == (run, round, step)]
+        for charge in mine:
+            if charge.place not in closed:
+                self._add({"closed": list(charge.place)})
+        return mine
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        if not self.path.exists():
+            return
+        for number, line in enumerate(self.path.read_text().splitlines(), start=1):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                raise UserError(
+                    f"{self.path}, line {number}, cannot be read; what was spent is unknown, so nothing more "
+                    "can be: restore the file from a copy."
+                ) from None
+
+    def _add(self, line: Mapping[str, Any]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _renumbered(charge: Charge, before: Sequence[Charge]) -> Charge:
+    taken = [other.number for other in before if other.place[:4] == charge.place[:4]]
+    return Charge.of({**charge.as_dict(), "number": max(taken) + 1})

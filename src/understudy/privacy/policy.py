@@ -1,0 +1,39 @@
+"""A site's policy: what may leave, whatever a server asks. Read on the client's side only."""
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import Field
+
+from understudy.complaints import checked
+from understudy.errors import UserError
+from understudy.settings import Settings
+
+PayloadKind = Literal["weights", "examples", "statistics", "scalars"]
+
+
+class Policy(Settings):
+    epsilon: float | None = Field(default=None, gt=0)  # over everything that this site ever took part in
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    kinds: tuple[PayloadKind, ...] = ("weights", "examples", "statistics", "scalars")  # that may leave
+    examples_a_round: int | None = Field(default=None, ge=0)
+    smallest_class: int = Field(default=0, ge=0)  # examples of a class leave only if so many records stand behind it
+    approval: bool = False  # a person looks at examples before they leave
+    test_noise: bool = True  # False: refuse runs whose noise can be repeated
+
+
+def read_policy(path: Path) -> Policy:
+    """A YAML file."""
+    try:
+        words = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UserError(
+            f"The policy {path} cannot be read ({error.strerror}); the site does not work without it."
+        ) from None
+    except yaml.YAMLError as error:
+        raise UserError(f"The policy {path} is not valid YAML: {' '.join(str(error).split())}.") from None
+    if not isinstance(words, dict):
+        raise UserError(f"The policy {path} must hold keys and values, such as `epsilon: 8`.")
+    policy: Policy = checked(Policy, words, f"policy {path.name}")
+    return policy

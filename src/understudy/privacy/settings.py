@@ -1,0 +1,21 @@
+"""The `privacy` part of a config: what is promised, how it is counted, and what is public anyway."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from understudy.settings import Settings
+
+Accountant = Literal["rdp", "pld"]
+Fact = Literal["counts", "labels"]  # how many records a client holds; which classes it holds
+
+
+class PrivacySettings(Settings):
+    """For one labelled record, added or removed, against a server that sees every message."""
+
+    epsilon: float | None = Field(default=None, gt=0)  # hard budget of each client; None: counted, not limited
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    accountant: Accountant = "rdp"
+    records: int | None = Field(default=None, ge=1)  # planned records of a client; None: its own count, if public
+    public: tuple[Fact, ...] = ()  # what the parties declare to be no secret
+    test_noise: bool = False  # noise from the run's seed, for tests: then no guarantee holds

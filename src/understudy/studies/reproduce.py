@@ -1,0 +1,77 @@
+"""Studies by name: what a paper compares, at the scale that one has time for."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from understudy.complaints import unknown_name
+from understudy.errors import UserError
+from understudy.studies.tuned import Comparison, Contender
+
+Scale = Literal["smoke", "desk", "paper"]
+
+
+@dataclass(frozen=True)
+class Study:
+    name: str
+    about: str
+    scales: Mapping[Scale, Callable[[], Comparison]]
+
+
+def study(name: str, scale: Scale) -> Comparison:
+    if name not in STUDIES:
+        raise unknown_name("study", name, STUDIES)
+    found = STUDIES[name]
+    if scale not in found.scales:
+        raise UserError(f"{name} cannot be run at scale {scale}; choose {' or '.join(found.scales)}.")
+    return found.scales[scale]()
+
+
+# ---- the averaging family on one skewed split
+
+SKEWED: Mapping[str, Any] = {
+    "data": {"name": "mnist-5k", "size": 14, "clients": 10, "split": {"kind": "dirichlet", "alpha": 0.1}},
+    "model": {"name": "mlp", "hidden": [64]},
+    "method": {"name": "fedavg", "rounds": 20, "local": {"epochs": 1, "batch": 32, "lr": 0.05}},
+    "engine": {"name": "inline"},
+}
+COG = {"name": "fedcog", "kd_weighting": "balanced", "from_round": 11, "images": 64, "steps": 30}
+SSYN = {"name": "fedssyn", "generator": {"name": "vae", "epochs": 20, "batch": 64}}
+FAMILY: Mapping[str, Mapping[str, Any]] = {
+    "fedavg": {},
+    "fedsgd": {"method": {"name": "fedsgd", "rounds": 20, "local": {"steps": 1, "batch": 400}}},
+    "fedavgm": {"method.name": "fedavgm", "method.server_momentum": 0.5},
+    "fedprox": {"method.name": "fedprox", "method.mu": 0.1},
+    "scaffold": {"method.name": "scaffold"},
+    "fednova": {"method.name": "fednova"},
+    "feddyn": {"method.name": "feddyn", "method.alpha": 0.1},
+    "fedpvr": {"method.name": "fedpvr"},
+    "moon": {"method.name": "moon"},
+    "fedsam": {"method.name": "fedsam"},
+    "feddecorr": {"method.name": "feddecorr"},
+    "fedexp": {"method.name": "fedexp"},
+    "fedreg": {"method.name": "fedreg"},
+    "vhl": {"method.name": "vhl"},
+    "fedgen": {"method.name": "fedgen"},
+    "dense": {"method.name": "dense", "method.pre_rounds": 10},
+    "fedavg+fedcog": {"with": [COG]},
+    "fedavg+fedssyn": {"with": [SSYN]},
+}
+
+
+def _family(changes: Mapping[str, Any], rates: tuple[float, ...], seeds: tuple[int, ...]) -> Comparison:
+    about = "Every averaging method on one split of 4000 MNIST images at 14×14 over ten clients, Dirichlet 0.1"
+    contenders = [Contender(label, {**change, **changes}) for label, change in FAMILY.items()]
+    return Comparison("averaging-family", about, SKEWED, rates, seeds, contenders)
+
+
+STUDIES: Mapping[str, Study] = {
+    "averaging-family": Study(
+        "averaging-family",
+        "all averaging methods on one skewed split, learning rates tuned alike",
+        {
+            "smoke": lambda: _family({"method.rounds": 1, "data.limit": 300}, (0.05,), (0,)),
+            "desk": lambda: _family({}, (0.01, 0.03, 0.1), (0, 1, 2)),
+        },
+    ),
+}

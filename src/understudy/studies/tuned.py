@@ -1,0 +1,124 @@
+"""A fair comparison: every contender's learning rate is tuned alike, then it runs with several seeds.
+
+Rates are chosen on a validation share of the training records, with a seed of their own; the runs that count train
+on all training records and are scored on the test set, which chooses nothing. Each run has a folder, so a comparison
+that was stopped goes on where it was.
+"""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from understudy.config.resolve import resolve
+from understudy.errors import UserError
+from understudy.files import write_whole
+from understudy.studies.folder import RunFolder
+from understudy.studies.run import RunStopped, play
+from understudy.studies.watching import Observer
+
+TUNING_SEED = 1000
+VALIDATION = 0.2
+
+
+@dataclass(frozen=True)
+class Contender:
+    label: str
+    changes: Mapping[str, Any]  # what it changes in the common config
+    rate: str = "method.local.lr"  # the setting that is tuned
+
+
+@dataclass(frozen=True)
+class Comparison:
+    name: str
+    about: str
+    config: Mapping[str, Any]  # what all have in common
+    rates: Sequence[float]
+    seeds: Sequence[int]
+    contenders: Sequence[Contender]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One contender's row. Accuracies are of the last round, a number a seed."""
+
+    label: str
+    rate: float
+    validation: dict[str, float | None]  # by rate: what tuning saw; None: it diverged
+    accuracies: list[float]
+    best: list[float]
+    megabytes: float  # up and down, all clients, one run
+    seconds: float  # one run
+    more: dict[str, float] = field(default_factory=dict)  # means of further metrics of the last round
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.accuracies)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over seeds."""
+        return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else 0.0
+
+
+FURTHER = ("corrected_accuracy", "local_accuracy", "personal_accuracy", "local_distance", "f1_macro")
+
+
+def compare_tuned(plan: Comparison, out: Path, observer: Observer) -> list[Standing]:
+    standings = [_standing(plan, contender, out / "runs" / contender.label, observer) for contender in plan.contenders]
+    rows = [{**asdict(one), "mean": one.mean, "spread": one.spread} for one in standings]
+    content = {"name": plan.name, "about": plan.about, "config": dict(plan.config), "rates": list(plan.rates)}
+    write_whole(out / "table.json", (json.dumps({**content, "rows": rows}, indent=1) + "\n").encode())
+    return standings
+
+
+def _standing(plan: Comparison, contender: Contender, home: Path, observer: Observer) -> Standing:
+    observer.says(f"\n{contender.label}")
+    seen = {f"{rate:g}": _validated(plan, contender, rate, home, observer) for rate in plan.rates}
+    scored = {name: accuracy for name, accuracy in seen.items() if accuracy is not None}
+    if not scored:
+        raise UserError(f"{contender.label} diverged with every learning rate; try smaller ones than {plan.rates}.")
+    rate = float(max(scored, key=lambda name: scored[name]))
+    results = []
+    for seed in plan.seeds:
+        config = resolve(dict(plan.config), {**contender.changes, contender.rate: rate, "seed": seed})
+        results.append(play(config, home / f"seed-{seed}", resume=True, observer=observer))
+    last = [result.metrics[-1] for result in results]
+    sent = [(result.summary["bytes_up"] + result.summary["bytes_down"]) / 1e6 for result in results]
+    return Standing(
+        contender.label,
+        rate,
+        seen,
+        [result.summary["accuracy"] for result in results],
+        [result.summary["best_accuracy"] for result in results],
+        statistics.fmean(sent),
+        statistics.fmean(result.summary["seconds"] for result in results),
+        {key: statistics.fmean(line[key] for line in last) for key in FURTHER if all(key in line for line in last)},
+    )
+
+
+def _validated(plan: Comparison, contender: Contender, rate: float, home: Path, observer: Observer) -> float | None:
+    """Accuracy on the validation share with that rate; None where it diverged."""
+    changes = {**contender.changes, contender.rate: rate, "seed": TUNING_SEED, "data.validation": VALIDATION}
+    folder = home / f"rate-{rate:g}"
+    try:
+        play(resolve(dict(plan.config), changes), folder, resume=True, observer=observer)
+    except RunStopped as diverged:
+        observer.says(f"{contender.label} with rate {rate:g}: {diverged}")
+        return None
+    found: float | None = RunFolder(folder).metrics()[-1].get("validation_accuracy")
+    return found
+
+
+def markdown(standings: Sequence[Standing]) -> str:
+    """Best first."""
+    lines = ["| method | rate | accuracy, mean ± spread | best round | MB | seconds |", "|---|--:|--:|--:|--:|--:|"]
+    for one in sorted(standings, key=lambda one: -one.mean):
+        best = 100 * statistics.fmean(one.best)
+        lines.append(
+            f"| {one.label} | {one.rate:g} | {100 * one.mean:.1f} ± {100 * one.spread:.1f} | {best:.1f} "
+            f"| {one.megabytes:.1f} | {one.seconds:.0f} |"
+        )
+    return "\n".join(lines) + "\n"

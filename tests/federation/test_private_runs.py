@@ -1,0 +1,159 @@
+"""Budgets, coverage and policies through a whole run, with a method that does nothing but spend."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from understudy.config.resolve import resolve
+from understudy.config.schema import Live
+from understudy.data.federation import Federation
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.federation.message import Message
+from understudy.federation.method import Method, State, task
+from understudy.federation.server import Server
+from understudy.studies.run import Result, play
+from understudy.studies.watching import Observer, RunStopped
+
+# One round: 200 releases at rate 0.0256 and σ = 1, ε 2.787 after it; two rounds 3.6, three 4.3.
+RATE, NOISE, STEPS = 0.0256, 1.0, 200
+
+
+class Spender(Method):
+    """Sends a noised mean of its pixels, and whatever else ``more`` says."""
+
+    more: tuple[str, ...] = ()
+
+    @task(mean="statistics", radius="scalars", x="examples", y="examples")
+    def release(self, client: Client, brief: Message) -> Message:
+        client.ledger.charge(rate=RATE, noise=NOISE, steps=STEPS, clip=1.0, covers=("mean",))
+        noise = torch.randn(4, generator=client.secret_rng("noise"))
+        parts = {"mean": client.own.x.float().mean() + noise, "radius": torch.ones(())}
+        parts |= {"x": client.own.x[:3], "y": client.own.y[:3].to(torch.uint8)}
+        return Message({part: parts[part] for part in ("mean", *self.more)})
+
+    def round(self, server: Server, state: State) -> State:
+        replies = list(server.ask(self.release, Message(model=state["model"]), to=server.cohort()))
+        return state.but(total=torch.stack([reply["mean"] for reply in replies]).sum(0))
+
+
+class Leaky(Spender):
+    more = ("radius",)
+
+
+class Open(Spender):
+    more = ("x", "y")
+
+
+def sites() -> Federation:
+    rng = np.random.default_rng(0)
+    made = {name: (rng.integers(0, 9, (8, 4)).astype(np.float32), np.array([0, 1] * 4)) for name in ("ash", "beech")}
+    return Federation.from_arrays(made, test=made["ash"])
+
+
+def private_run(out: Path, method: type[Method] = Spender, **words: Any) -> Result:
+    given = {"model": {"name": "softmax"}, "method": {"rounds": 3}, "engine": {"name": "inline"}, **words}
+    return play(resolve(given, {}, Live(data=sites(), method=method)), out, resume=True)
+
+
+def ledger(out: Path) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads((out / "ledger.json").read_text())
+    return found
+
+
+def test_every_round_prints_what_is_spent_so_far(tmp_path: Path) -> None:
+    result = private_run(tmp_path / "run", privacy={"delta": 1e-5})
+    assert [line["epsilon"] for line in result.metrics] == pytest.approx([0, 2.787, 3.71, 4.42], abs=0.1)
+    assert result.metrics[1]["epsilon"] == pytest.approx(2.787, abs=1e-3)
+    charge = ledger(tmp_path / "run")["charges"]["ash"][0]
+    wanted = {"mechanism": "sampled Gaussian", "clip": 1.0, "noise": 1.0, "rate": 0.0256, "steps": 200, "delta": 1e-5}
+    assert {key: charge[key] for key in wanted} == wanted
+
+
+def test_a_part_that_no_charge_covers_takes_the_guarantee_away(tmp_path: Path) -> None:
+    result = private_run(tmp_path / "run", Leaky, privacy={"delta": 1e-5})
+    assert result.summary["epsilon"] is None
+    uncovered = [line["part"] for line in ledger(tmp_path / "run")["clients"]["ash"] if line["covered"] == 0]
+    assert uncovered == ["radius"]
+
+
+def test_test_noise_repeats_and_promises_nothing(tmp_path: Path) -> None:
+    totals = []
+    for name in ("one", "two"):
+        private = {"delta": 1e-5, "test_noise": True}
+        result = private_run(tmp_path / name, privacy=private)
+        assert result.summary["epsilon"] is None
+        lines = sorted((tmp_path / name / "checkpoint/parts").iterdir())
+        totals.append([path.name for path in lines])
+    assert totals[0] == totals[1]
+
+
+def test_secret_noise_differs_under_the_same_seed(tmp_path: Path) -> None:
+    names = []
+    for name in ("one", "two"):
+        private_run(tmp_path / name, privacy={"delta": 1e-5})
+        names.append({path.name for path in (tmp_path / name / "checkpoint/parts").iterdir()})
+    assert names[0] != names[1]
+
+
+def test_a_run_ends_in_good_order_where_the_budget_does(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    class Listening(Observer):
+        def says(self, sentence: str) -> None:
+            said.append(sentence)
+
+    given = {"model": {"name": "softmax"}, "method": {"rounds": 9}, "engine": {"name": "inline"}}
+    given["privacy"] = {"epsilon": 4.0, "delta": 1e-5}
+    result = play(resolve(given, {}, Live(data=sites(), method=Spender)), tmp_path / "run", observer=Listening())
+    spent = [line["epsilon"] for line in result.metrics if line["epsilon"] is not None]
+    assert max(spent) <= 4.0
+    assert result.metrics[-1]["failures"][0]["why"].startswith("its privacy budget is spent")
+    assert any("has spent its privacy budget" in sentence for sentence in said)
+    resumed = play(resolve(given, {}, Live(data=sites(), method=Spender)), tmp_path / "run", resume=True)
+    assert resumed.summary["epsilon"] == result.summary["epsilon"], "going on spends nothing more"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({}, "Spender.release spends privacy; say `privacy"),
+        ({"privacy": {"delta": 0.2}}, "privacy.delta is 0.2, which is no promise for 8 records"),
+    ],
+)
+def test_what_is_refused_before_a_record_is_touched(words: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(RunStopped, match=sentence):
+        private_run(tmp_path / "run", **words)
+
+
+@pytest.mark.parametrize(
+    ("method", "policy", "sentence"),
+    [
+        (Spender, "kinds: [weights, scalars, examples]", "its policy does not let statistics leave"),
+        (Open, "examples_a_round: 2", "its policy lets 2 examples leave in a round, and these would be 3"),
+        (Open, "smallest_class: 5", "5 records behind a class whose examples leave; class 0 has fewer"),
+        (Spender, "epsilon: 2.0", "the site's policy allows 2 at"),
+    ],
+)
+def test_a_site_has_the_last_word(method: type[Method], policy: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text(policy)
+    try:
+        result = private_run(tmp_path / "run", method, privacy={"delta": 1e-5}, policy=str(tmp_path / "site.yaml"))
+        why = result.metrics[-1]["failures"][0]["why"]
+    except RunStopped as stopped:
+        why = str(stopped)
+    assert sentence in why
+    if "epsilon" not in policy:
+        refused = (tmp_path / "run/clients/ash/refusals.jsonl").read_text()
+        assert sentence in json.loads(refused.splitlines()[0])["why"]
+
+
+def test_a_policy_that_cannot_be_read_stops_the_run(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text("epsilom: 3")
+    with pytest.raises(UserError, match=r"policy site\.yaml\.epsilom'\. Did you mean 'epsilon'"):
+        private_run(tmp_path / "run", policy=str(tmp_path / "site.yaml"))

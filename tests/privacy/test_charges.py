@@ -1,0 +1,77 @@
+"""A site's book: on disk before a record is touched, never back, and hard at its limit."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from understudy.errors import UserError
+from understudy.privacy.charges import Book, BudgetSpent, Charge, Limit, composed, epsilon_of
+
+ROUND = {"rate": 0.0256, "noise": 1.0, "steps": 200}  # one round of FedLAP-DP: ε = 2.787 at δ = 1e-5
+
+
+def a_charge(round: int = 1, step: int = 1, run: str = "run", test_noise: bool = False) -> Charge:
+    return Charge(
+        run,
+        round,
+        step,
+        "FedLap.distil",
+        0,
+        "sampled Gaussian",
+        1.0,
+        ROUND["noise"],
+        ROUND["rate"],
+        int(ROUND["steps"]),
+        1e-5,
+        "rdp",
+        ("x", "y"),
+        test_noise=test_noise,
+    )
+
+
+def test_rounds_compose_to_the_published_figures() -> None:
+    # methods.md: 200 steps give 2.787, 3000 steps (15 rounds) 10.183.
+    assert composed([a_charge()], 1e-5, "rdp") == pytest.approx(2.787, abs=1e-3)
+    fifteen = [a_charge(round) for round in range(1, 16)]
+    assert composed(fifteen, 1e-5, "rdp") == pytest.approx(10.183, abs=1e-3)
+
+
+def test_noise_that_can_be_repeated_protects_nobody() -> None:
+    assert epsilon_of([a_charge(test_noise=True)], 1e-5, "rdp") == float("inf")
+
+
+def test_a_charge_is_on_disk_at_once_and_work_that_never_left_reuses_it(tmp_path: Path) -> None:
+    book = Book(tmp_path / "charges.jsonl")
+    book.open(a_charge(), [])
+    assert Book(tmp_path / "charges.jsonl").charges() == [a_charge()]
+    book.open(a_charge(), [])  # the process was killed and asked again: its reply never left
+    assert len(book.charges()) == 1
+
+
+def test_once_its_reply_has_left_the_same_work_costs_again(tmp_path: Path) -> None:
+    book = Book(tmp_path / "charges.jsonl")
+    book.open(a_charge(), [])
+    assert book.close("run", 1, 1) == [a_charge()]
+    book.close("run", 1, 1)  # the same bytes are sent once more: nothing new
+    assert len((tmp_path / "charges.jsonl").read_text().splitlines()) == 2
+    book.open(a_charge(), [])
+    assert [charge.number for charge in book.charges()] == [0, 1]
+
+
+def test_the_limit_is_hard_and_counts_every_run_of_the_site(tmp_path: Path) -> None:
+    book, limit = Book(tmp_path / "charges.jsonl"), Limit("the site's policy", 3.2, 1e-5, "rdp")
+    book.open(a_charge(run="last year"), [limit])
+    before = book.path.read_bytes()
+    with pytest.raises(BudgetSpent, match=r"bring ε to 3\.\d+, and the site's policy allows 3\.2 at δ = 1e-05"):
+        book.open(a_charge(run="this year"), [limit])
+    assert book.path.read_bytes() == before, "what was refused is not spent"
+
+
+def test_a_damaged_book_stops_all_spending(tmp_path: Path) -> None:
+    book = Book(tmp_path / "charges.jsonl")
+    book.open(a_charge(), [])
+    with book.path.open("a") as file:
+        file.write(json.dumps({"charge": {}})[:9])
+    with pytest.raises(UserError, match=r"line 2, cannot be read; what was spent is unknown"):
+        book.open(a_charge(2), [])
