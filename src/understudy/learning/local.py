@@ -18,6 +18,7 @@ class Local(Settings):
     lr: float = Field(default=0.05, gt=0)
     momentum: float = Field(default=0.0, ge=0, lt=1)
     weight_decay: float = Field(default=0.0, ge=0)
+    decay_on: Literal["all", "weights"] = "all"  # weights: matrices and kernels, neither biases nor norms' factors
     clip: float | None = Field(default=None, gt=0)  # longest gradient, over all parameters together
     schedule: Literal["constant", "cosine", "exponential"] = "constant"  # of the rate, over the rounds
     decay: float = Field(default=1.0, gt=0, le=1)  # a round, with schedule: exponential

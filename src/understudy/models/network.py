@@ -21,7 +21,7 @@ from understudy.models.registry import FastPath
 from understudy.randomness import private_global_stream
 
 PASS_PIXELS = 16384  # of one channel, in one pass of a compiled network: 16 images of 32×32, 256 of 8×8
-Outputs = tuple[Tensor, Tensor]  # features (n, d) and logits (n, classes)
+Outputs = tuple[Tensor, Tensor]  # features (n, d) and logits (n, classes, or more where a method dressed the head)
 
 
 class _Scaled(nn.Module):
@@ -109,6 +109,18 @@ class Network:
         """The weights that the seed gives (for a live module: those it came with)."""
         return self._first.clone()
 
+    def redrawn(self, seed: int) -> Tensor:
+        """The weights that another seed would give; a live module always gives its own."""
+        return Network(self._build, self.problem, seed=seed).initial()
+
+    @property
+    def matrices(self) -> Tensor:
+        """Over the trainable part: 1 where a number belongs to a matrix or a kernel, 0 in biases and norms' factors."""
+        found = torch.zeros(self.parameters, device=self.device)
+        for p in self._trained:
+            found[_window(p)] = float(p.ndim > 1)
+        return found
+
     def load(self, w: Tensor) -> None:
         if w.shape != self.vector.shape:
             raise UserError(
@@ -142,6 +154,17 @@ class Network:
         )
         return torch.cat(features)[: len(x)], torch.cat(logits)[: len(x)]
 
+    def read(self, features: Tensor, head: Tensor | None = None) -> Tensor:
+        """(n, outputs): what the head reads off ``features``; the numbers of another ``head`` may stand in for it."""
+        module = cast(nn.Module, self.module.head)
+        if head is None:
+            return cast(Tensor, module(features))
+        first = self.head.start
+        parts = {
+            name: head[p.storage_offset() - first :][: p.numel()].view(p.shape) for name, p in module.named_parameters()
+        }
+        return cast(Tensor, functional_call(module, parts, (features,)))
+
     def __call__(self, x: Tensor) -> Outputs:
         return self.at(self.vector, x)
 
@@ -168,13 +191,31 @@ class Network:
                 parameter.requires_grad_(True)
             self.module.train(before)
 
+    @contextmanager
+    def moving(self, part: slice) -> Iterator[None]:
+        """Gradients only for parameters in ``part``: nobody walks back through a body that does not move."""
+        held = [p for p in self._trained if not part.start <= _window(p).start < part.stop]
+        try:
+            for parameter in held:
+                parameter.requires_grad_(False)
+            yield
+        finally:
+            for parameter in held:
+                parameter.requires_grad_(True)
+
     def logits(self, x: Tensor) -> Tensor:
+        """(n, classes): what is predicted with, whatever further outputs a method gave to the head."""
         with self.scoring():
-            return self(x)[1]
+            return self(x)[1][:, : self.problem.classes]
 
     def named(self, w: Tensor) -> dict[str, Tensor]:
         """The weights as a state dict, for saving and for other programs."""
         return {name: w[where].view(shape).clone() for name, (where, shape) in self.windows.items()}
+
+
+def _window(tensor: Tensor) -> slice:
+    """Where in the vector a tensor of the module lies."""
+    return slice(tensor.storage_offset(), tensor.storage_offset() + tensor.numel())
 
 
 def _compiled(module: nn.Module) -> Any:

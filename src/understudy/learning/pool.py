@@ -1,0 +1,123 @@
+"""Learning on a pool of synthetic records near a model: they speak for the loss there, and only there.
+
+It is the one training loop with a plan of whole epochs, an augmentation of its own, and an end where the model has gone
+as far from its start as the pool is trusted.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.data.examples import Examples
+from understudy.learning import dsa
+from understudy.learning.local import Local
+from understudy.learning.loop import Trained, train
+from understudy.learning.plan import EMPTY, passes, steps_of_epochs
+from understudy.models.network import Network
+
+Watch = Callable[[int, float], None]  # epochs done, distance from the start; the network holds the model
+
+
+@dataclass(frozen=True)
+class Siamese:
+    """One draw for all images of a batch, anew for each batch."""
+
+    kinds: Sequence[dsa.Kind]
+    rng: torch.Generator
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return dsa.apply(dsa.draw(self.kinds, self.rng), x)
+
+
+@dataclass(frozen=True)
+class PerImage:
+    """One kind a batch, with parameters for each image."""
+
+    kinds: Sequence[dsa.Kind]
+    rng: torch.Generator
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return dsa.apply(dsa.draw(self.kinds, self.rng, images=len(x)), x)
+
+
+def learn_near(
+    net: Network,
+    w: Tensor,
+    pool: Examples,
+    local: Local,
+    *,
+    rate: float,
+    order: torch.Generator,
+    rng: torch.Generator | None = None,
+    weights: Tensor | None = None,
+    augment: Callable[[Tensor], Tensor] | None = None,
+    radius: float | None = None,
+    strict: bool = False,
+    project: Callable[[Tensor], None] | None = None,
+    watch: Watch | None = None,
+) -> Trained:
+    """From ``w`` on the scaled records of ``pool``, as often as ``local`` says, in an ``order`` drawn anew each epoch.
+
+    With ``radius``, ends after the first epoch in which ‖w − start‖ ≥ radius; that epoch's last steps may lie outside.
+    ``strict``: looks after every step and takes back the one that leaves the ball. ``watch`` is told after each epoch.
+    ``rng`` is for ``local.augment``.
+    """
+    plan = passes(len(pool), local.step_count(len(pool)), local.batch, order, drop_last=local.drop_last)
+    bounds = _Bounds(net, w, _steps_an_epoch(net, plan, len(pool), local), radius, strict, watch)
+    return train(
+        net,
+        w,
+        pool,
+        plan,
+        local,
+        rate=rate,
+        records=len(pool),
+        rng=rng,
+        weights=weights,
+        project=project,
+        transform=augment,
+        after=bounds.after,
+    )
+
+
+def record_weights(sizes: Sequence[int], shares: Sequence[float]) -> Tensor:
+    """One number a record of the pool, such that the loss is Σ_k share_k · mean over party k's records.
+
+    Only ratios count: the training loop brings the mean to 1.
+    """
+    counts = torch.tensor(sizes)
+    return (torch.tensor(shares, dtype=torch.float32) / counts.clamp(min=1)).repeat_interleave(counts)
+
+
+def _steps_an_epoch(net: Network, plan: Tensor, records: int, local: Local) -> int:
+    """As the loop counts them: it leaves out a batch of one where that has no statistics."""
+    rows = plan[: steps_of_epochs(records, 1, local.batch, drop_last=local.drop_last)]
+    return int(((rows != EMPTY).sum(1) > (1 if net.needs_company else 0)).sum())
+
+
+class _Bounds:
+    """Looks at the model after steps and epochs, and says when it is far enough."""
+
+    def __init__(self, net: Network, w: Tensor, steps: int, radius: float | None, strict: bool, watch: Watch | None):
+        self._net, self._steps, self._radius, self._watch = net, steps, radius, watch
+        self._centre = w[net.trainable].to(net.device)
+        self._inside = w.to(net.device).clone() if strict and radius is not None else None
+
+    def after(self, taken: int) -> bool:
+        ended = taken % self._steps == 0
+        if self._inside is not None and self._radius is not None:
+            if self._distance() > self._radius:
+                self._net.vector.copy_(self._inside)
+                return True
+            self._inside.copy_(self._net.vector)
+        if not ended:
+            return False
+        distance = self._distance()
+        if self._watch is not None:
+            self._watch(taken // self._steps, distance)
+        return self._radius is not None and distance >= self._radius
+
+    def _distance(self) -> float:
+        return float((self._net.vector[self._net.trainable] - self._centre).norm())

@@ -1,0 +1,132 @@
+"""Learning near a model: where it stops, what it tells on the way, and how records weigh."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.learning.dsa import ALL
+from understudy.learning.evaluate import tally
+from understudy.learning.local import Local
+from understudy.learning.loop import Trained, train
+from understudy.learning.plan import passes
+from understudy.learning.pool import PerImage, Siamese, learn_near, record_weights
+from understudy.models.classifier import Classifier
+from understudy.models.network import Network
+from understudy.randomness import generator
+
+PROBLEM = Problem(shape=(1, 4, 4), classes=3)
+POOL = Examples(
+    torch.randn(10, 1, 4, 4, generator=generator("pool")), torch.randint(3, (10,), generator=generator("labels"))
+)
+
+
+def build() -> nn.Module:
+    return Classifier(nn.Flatten(), nn.Linear(16, 3))
+
+
+NET = Network(build, PROBLEM)
+LOCAL = Local(epochs=50, batch=4, lr=0.5)  # 3 steps an epoch
+
+
+def learnt(net: Network = NET, local: Local = LOCAL, **more: Any) -> Trained:
+    return learn_near(net, net.initial(), POOL, local, rate=local.lr, order=generator("order"), **more)
+
+
+def distance(found: Trained) -> float:
+    return float((found.model - found.start).double().norm())
+
+
+def test_without_a_radius_it_is_the_training_loop_to_the_last_bit() -> None:
+    plan = passes(10, 150, 4, generator("order"))
+    plain = train(NET, NET.initial(), POOL, plan, LOCAL, rate=0.5, records=10)
+    found = learnt()
+    assert torch.equal(found.model, plain.model)
+    assert found.steps == 150
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(0.05, 5), st.floats(0.01, 3))
+def test_strict_never_ends_outside_the_ball(radius: float, lr: float) -> None:
+    found = learnt(local=Local(epochs=10, batch=4, lr=lr), radius=radius, strict=True)
+    assert distance(found) <= radius * (1 + 1e-5)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(0.05, 3))
+def test_otherwise_it_ends_with_the_first_epoch_that_reaches_the_radius(radius: float) -> None:
+    seen: list[float] = []
+    found = learnt(radius=radius, watch=lambda _, away: seen.append(away))
+    assert all(away < radius for away in seen[:-1])
+    assert found.steps == 3 * len(seen)
+    assert seen[-1] == pytest.approx(distance(found), rel=1e-5)
+    assert seen[-1] >= radius or found.steps == 150
+
+
+def test_strict_takes_back_one_step_and_no_more() -> None:
+    found = learnt(radius=1.0, strict=True)
+    plan = passes(10, 150, 4, generator("order"))
+    inside = train(NET, NET.initial(), POOL, plan[: found.steps - 1], LOCAL, rate=0.5, records=10)
+    outside = train(NET, NET.initial(), POOL, plan[: found.steps], LOCAL, rate=0.5, records=10)
+    assert torch.equal(found.model, inside.model)
+    assert distance(inside) <= 1 < distance(outside)
+
+
+def test_the_watcher_sees_the_model_after_each_epoch() -> None:
+    losses: list[float | None] = []
+
+    def watch(_epoch: int, _distance: float) -> None:
+        losses.append(tally(NET.logits, POOL, PROBLEM).loss)
+
+    learnt(local=Local(epochs=4, batch=4, lr=0.05), watch=watch)
+    for epochs in range(1, 5):  # the losses that shorter trainings end with
+        plan = passes(10, 12, 4, generator("order"))[: 3 * epochs]
+        stopped = train(NET, NET.initial(), POOL, plan, Local(lr=0.05), rate=0.05, records=10)
+        NET.load(stopped.model)
+        assert losses[epochs - 1] == tally(NET.logits, POOL, PROBLEM).loss
+    assert len(losses) == 4
+
+
+def test_an_epoch_is_shorter_where_a_batch_of_one_is_left_out() -> None:
+    net = Network(lambda: Classifier(nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16)), nn.Linear(16, 3)), PROBLEM)
+    epochs: list[int] = []
+    found = learnt(net, Local(epochs=2, batch=3, lr=0.1), watch=lambda epoch, _: epochs.append(epoch))
+    assert (found.steps, epochs) == (6, [1, 2])  # ten records: 3 + 3 + 3, and one left over
+
+
+def test_the_weights_of_two_parties_by_hand() -> None:
+    # Party A has 1 record, B has 3; shares ¼ and ¾ of the loss: A's record weighs ¼, each of B's ¾/3 = ¼ too. With
+    # shares ½ and ½: ½ and 1/6.
+    assert record_weights([1, 3], [0.25, 0.75]).tolist() == pytest.approx([0.25] * 4)
+    assert record_weights([1, 3], [0.5, 0.5]).tolist() == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6])
+    assert record_weights([2, 0, 1], [1, 5, 3]).tolist() == pytest.approx([0.5, 0.5, 3])
+
+
+def test_a_step_on_a_weighted_pool_is_the_weighted_sum_of_the_parties_steps() -> None:
+    # One full-batch step moves by −lr·Σ_k a_k ∇ mean_k: the moves of the parties alone, weighted 0.2 and 0.8.
+    local = Local(epochs=1, batch=100, lr=0.1)
+    parts = [POOL.take(torch.arange(3)), POOL.take(torch.arange(3, 10))]
+    moves = []
+    for part in parts:
+        alone = learn_near(NET, NET.initial(), part, local, rate=0.1, order=generator("order"))
+        moves.append(alone.model - alone.start)
+    both = learnt(local=local, weights=record_weights([3, 7], [0.2, 0.8]))
+    assert torch.allclose(both.model - both.start, 0.2 * moves[0] + 0.8 * moves[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [Siamese, PerImage])
+def test_augmentation_draws_from_its_own_generator_and_changes_the_model(kind: type[Siamese] | type[PerImage]) -> None:
+    found = [learnt(augment=kind(ALL, generator("augmentation", seed))) for seed in (1, 1, 2)]
+    assert torch.equal(found[0].model, found[1].model)
+    assert not torch.equal(found[0].model, found[2].model)
+    assert not torch.equal(found[0].model, learnt().model)
+
+
+def test_an_empty_pool_leaves_the_model_as_it_is() -> None:
+    found = learn_near(NET, NET.initial(), POOL.none(), LOCAL, rate=0.5, order=generator("order"), radius=1.0)
+    assert torch.equal(found.model, NET.initial())
