@@ -9,7 +9,6 @@ from stage import Stage, bound, cloud, coin, image_net, pictures, play, softmax_
 from torch.nn import functional as F
 
 from understudy.data.examples import Examples
-from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.message import Message, scalar
 from understudy.learning.local import Local
@@ -282,9 +281,3 @@ def test_it_works_on_records_that_are_not_images() -> None:
 def test_it_does_not_join_a_method_without_local_training() -> None:
     with pytest.raises(UserError, match="FedDM"):
         fedcog(settings(), FedDM(FedDMSettings()))
-
-
-def test_records_with_several_labels_are_refused_in_one_sentence() -> None:
-    several = Network(lambda: softmax_net().module, Problem(shape=(3,), classes=3, multilabel=True))
-    with pytest.raises(UserError, match="label"):
-        with_cog(settings()).bind(several, 1)

@@ -1,71 +1,25 @@
-"""Inversion: the divergence by hand, and what the images do under both terms."""
-
-import math
+"""Inversion: what the images do under both terms, and what they leave alone."""
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 from understudy.data.problem import Problem
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.randomness import generator
-from understudy.synthesis.inversion import invert, jensen_shannon
+from understudy.synthesis.divergence import jensen_shannon, log_chances
+from understudy.synthesis.inversion import invert
 
 
-def logits_of(*p: float) -> torch.Tensor:
-    return torch.tensor([p]).log()
-
-
-def test_the_divergence_of_two_opposite_leanings_by_hand() -> None:
-    # p = (¾, ¼), q = (¼, ¾), m = (½, ½): both halves are ¾·ln(3/2) + ¼·ln(1/2) = 0.1308.
-    found = jensen_shannon(logits_of(0.75, 0.25), logits_of(0.25, 0.75))
-    assert found.item() == pytest.approx(0.75 * math.log(1.5) + 0.25 * math.log(0.5))
-
-
-def test_the_divergence_of_a_leaning_and_none_by_hand() -> None:
-    # p = (¾, ¼), q = (½, ½), m = (5/8, 3/8).
-    to_p = 0.75 * math.log(0.75 / 0.625) + 0.25 * math.log(0.25 / 0.375)
-    to_q = 0.5 * math.log(0.5 / 0.625) + 0.5 * math.log(0.5 / 0.375)
-    assert jensen_shannon(logits_of(0.75, 0.25), logits_of(0.5, 0.5)).item() == pytest.approx((to_p + to_q) / 2)
-
-
-def test_the_released_form_has_the_arguments_the_other_way_round() -> None:
-    # The same two: ½·KL(m‖p) + ½·KL(m‖q).
-    to_p = 0.625 * math.log(0.625 / 0.75) + 0.375 * math.log(0.375 / 0.25)
-    to_q = 0.625 * math.log(0.625 / 0.5) + 0.375 * math.log(0.375 / 0.5)
-    found = jensen_shannon(logits_of(0.75, 0.25), logits_of(0.5, 0.5), "release")
-    assert found.item() == pytest.approx((to_p + to_q) / 2, rel=1e-5)
-
-
-def test_certain_networks_that_contradict_each_other_are_ln_2_apart() -> None:
-    far = torch.tensor([[200.0, -200.0]])
-    assert jensen_shannon(far, -far).item() == pytest.approx(math.log(2))
-    assert jensen_shannon(far, far).item() == 0
-
-
-logits = st.lists(st.floats(-50, 50, width=32), min_size=4, max_size=4)
-
-
-@settings(max_examples=50, deadline=None)
-@given(logits, logits)
-def test_the_divergence_lies_between_zero_and_ln_2_and_is_symmetric(a: list[float], b: list[float]) -> None:
-    p, q = torch.tensor([a]), torch.tensor([b])
-    found = jensen_shannon(p, q).item()
-    assert -1e-6 <= found <= math.log(2) + 1e-6
-    assert found == pytest.approx(jensen_shannon(q, p).item(), abs=1e-6)
-
-
-def small_net(channels: int = 1, seed: int = 0) -> Network:
+def small_net(channels: int = 1, seed: int = 0, *, outputs: int = 3, multilabel: bool = False) -> Network:
     size = channels * 9
 
     def build() -> nn.Module:
         body = nn.Sequential(nn.Flatten(), nn.Linear(size, 8), nn.Tanh(), nn.Dropout(0.5))
-        return Classifier(body, nn.Linear(8, 3))
+        return Classifier(body, nn.Linear(8, outputs))
 
-    return Network(build, Problem(shape=(channels, 3, 3), classes=3), seed=seed)
+    return Network(build, Problem(shape=(channels, 3, 3), classes=3, multilabel=multilabel), seed=seed)
 
 
 LABELS = torch.tensor([0, 0, 1, 2])
@@ -103,8 +57,9 @@ def test_the_network_takes_the_images_for_the_classes_that_were_asked() -> None:
 
 def test_networks_disagree_more_where_disagreement_counts() -> None:
     net, other = small_net(), small_net(seed=1)
+    problem = net.problem
     apart = [
-        jensen_shannon(net.logits(x), other.logits(x)).mean()
+        jensen_shannon(log_chances(problem, net.logits(x)), log_chances(problem, other.logits(x))).mean()
         for x in (inverted(net, other, disagreement=0.0), inverted(net, other, disagreement=10.0))
     ]
     assert apart[1] > 1.5 * apart[0]
@@ -124,3 +79,18 @@ def test_both_networks_are_left_as_they_were() -> None:
         assert not one.grad.any()
         assert one.module.training
         assert all(p.requires_grad for p in one.module.parameters())
+
+
+def test_a_network_with_several_labels_gives_the_answers_that_were_asked_for() -> None:
+    net, wanted = small_net(multilabel=True), torch.tensor([[1.0, 0, 1], [0, 1, 0], [0, 0, 0]])
+    x = invert(net, wanted, generator("x"), previous=None, steps=150, lr=0.1, disagreement=0.0)
+    assert torch.equal(net.logits(x) > 0, wanted > 0)
+
+
+def test_outputs_beyond_the_classes_are_not_looked_at() -> None:
+    # Two networks with six outputs, of which the last three differ by far: the images are the same.
+    one, other = small_net(outputs=6), small_net(outputs=6)
+    bias = other.windows["head.bias"][0]
+    other.vector[bias.start + 3 : bias.stop] += 5
+    assert torch.equal(inverted(one, small_net(seed=1, outputs=6)), inverted(other, small_net(seed=1, outputs=6)))
+    assert torch.equal(inverted(small_net(), one, disagreement=9.0), inverted(small_net(), other, disagreement=9.0))

@@ -14,12 +14,22 @@ Labels are the complement d̂_c = max d − d_c, allocated to exactly M by large
 part before uses the model that it produced then, however old; one that has none generates without the
 disagreement. The soft labels are those of the images that are used: the last iterate. Nothing else crosses
 the wire, so the bytes are those of the method underneath.
+
+The paper's ablations and variants: ``source`` leaves out the disagreement (``global``) or the inversion
+altogether (``noise``: x̂ stays N(0, I)); ``targets: hard`` puts the labels that were asked for in the place of θ's
+soft ones; with ``generator: network`` a small network draws the images, and it and its noise are learnt.
+
+Several labels a record: each label is a coin. The KL is the sum over labels, that of the labels taken together;
+CE and JS are means over labels. How the authors chose target labels is not known. Here an image has as many labels
+as the client's records have on average, at least one, drawn by how far each is from the client's most frequent
+label; n and ñ count labels. Where a network has more outputs than the problem has classes, the first ones count.
 """
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -32,8 +42,9 @@ from understudy.learning.loop import Batch, Trained
 from understudy.methods.averaging import Averaging, Kit, Parts, Term
 from understudy.models.network import Network
 from understudy.settings import Settings
-from understudy.synthesis.inversion import Divergence, invert
-from understudy.synthesis.labels import labels_from_counts, largest_remainder
+from understudy.synthesis.divergence import Divergence, kullback_leibler, log_chances
+from understudy.synthesis.inversion import invert, invert_by_network
+from understudy.synthesis.labels import label_sets, labels_from_counts, largest_remainder
 
 PREVIOUS = "fedcog.previous"
 
@@ -48,6 +59,30 @@ class FedCogSettings(Settings):
     disagreement: float = Field(default=0.1, ge=0)  # λ_dis
     labels: Literal["complement", "uniform"] = "complement"
     divergence: Divergence = "exact"
+    source: Literal["both", "global", "noise"] = "both"  # the global and the previous model, the first, neither
+    targets: Literal["soft", "hard"] = "soft"  # θ's answers on the images, or the labels asked for
+    generator: Literal["pixels", "network"] = "pixels"  # what is learnt: the images, or a network that draws them
+
+    @model_validator(mode="after")
+    def _fits_the_generator(self) -> Self:
+        if self.generator == "network" and self.source == "noise":
+            raise ValueError("source: noise learns nothing, so it needs generator: pixels")
+        if self.generator == "network" and self.images < 2:
+            raise ValueError("generator: network normalises over the images, so it needs images: 2 or more")
+        return self
+
+    @property
+    def wants_previous(self) -> bool:
+        return self.source == "both" and self.disagreement > 0
+
+
+@dataclass(frozen=True)
+class Images:
+    """What a client generated, in the order in which it learns from it."""
+
+    x: Tensor  # (M, …) as the network wants it
+    y: Tensor  # the labels that were asked for, (M,) or (M, classes)
+    logits: Tensor  # θ(x̂)
 
 
 class Consensus(Term):
@@ -57,50 +92,68 @@ class Consensus(Term):
         self.settings, self.batch = settings, batch
 
     def check(self, net: Network) -> None:
-        if net.problem.multilabel:
-            raise UserError("fedcog: its generated inputs have one class each, so records must have one label each.")
+        if self.settings.generator == "network" and len(net.problem.shape) != 3:
+            raise UserError(
+                f"fedcog: generator 'network' draws images, and records here have shape {net.problem.shape}; "
+                "write generator: pixels."
+            )
+
+    # ---- before training
 
     def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
-        settings = self.settings
-        held = client.examples.label_counts(net.problem.classes)
-        if client.round < settings.from_round or int(held.sum()) == 0:
+        if client.round < self.settings.from_round or not len(client.examples):
             return None
-        real_weight, kd_weight = self.loss_weights(held)
+        real_weight, kd_weight = self.loss_weights(client.examples.label_counts(net.problem.classes))
         if kd_weight == 0:
             return None
-        labels = labels_from_counts(self.label_counts(held))
-        previous = client.memory.get(PREVIOUS)
+        made = self.generate(client, net)
+        soft = self.settings.targets == "soft"
+        target = log_chances(net.problem, made.logits) if soft else asked_chances(net, made.y)
+        weights = {"data_weight": scalar(real_weight), "kd_weight": scalar(kd_weight)}
+        return {"x": made.x, "teacher" if soft else "asked": target, **weights}
+
+    def generate(self, client: Client, net: Network) -> Images:
+        """With the broadcast model in ``net``."""
+        settings, labels = self.settings, self.target_labels(client, net)
+        previous = client.memory.get(PREVIOUS) if settings.wants_previous else None
         rng = client.rng("fedcog images")
-        x = invert(
+        make = invert_by_network if settings.generator == "network" else invert
+        x = make(
             net,
             labels,
             rng,
             previous=None if previous is None else net.twin(previous, "previous"),
-            steps=settings.steps,
+            steps=0 if settings.source == "noise" else settings.steps,
             lr=settings.lr,
             disagreement=settings.disagreement,
             divergence=settings.divergence,
         )
         order = torch.randperm(len(x), generator=rng)
-        soft = net.logits(x)
-        return {
-            "x": x[order],
-            "teacher": F.log_softmax(soft, 1)[order],
-            "data_weight": scalar(real_weight),
-            "kd_weight": scalar(kd_weight),
-        }
+        return Images(x[order], labels[order], net.logits(x)[order])
+
+    def target_labels(self, client: Client, net: Network) -> Tensor:
+        """(images,) classes in order, or (images, classes) sets of labels."""
+        held = client.examples.label_counts(net.problem.classes)
+        if not net.problem.multilabel:
+            return labels_from_counts(self.label_counts(held))
+        a_record = int(held.sum()) / len(client.examples)
+        return label_sets(self.settings.images, a_record, self._lacking(held), client.rng("fedcog labels"))
 
     def label_counts(self, held: Tensor) -> Tensor:
         """How many images of each class to make; exactly ``images`` in all."""
-        lacking = held.max() - held if self.settings.labels == "complement" else torch.ones_like(held)
-        return largest_remainder(self.settings.images, lacking)
+        return largest_remainder(self.settings.images, self._lacking(held))
+
+    def _lacking(self, held: Tensor) -> Tensor:
+        return held.max() - held if self.settings.labels == "complement" else torch.ones_like(held)
 
     def loss_weights(self, held: Tensor) -> tuple[float, float]:
         """a on the data and b on the distillation."""
         if self.settings.kd_weighting == "fixed":
             return 1.0, self.settings.kd_weight
         real, lacking = float(held.sum()), float((held.max() - held).sum())
-        return real / (real + lacking), lacking / (real + lacking)
+        return (real / (real + lacking), lacking / (real + lacking)) if lacking else (1.0, 0.0)
+
+    # ---- while training
 
     def data_weight(self, kit: Kit) -> float:
         return float(kit["data_weight"])
@@ -108,16 +161,31 @@ class Consensus(Term):
     def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor:
         size = min(self.batch, len(kit["x"]))
         at = (batch.step * size + torch.arange(size)) % len(kit["x"])
-        teacher = kit["teacher"][at]
-        student = F.log_softmax(net.at(w, kit["x"][at])[1], 1)
-        return float(kit["kd_weight"]) * (teacher.exp() * (teacher - student)).sum(1)
+        student = log_chances(net.problem, net.at(w, kit["x"][at])[1])
+        if "asked" in kit:
+            return -float(kit["kd_weight"]) * (kit["asked"][at] * student).flatten(1).sum(1)
+        return float(kit["kd_weight"]) * kullback_leibler(kit["teacher"][at], student)
 
     def end(self, client: Client, kit: Kit | None, trained: Trained) -> Parts:
-        client.memory[PREVIOUS] = trained.model
+        if self.settings.wants_previous:
+            client.memory[PREVIOUS] = trained.model
         return {}
 
 
-@add_on("fedcog", settings=FedCogSettings)
+def asked_chances(net: Network, y: Tensor) -> Tensor:
+    """The labels as certain chances, in the form of ``log_chances``."""
+    if net.problem.multilabel:
+        return torch.stack([y, 1 - y], -1).to(net.device)
+    return F.one_hot(y, net.problem.classes).to(net.device, torch.float32)
+
+
+PRESETS = {
+    "paper": {"kd_weighting": "fixed", "kd_weight": 0.01, "steps": 100},  # the main text
+    "release": {"kd_weighting": "balanced", "steps": 500, "divergence": "release"},
+}
+
+
+@add_on("fedcog", settings=FedCogSettings, presets=PRESETS)
 def fedcog(settings: FedCogSettings, method: Method) -> Method:
     if not isinstance(method, Averaging):
         raise UserError(

@@ -2,19 +2,23 @@
 
 From "Fake It Till Make It: Federated Learning with Consensus-Oriented Generation", equations of the
 generation step: x̂ ← argmin CE(θ(x̂), y) + λ_dis · (1 − JS(θ(x̂), θ_prev(x̂))).
+
+All images go through the networks together. One by one or a few at a time they would be the same images, and
+smaller passes were measured to be slower: for SimpleCNN at 28×28, 256 images in passes of 128, 64 and 32 take about
+1.1, 1.25 and 1.4 times as long.
 """
 
-import math
-from typing import Literal
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from understudy.learning.losses import per_record_loss
 from understudy.models.network import Network
+from understudy.synthesis.divergence import Divergence, jensen_shannon, log_chances
+from understudy.synthesis.image_network import NOISE, new_image_network
 
-Divergence = Literal["exact", "release"]
+__all__ = ["Divergence", "invert", "invert_by_network"]
 
 
 def invert(
@@ -28,33 +32,66 @@ def invert(
     disagreement: float,
     divergence: Divergence = "exact",
 ) -> Tensor:
-    """(n, …) float inputs in the network's own space; the last iterate, unclamped. Both networks are frozen."""
+    """(n, …) float inputs in the network's own space; the last iterate, unclamped. Both networks are frozen.
+
+    ``labels`` is (n,), or (n, classes) of zeros and ones. Without steps the inputs are the noise N(0, I) that
+    they begin as.
+    """
     x = torch.randn(len(labels), *net.problem.shape, generator=rng).to(net.device).requires_grad_()
-    y = labels.to(net.device)
     adam = torch.optim.Adam([x], lr=lr, betas=(0.5, 0.9))
-    with net.frozen(), previous.frozen() if previous is not None else torch.enable_grad():
-        for _ in range(steps):
-            logits = net(x)[1]
-            loss = per_record_loss(net.problem, logits, y).mean()
-            if previous is not None and disagreement:
-                apart = jensen_shannon(logits, previous(x)[1], divergence)
-                loss = loss + disagreement * (1 - apart).mean()
-            (x.grad,) = torch.autograd.grad(loss, x)
-            adam.step()
+    objective = _objective(net, labels, previous, disagreement, divergence)
+    _descend(net, previous, [x], adam, steps, lambda: objective(x))
     return x.detach()
 
 
-def jensen_shannon(a: Tensor, b: Tensor, form: Divergence = "exact") -> Tensor:
-    """(n,) between the class distributions of two sets of logits, in nats: at most ln 2.
+def invert_by_network(
+    net: Network,
+    labels: Tensor,
+    rng: torch.Generator,
+    *,
+    previous: Network | None,
+    steps: int,
+    lr: float,
+    disagreement: float,
+    divergence: Divergence = "exact",
+) -> Tensor:
+    """The same for images that a small network draws from noise: its weights and the noise are what is learnt."""
+    draw = new_image_network(net.problem, rng).to(net.device)
+    z = torch.randn(len(labels), NOISE, generator=rng).to(net.device).requires_grad_()
+    learnt = [z, *draw.parameters()]
+    adam = torch.optim.Adam(learnt, lr=lr, betas=(0.5, 0.999))
+    objective = _objective(net, labels, previous, disagreement, divergence)
+    _descend(net, previous, learnt, adam, steps, lambda: objective(draw(z)))
+    with torch.no_grad():
+        return torch.as_tensor(draw(z))
 
-    ``release`` is the form in the authors' code, for comparison: arguments of KL the other way round, and
-    probabilities clamped to [0.01, 0.99], so that gradients vanish below one per cent.
-    """
-    if form == "release":
-        p, q = (F.softmax(logits, 1) for logits in (a, b))
-        m = (0.5 * (p + q)).clamp(0.01, 0.99)
-        p, q = p.clamp(0.01, 0.99), q.clamp(0.01, 0.99)
-        return 0.5 * ((m * (m / p).log()).sum(1) + (m * (m / q).log()).sum(1))
-    log_p, log_q = F.log_softmax(a, 1), F.log_softmax(b, 1)
-    log_m = torch.logaddexp(log_p, log_q) - math.log(2)
-    return 0.5 * ((log_p.exp() * (log_p - log_m)).sum(1) + (log_q.exp() * (log_q - log_m)).sum(1))
+
+def _objective(
+    net: Network, labels: Tensor, previous: Network | None, disagreement: float, divergence: Divergence
+) -> Callable[[Tensor], Tensor]:
+    y, problem = labels.to(net.device), net.problem
+
+    def objective(x: Tensor) -> Tensor:
+        logits = net(x)[1][:, : problem.classes]
+        loss = per_record_loss(problem, logits, y).mean()
+        if previous is None or not disagreement:
+            return loss
+        here, there = log_chances(problem, logits), log_chances(problem, previous(x)[1])
+        return loss + disagreement * (1 - jensen_shannon(here, there, divergence)).mean()
+
+    return objective
+
+
+def _descend(
+    net: Network,
+    previous: Network | None,
+    learnt: Sequence[Tensor],
+    adam: torch.optim.Adam,
+    steps: int,
+    loss: Callable[[], Tensor],
+) -> None:
+    with net.frozen(), previous.frozen() if previous is not None else torch.enable_grad():
+        for _ in range(steps):
+            for tensor, slope in zip(learnt, torch.autograd.grad(loss(), learnt), strict=True):
+                tensor.grad = slope
+            adam.step()

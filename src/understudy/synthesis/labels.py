@@ -1,4 +1,4 @@
-"""How many examples of each class to make."""
+"""How many examples of each class to make, or with which labels."""
 
 import torch
 from torch import Tensor
@@ -23,3 +23,23 @@ def largest_remainder(total: int, shares: Tensor) -> Tensor:
 def labels_from_counts(counts: Tensor) -> Tensor:
     """Class numbers in order, each as often as its count says."""
     return torch.repeat_interleave(torch.arange(len(counts)), counts)
+
+
+def label_sets(images: int, a_record: float, shares: Tensor, rng: torch.Generator) -> Tensor:
+    """(images, classes) zeros and ones: some labels for each image, those with large ``shares`` more often.
+
+    The images have ``a_record`` labels each on average, to the nearest whole number of labels in all, and each as
+    many as any other or one more; but at least one. An image's labels are drawn one after the other, each with a
+    chance in proportion to its share among those that are left; a label without a share comes last.
+    """
+    classes = len(shares)
+    least, most = images, images * classes
+    total = min(max(round(images * a_record), least), most)
+    each = torch.full((images,), total // images)
+    each[: total % images] += 1
+    weights = torch.ones(classes) if int(shares.sum()) == 0 else shares
+    # Independent clocks with these rates ring in the order of such a draw.
+    rings = torch.empty(images, classes, dtype=torch.float64).exponential_(generator=rng) / weights
+    order = torch.argsort(rings, dim=1, stable=True)
+    taken = (torch.arange(classes) < each[:, None]).to(torch.float32)
+    return torch.zeros(images, classes).scatter_(1, order, taken)
