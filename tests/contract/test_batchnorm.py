@@ -66,7 +66,7 @@ def test_averaged_statistics_move_and_stay_statistics(name: str, tmp_path: Path)
     assert bool((variance > 0).all()), "a variance below zero: a rule was applied to buffers"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "dense"])  # which refuses: it needs whole models
 def test_local_statistics_never_leave_and_the_run_is_scored_at_home(name: str, tmp_path: Path) -> None:
     result = normed_run(name, "local", tmp_path / "run")
     assert result.metrics[-1]["failed"] == 0, result.metrics[-1]["failures"]

@@ -26,10 +26,41 @@ QUICK: dict[str, dict[str, Any]] = {
     "fednova": {"local": {"epochs": 2, "batch": 4, "lr": 0.05, "momentum": 0.5}},
     "fedexp": {"preset": "authors", "local": {"epochs": 2, "batch": 4, "lr": 0.05}},
     "feddyn": {"alpha": 0.1, "scale_alpha": True, "local": {"epochs": 2, "batch": 4, "lr": 0.05}},
+    "fedrep": {"local": {"epochs": 4, "batch": 4, "lr": 0.1}, "head_parts": 1, "tuning_epochs": 2},
+    "ditto": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
+    "vhl": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}, "noise_images": 8, "noise_batch": 8},
+    "fedgen": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}, "hidden": 8, "generator_steps": 3, "label_weight": 1},
+    "dense": {
+        "pre_rounds": 2,
+        "student_init": "server",
+        "local": {"epochs": 2, "batch": 4, "lr": 0.1},
+        "alone": {"epochs": 2, "batch": 4, "lr": 0.1},
+        "epochs": 2,
+        "images": 8,
+        "generator_steps": 2,
+        "student": {"epochs": 1, "batch": 8, "lr": 0.005},
+    },
     "feddm": {"ipc": 2, "steps": 3, "real_batch": 8, "min_class_records": 2, "server": {"epochs": 5, "lr": 0.05}},
+    "fedlap": {
+        "stages": 2,
+        "real_batches": 3,
+        "path_epochs": 1,
+        "ipc": 3,
+        "batch": 8,
+        "lr": 0.05,
+        "image_lr": 5,
+        "server_epochs": 20,
+        "schedule": "constant",
+    },
     "fedcog": {"kd_weighting": "balanced", "images": 10, "steps": 3},
     "fedssyn": {"generator": {"name": "vae", "epochs": 2, "width": 4, "hidden": 8, "least_steps": 0}},
 }
+
+# What a private method must be told; the noise can be repeated, or no run would equal another.
+PRIVATE = {"delta": 1e-5, "records": 12, "test_noise": True}
+PRIVACY: dict[str, dict[str, Any]] = {}
+
+HELD_OUT = {"fedrep": 0.25}  # part of the model stays at home, so clients must score it
 
 
 def cases() -> dict[str, Case]:
@@ -38,9 +69,12 @@ def cases() -> dict[str, Case]:
         if about["role"] != "method":
             continue
         name = about["name"]
-        found[name] = Case(name, QUICK.get(name, {}))
+        kept_back = HELD_OUT.get(name, 0.0)
+        privacy = PRIVACY.get(name)
+        found[name] = Case(name, QUICK.get(name, {}), held_out=kept_back, privacy=privacy)
         for add_on in about["joins"]:
-            found[f"{name}+{add_on}"] = Case(name, QUICK.get(name, {}), ({"name": add_on, **QUICK.get(add_on, {})},))
+            joined = ({"name": add_on, **QUICK.get(add_on, {})},)
+            found[f"{name}+{add_on}"] = Case(name, QUICK.get(name, {}), joined, kept_back, privacy)
     both = tuple({"name": name, **QUICK[name]} for name in ("fedssyn", "fedcog"))
     return {**found, "scaffold+fedssyn+fedcog": Case("scaffold", QUICK["scaffold"], both)}
 

@@ -187,17 +187,23 @@ class Averaging(Method):
 
     @task()  # what it sends depends on rule and terms: see `jobs`
     def train(self, client: Client, brief: Message) -> Message:
+        trained, of_terms = self.work(client, brief)
+        parts = self._shares(client, trained) | of_terms
+        if self.settings.score_local:
+            parts[local_scores.PART] = self._local_scores(client, trained)
+        return Message(parts)
+
+    def work(self, client: Client, brief: Message) -> tuple[Trained, Parts]:
+        """Local training from the broadcast model, and what the terms send up of it."""
         w = self.whole(client, brief["model"])
         self.net.load(w)
         kits = [term.begin(client, brief, self.net) for term in self.terms]
         pulls = [_Active(term, kit) for term, kit in zip(self.terms, kits, strict=True) if kit is not None]
         trained = self.fit(client, brief, w, pulls)
-        parts = self._shares(client, trained)
+        parts: Parts = {}
         for term, kit in zip(self.terms, kits, strict=True):
             parts |= term.end(client, kit, trained)
-        if self.settings.score_local:
-            parts[local_scores.PART] = self._local_scores(client, trained)
-        return Message(parts)
+        return trained, parts
 
     def plan(self, client: Client) -> Tensor:
         """Which records make up which batch."""

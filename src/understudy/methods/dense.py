@@ -1,0 +1,172 @@
+"""DENSE: "DENSE: Data-Free One-Shot Federated Learning", algorithm 1.
+
+Clients train alone from one common model and send what they learnt, once. From then on the server asks nobody. In
+each of its epochs it makes a batch of images on which the ensemble of the clients' models is sure and the student is
+not (``synthesis.ensemble``: generator and noise are fresh every time, the best batch is kept in 8 bits), adds it to a
+growing pool, and distils the ensemble into the student in one pass over the whole pool:
+
+    T² · KL( softmax(ens(x)/T) ‖ softmax(student(x)/T) ),  ens the mean of the logits, T = 20
+
+The student is freshly drawn (``student_init: fresh``). Where labels are very skewed, "Synthetic data shuffling
+accelerates the convergence of federated learning under data heterogeneity" could not make one shot work, averaged for
+ten rounds first and went on from there: that is preset ``fedssyn`` (``pre_rounds``, ``student_init: server``).
+
+The ``epochs`` are spread over rounds, ``epochs_a_round`` in each, beginning in the round of the upload: all of them
+take pre_rounds + epochs / epochs_a_round rounds. Models, pool, the student's momentum and the ensemble's logits of
+the pool (which never change) are in State. The term for BatchNorm is there where the models have BatchNorm.
+"""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from understudy.data.examples import Examples
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.federation.message import Message, scalar
+from understudy.federation.method import State, task
+from understudy.federation.registry import method
+from understudy.federation.server import Server
+from understudy.learning.local import Local
+from understudy.learning.loop import Batch, Pull, Slope, train
+from understudy.learning.plan import passes
+from understudy.methods.averaging import Averaging, AveragingSettings
+from understudy.models.network import Network
+from understudy.synthesis.divergence import kullback_leibler
+from understudy.synthesis.ensemble import Ensemble, imagine
+
+MODEL, POOL, SPEED, EPOCH = "client.", "pool.", "student.speed", "student.epoch"  # in State; the first two begin names
+
+
+class DenseSettings(AveragingSettings):
+    # ``local`` is for the rounds of averaging that go before.
+    pre_rounds: int = Field(default=0, ge=0)
+    alone: Local = Local(epochs=400, batch=128, lr=0.01, momentum=0.9)
+    student_init: Literal["fresh", "server"] = "fresh"
+    epochs: int = Field(default=200, ge=0)  # of the server
+    epochs_a_round: int = Field(default=10, ge=1)
+    images: int = Field(default=256, ge=2)  # an epoch
+    generator_steps: int = Field(default=30, ge=0)
+    generator_lr: float = Field(default=1e-3, gt=0)
+    statistics_weight: float = Field(default=1.0, ge=0)
+    adversarial_weight: float = Field(default=1.0, ge=0)
+    student: Local = Local(epochs=1, batch=256, lr=0.005, momentum=0.9)  # epochs: passes over the pool, each epoch
+    temperature: float = Field(default=20.0, gt=0)  # T
+
+
+@method("dense", settings=DenseSettings, presets={"fedssyn": {"pre_rounds": 10, "student_init": "server"}})
+class Dense(Averaging):
+    settings: DenseSettings
+
+    def __init__(self, settings: DenseSettings):
+        super().__init__(settings)
+
+    def bind(self, net: Network, rounds: int) -> None:
+        super().bind(net, rounds)
+        if net.problem.multilabel or len(net.problem.shape) != 3:
+            raise UserError("dense makes images of one class each: records must be images with exactly one label.")
+        if self.scored_at_home:
+            raise UserError("dense needs whole models on the server: method.buffers must not be 'local'.")
+
+    # ---- on the client
+
+    @task(model="weights")
+    def train_alone(self, client: Client, brief: Message) -> Message:
+        """The whole of its training, once; without records there is nothing to send."""
+        if not len(client.own):
+            return Message()
+        alone = copy.copy(self)
+        alone.settings = self.settings.model_copy(update={"local": self.settings.alone})
+        return Message(model=alone.work(client, brief)[0].model)
+
+    # ---- on the server
+
+    def round(self, server: Server, state: State) -> State:
+        if server.round <= self.settings.pre_rounds:
+            return super().round(server, state)
+        if EPOCH not in state:
+            state = self._gather(server, state)
+        return self._distil(server, state) if EPOCH in state else state
+
+    def _gather(self, server: Server, state: State) -> State:
+        models = {}
+        for reply in server.ask(self.train_alone, self._brief(state), to=server.cohort()):
+            if "model" in reply and reply["model"].shape != state["model"].shape:
+                reply.refuse(f"its model has {reply['model'].numel()} numbers, wanted are {state['model'].numel()}")
+            elif "model" in reply:
+                models[MODEL + reply.client] = reply["model"]
+        if not models:
+            return state  # nobody had a record
+        student = state["model"]
+        if self.settings.student_init == "fresh":
+            student = self.net.redrawn(int(torch.randint(2**62, (), generator=server.rng("student"))))
+        return state.but({**models, "model": student, SPEED: torch.zeros(self.net.parameters), EPOCH: scalar(0)})
+
+    def _distil(self, server: Server, state: State) -> State:
+        """Some of the server's epochs; a part of the pool for each, so that a checkpoint writes only the new ones."""
+        done = int(state[EPOCH])
+        last = min(self.settings.epochs, done + self.settings.epochs_a_round)
+        w, speed = state["model"], state[SPEED].to(self.net.device, copy=True)
+        ensemble = Ensemble(self.net.twin(w, "ensemble"), [state[part] for part in state if part.startswith(MODEL)])
+        for epoch in range(done, last):
+            self.net.load(w)
+            x = self._imagine(server, ensemble)
+            state = state.but({f"{POOL}{epoch:05d}.x": x, f"{POOL}{epoch:05d}.logits": ensemble.score(x)})
+            w = self._learn(server, w, pool(state), speed)
+        return state.but({"model": w, SPEED: speed, EPOCH: scalar(last)})
+
+    def _imagine(self, server: Server, ensemble: Ensemble) -> Tensor:
+        settings = self.settings
+        return imagine(
+            ensemble,
+            self.net,
+            settings.images,
+            server.rng("images"),
+            steps=settings.generator_steps,
+            lr=settings.generator_lr,
+            statistics_weight=settings.statistics_weight,
+            adversarial_weight=settings.adversarial_weight,
+        )
+
+    def _learn(self, server: Server, w: Tensor, pool: Examples, speed: Tensor) -> Tensor:
+        local = self.settings.student
+        steps = local.step_count(len(pool))
+        return train(
+            self.net,
+            w,
+            pool,
+            passes(len(pool), steps, local.batch, server.rng("pool"), drop_last=local.drop_last),
+            local,
+            rate=local.rate(server.round, self.rounds),
+            records=len(pool),
+            slope=distilling(self.settings.temperature),
+            rng=server.rng("augmentation"),
+            speed=speed,
+        ).model
+
+    def metrics(self, state: State) -> Mapping[str, float]:
+        return {} if EPOCH in state else super().metrics(state)  # nobody trains locally any more
+
+
+def pool(state: State) -> Examples:
+    """All images so far, and in the place of labels what the ensemble says of them."""
+    names = sorted({part.rpartition(".")[0] for part in state if part.startswith(POOL)})
+    x, logits = (torch.cat([state[f"{name}.{part}"] for name in names]) for part in ("x", "logits"))
+    return Examples(x, logits)
+
+
+def distilling(temperature: float) -> Slope:
+    """The slope of T² · KL(softmax(y/T) ‖ softmax(model(x)/T)), where y are the teachers' logits."""
+
+    def slope(net: Network, forward: Callable[[], Batch], _: Sequence[Pull]) -> None:
+        net.grad.zero_()
+        batch = forward()
+        said = batch.logits[:, : net.problem.classes]
+        apart = kullback_leibler((batch.y / temperature).log_softmax(1), (said / temperature).log_softmax(1))
+        (temperature**2 * apart.mean()).backward()  # type: ignore[no-untyped-call]
+
+    return slope

@@ -1,0 +1,133 @@
+"""VHL: "Virtual Homogeneity Learning: Defending against Data Heterogeneity in Federated Learning".
+
+Everybody has the same set of labelled noise, made from a public seed, so it costs no bytes (see
+``synthesis.noise_sets``; ``noise: gaussian`` is FedCOG's form of it, preset ``fedcog``). The head has 2C outputs: class
+c of the noise has the label C + c. A client's loss is
+
+    CE(real) + α · CE(noise) + λ · SupCon(real ∪ noise) + λ' · SupCon(noise)
+
+SupCon is the supervised contrastive loss over normalised last features: it draws features of one class together.
+In the first of the two, class c of the records and class c of the noise are one class and the noise is a constant, so
+that records come to the noise, which is the same at every client. Both are there only for the first ``align_epochs``
+epochs of a round, converted to steps by the client's own records. Anchors without a partner in their batch are left
+out of the mean (their loss is not defined).
+
+Predictions are made with the first C outputs; the released code takes the largest of all 2C, so that a noise label
+counts as an error. Noise passes through the network by itself, which only BatchNorm can tell.
+"""
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.federation.message import Message, scalar
+from understudy.federation.registry import method
+from understudy.learning.loop import Batch
+from understudy.learning.plan import steps_of_epochs
+from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Term
+from understudy.models.network import Network
+from understudy.synthesis.noise_sets import Noise, noise_set
+
+
+class VHLSettings(AveragingSettings):
+    noise: Noise = "style"
+    noise_images: int = Field(default=200, ge=1)  # of each class
+    noise_spread: float = Field(default=0.3, gt=0)  # of the classes' means, and around them
+    noise_seed: int = 0  # public
+    noise_batch: int = Field(default=128, ge=1)
+    noise_weight: float = Field(default=1.0, ge=0)  # α
+    alignment: float = Field(default=1.0, ge=0)  # λ
+    noise_alignment: float = Field(default=0.1, ge=0)  # λ'
+    align_epochs: int = Field(default=5, ge=0)
+    temperature: float = Field(default=0.07, gt=0)
+
+
+class VirtualHomogeneity(Term):
+    per_record = False
+
+    def __init__(self, settings: VHLSettings):
+        self.settings = settings
+
+    def check(self, net: Network) -> None:
+        if net.problem.multilabel:
+            raise UserError("vhl gives every class a noise class of its own, so every record must have one label.")
+        if self.settings.noise == "style" and len(net.problem.shape) != 3:
+            raise UserError(
+                f"vhl: method.noise is 'style', which makes images, and records have shape {net.problem.shape}; "
+                "write 'gaussian'."
+            )
+
+    def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
+        settings, records = self.settings, len(client.own)
+        weights = (settings.noise_weight, settings.alignment, settings.noise_alignment)
+        if records == 0 or not any(weights):
+            return None
+        made = noise_set(settings.noise, net.problem, settings.noise_images, settings.noise_spread, settings.noise_seed)
+        order = torch.randperm(len(made), generator=client.rng("vhl noise"))
+        steps = steps_of_epochs(
+            records, settings.align_epochs, settings.local.batch, drop_last=settings.local.drop_last
+        )
+        return {
+            "x": made.x[order].to(net.device),
+            "y": made.y[order].to(net.device),
+            "align_steps": scalar(steps),
+        }
+
+    def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor:
+        settings = self.settings
+        size = min(settings.noise_batch, len(kit["y"]))
+        at = (batch.step * size + torch.arange(size)) % len(kit["y"])
+        y = kit["y"][at]
+        features, logits = net.at(w, kit["x"][at])
+        loss = settings.noise_weight * F.cross_entropy(logits, y + net.problem.classes)
+        if batch.step >= int(kit["align_steps"]):
+            return loss
+        both = torch.cat([batch.features, features.detach()])
+        together = supervised_contrast(both, torch.cat([batch.y, y]), settings.temperature)
+        of_noise = supervised_contrast(features, y, settings.temperature)
+        return loss + settings.alignment * together + settings.noise_alignment * of_noise
+
+
+def supervised_contrast(features: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """Mean over anchors i of −1/|P_i| Σ_{p∈P_i} log( e^{z_i·z_p/τ} / Σ_{a≠i} e^{z_i·z_a/τ} ), P_i i's partners."""
+    z = F.normalize(features, dim=1)
+    itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    likeness = (z @ z.T / temperature).masked_fill(itself, -torch.inf)
+    log_chance = likeness.log_softmax(1).masked_fill(itself, 0.0)
+    partners = (labels[:, None] == labels) & ~itself
+    count = partners.sum(1)
+    anchors = count > 0
+    if not bool(anchors.any()):
+        return features.sum() * 0.0
+    return -((log_chance * partners).sum(1)[anchors] / count[anchors]).mean()
+
+
+class VHL(Averaging):
+    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+        """The same network with as many outputs again, for the noise."""
+        head = getattr(module, "head", None)
+        if isinstance(head, nn.Linear):
+            module.head = _widened(head, problem.classes)
+        elif isinstance(head, nn.Sequential) and isinstance(head[-1], nn.Linear):
+            head[-1] = _widened(head[-1], problem.classes)
+        else:
+            raise UserError("vhl doubles the outputs of a network: its head must be, or end with, a linear layer.")
+        return module
+
+
+def _widened(layer: nn.Linear, more: int) -> nn.Linear:
+    wide = nn.Linear(layer.in_features, layer.out_features + more, bias=layer.bias is not None)
+    with torch.no_grad():
+        wide.weight[: layer.out_features] = layer.weight
+        if layer.bias is not None:
+            wide.bias[: layer.out_features] = layer.bias
+    return wide
+
+
+@method("vhl", settings=VHLSettings, presets={"fedcog": {"noise": "gaussian"}})
+def vhl(settings: VHLSettings) -> Averaging:
+    return VHL(settings, terms=[VirtualHomogeneity(settings)])
