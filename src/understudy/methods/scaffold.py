@@ -12,7 +12,7 @@ sum is unweighted whatever ``weights`` says of the models. Local momentum is ref
 no longer be a mean of gradients.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -25,7 +25,7 @@ from understudy.federation.message import Kind, Message
 from understudy.federation.method import State
 from understudy.federation.registry import method
 from understudy.learning.loop import Trained, full_gradient
-from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Term
+from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Shapes, Term
 from understudy.models.network import Network
 
 
@@ -34,23 +34,39 @@ class ScaffoldSettings(AveragingSettings):
     server_lr: float = Field(default=1.0, gt=0)  # η_g
 
 
+Block = Callable[[Network], Sequence[slice]]  # a part of the trained vector, in pieces
+
+
+def everything(net: Network) -> Sequence[slice]:
+    return [net.trainable]
+
+
 class ControlVariate(Term):
+    """On all that is trained, or on a block of it: the rest is then trained and averaged as ever."""
+
     down: ClassVar[tuple[str, ...]] = ("control",)
     up: ClassVar[Mapping[str, Kind]] = {"control": "weights"}
 
-    def __init__(self, option: Literal["I", "II"], batch: int):
-        self.option, self.batch = option, batch
+    def __init__(self, option: Literal["I", "II"], batch: int, block: Block = everything):
+        self.option, self.batch, self.block = option, batch, block
+
+    def shapes(self, net: Network) -> Shapes:
+        return {"control": (sum(piece.stop - piece.start for piece in self.block(net)),)}
+
+    def check(self, net: Network) -> None:
+        self.block(net)
 
     def first_state(self, net: Network) -> Parts:
-        return {"control": torch.zeros(net.parameters)}
+        return {"control": torch.zeros(self.shapes(net)["control"])}
 
     def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
         c = brief["control"]
         c_k = client.memory.get("control", torch.zeros_like(c))
-        kit = {"c": c, "c_k": c_k, "pull": (c - c_k).to(net.device)}
+        pieces = torch.tensor([(piece.start, piece.stop) for piece in self.block(net)]).view(-1, 2)
+        kit = {"c": c, "c_k": c_k, "pieces": pieces, "pull": _spread(c - c_k, pieces, net)}
         if self.option == "I" and len(client.examples):
             w = net.vector.clone()
-            kit["gradient"] = full_gradient(net, w, client.examples, self.batch)
+            kit["gradient"] = _of_block(full_gradient(net, w, client.examples, self.batch), pieces)
         return kit
 
     def gradient(self, kit: Kit, w: Tensor) -> Tensor:
@@ -61,13 +77,26 @@ class ControlVariate(Term):
         c, c_k = kit["c"], kit["c_k"]
         if trained.steps == 0:
             return {"control": torch.zeros_like(c)}
-        moved = (trained.start - trained.model)[: len(c)]
+        moved = _of_block(trained.start - trained.model, kit["pieces"])
         new = kit["gradient"] * trained.data_weight if self.option == "I" else c_k - c + moved / trained.rate_sum
         client.memory["control"] = new
         return {"control": new - c_k}
 
     def fold(self, state: State, sums: Message, clients: int) -> Parts:
         return {"control": (state["control"] + sums["control"] / clients).to(torch.float32)}
+
+
+def _of_block(vector: Tensor, pieces: Tensor) -> Tensor:
+    return torch.cat([vector[:0], *(vector[start:stop] for start, stop in pieces.tolist())])
+
+
+def _spread(values: Tensor, pieces: Tensor, net: Network) -> Tensor:
+    """Over the whole trained vector, with nothing outside the block."""
+    whole, at = torch.zeros(net.parameters), 0
+    for start, stop in pieces.tolist():
+        whole[start:stop] = values[at : at + stop - start]
+        at += stop - start
+    return whole.to(net.device)
 
 
 @method("scaffold", settings=ScaffoldSettings)

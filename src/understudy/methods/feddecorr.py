@@ -1,0 +1,60 @@
+"""FedDecorr: "Towards Understanding and Mitigating Dimensional Collapse in Heterogeneous Federated Learning".
+
+A client keeps the dimensions of its features from repeating one another. With X the features of a batch (N × d), each
+dimension standardised within it,
+
+    L = CE + β · mean_{i≠j} K_ij² / N,      K = Xᵀ X
+
+K is not divided by N, as in the authors' release: the term grows with the batch like N · mean ρ², and β has its meaning
+only so. The variance is the unbiased one, with 1e-8 under the root. A batch of one record has no correlations and is
+left out. The term is one number a batch, not one a record, so it has no private form; nothing but the model travels.
+
+FedCOG compares with β = 0.01 (preset ``fedcog``).
+"""
+
+from typing import ClassVar
+
+from pydantic import Field
+from torch import Tensor
+
+from understudy.federation.client import Client
+from understudy.federation.message import Message
+from understudy.federation.registry import method
+from understudy.learning.loop import Batch
+from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Term
+from understudy.models.network import Network
+
+SMALLEST_VARIANCE = 1e-8  # a dimension that never moves stays at 0
+
+
+class FedDecorrSettings(AveragingSettings):
+    beta: float = Field(default=0.1, ge=0)  # β
+
+
+class Decorrelation(Term):
+    per_record: ClassVar[bool] = False
+
+    def __init__(self, beta: float):
+        self.beta = beta
+
+    def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
+        return {} if self.beta else None
+
+    def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor | None:
+        records, width = batch.features.shape
+        return self.beta * repetition(batch.features) if records > 1 and width > 1 else None
+
+
+def repetition(features: Tensor) -> Tensor:
+    """mean_{i≠j} K_ij² / N of (N, d) features."""
+    n, d = features.shape
+    x = features - features.mean(0)
+    x = x / (x.square().sum(0) / (n - 1) + SMALLEST_VARIANCE).sqrt()
+    # ‖XᵀX‖² = ‖XXᵀ‖², so the smaller of the two will do; what lies on the diagonal of XᵀX is known without it.
+    products = x @ x.T if n < d else x.T @ x
+    return (products.square().sum() - x.square().sum(0).square().sum()) / (d * (d - 1) * n)
+
+
+@method("feddecorr", settings=FedDecorrSettings, presets={"fedcog": {"beta": 0.01}})
+def feddecorr(settings: FedDecorrSettings) -> Averaging:
+    return Averaging(settings, terms=[Decorrelation(settings.beta)])

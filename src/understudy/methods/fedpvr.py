@@ -1,0 +1,79 @@
+"""FedPVR: "On the Effectiveness of Partial Variance Reduction in Federated Learning with Heterogeneous Data".
+
+SCAFFOLD (option II) on the classifier block, FedAvg on the rest. With h the block of the vector and r the rest,
+
+    client   y_r ← y_r − η g_r,      y_h ← y_h − η (g_h − c_k + c)
+             c_k⁺ = c_k − c + (w_h − y_h) / Σ rates of the steps taken
+    server   w ← w + η_g · mean (y − w),      c ← c + (1/N) Σ_S (c_k⁺ − c_k)
+
+so c and its change travel for the block alone. ``block`` says what it is: ``head`` is the network's last layer,
+``fully-connected`` every linear layer, anything else the parameters whose names begin so; several may be listed, and
+with none it is FedAvg. The releases of FedPVR and of Fedssyn correct all three linear layers of VGG-11, Fedssyn with
+equal weights of clients (preset ``fedssyn``). Local momentum is refused, as in SCAFFOLD.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import Field
+from torch import nn
+
+from understudy.errors import UserError
+from understudy.federation.registry import method
+from understudy.methods.averaging import Averaging, AveragingSettings, Rule
+from understudy.methods.scaffold import ControlVariate
+from understudy.models.network import Network
+
+HEAD, FULLY_CONNECTED = "head", "fully-connected"
+
+
+class FedPvrSettings(AveragingSettings):
+    block: str | tuple[str, ...] = HEAD
+    server_lr: float = Field(default=1.0, gt=0)  # η_g
+
+
+def block_of(net: Network, names: Sequence[str]) -> list[slice]:
+    """The pieces of the vector that bear these names, in its order; neighbours are one piece."""
+    wanted = {name for given in names for name in _parameters(net, given)}
+    pieces: list[slice] = []
+    for name, (where, _) in net.windows.items():
+        if name not in wanted:
+            continue
+        if pieces and pieces[-1].stop == where.start:
+            pieces[-1] = slice(pieces[-1].start, where.stop)
+        else:
+            pieces.append(where)
+    return pieces
+
+
+def _parameters(net: Network, given: str) -> list[str]:
+    trained = [name for name, (where, _) in net.windows.items() if where.stop <= net.parameters]
+    if given == HEAD:
+        return [name for name in trained if net.windows[name][0].start >= net.head.start]
+    if given == FULLY_CONNECTED:
+        linear = set(_linear_parameters(net))
+        return [name for name in trained if name in linear]
+    found = [name for name in trained if f"{name}.".startswith(f"{given.rstrip('.')}.")]
+    if not found:
+        layers = ", ".join(dict.fromkeys(name.rpartition(".")[0] or name for name in trained))
+        raise UserError(
+            f"fedpvr: method.block has '{given}', which no parameter's name begins with; "
+            f"write {HEAD}, {FULLY_CONNECTED} or some of {layers}."
+        )
+    return found
+
+
+def _linear_parameters(net: Network) -> Iterator[str]:
+    for prefix, layer in net.module.named_modules():
+        if isinstance(layer, nn.Linear):
+            yield from (f"{prefix}.{name}" for name, _ in layer.named_parameters(recurse=False))
+
+
+@method("fedpvr", settings=FedPvrSettings, presets={"fedssyn": {"block": FULLY_CONNECTED, "weights": "uniform"}})
+def fedpvr(settings: FedPvrSettings) -> Averaging:
+    if settings.local.momentum:
+        raise UserError(
+            "fedpvr: method.local.momentum must be 0, because the control variate is a mean of plain SGD steps."
+        )
+    names = (settings.block,) if isinstance(settings.block, str) else settings.block
+    term = ControlVariate("II", settings.local.batch, lambda net: block_of(net, names))
+    return Averaging(settings, terms=[term], rule=Rule(settings.server_lr))

@@ -1,0 +1,117 @@
+"""MOON: "Model-Contrastive Federated Learning", algorithm 1 and equation 3.
+
+A client keeps what its network sees (z) near to what the broadcast model sees and away from what its own last local
+model sees:
+
+    L = CE + μ · ℓ,      ℓ = − log e^{cos(z, z_glob)/τ} / (e^{cos(z, z_glob)/τ} + e^{cos(z, z_prev)/τ})
+
+z_glob and z_prev are constants: both models are frozen and in evaluation mode. z comes from a projection of two layers
+on top of the features (d → d, ReLU, d → ``projection``), which is part of the communicated model and feeds the
+classifier; ``projection: null`` takes the features themselves. Until a client has a last local model, ℓ is left out;
+that model may be old where not everybody takes part. Nothing but the model travels.
+
+FedCOG compares with μ = 0.01 and no projection (preset ``fedcog``); its release starts with a random network for
+z_prev, which is not done here.
+"""
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from understudy.data.problem import Problem
+from understudy.federation.client import Client
+from understudy.federation.message import Message
+from understudy.federation.registry import method
+from understudy.learning.local import Local
+from understudy.learning.loop import Batch, Trained
+from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Parts, Term
+from understudy.methods.beforehand import worth_keeping
+from understudy.models.network import Network
+
+PREVIOUS = "moon.previous"
+
+
+class MoonSettings(AveragingSettings):
+    mu: float = Field(default=1.0, ge=0)  # μ
+    temperature: float = Field(default=0.5, gt=0)  # τ
+    projection: int | None = Field(default=256, ge=1)  # numbers in z; null: z are the network's features
+
+
+class Contrast(Term):
+    """Near to the broadcast model, away from the client's own last one."""
+
+    def __init__(self, mu: float, temperature: float, local: Local):
+        self.mu, self.temperature, self.local = mu, temperature, local
+
+    def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
+        previous = client.memory.get(PREVIOUS)
+        if previous is None or self.mu == 0 or not len(client.examples):
+            return None
+        x, w = client.examples.x, net.vector.clone()
+        if not worth_keeping(self.local, client, 2 * _seen(net, x[:1], 1).shape[1]):
+            return {"global": w, "previous": previous}
+        z_global = _seen(net, x, self.local.batch)
+        net.load(previous)
+        z_previous = _seen(net, x, self.local.batch)
+        net.load(w)
+        return {"z_global": z_global, "z_previous": z_previous}
+
+    def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor:
+        near, away = (F.cosine_similarity(batch.features, z) for z in self._anchors(kit, net, batch))
+        return self.mu * F.softplus((away - near) / self.temperature)  # cross-entropy of two, the first being right
+
+    def _anchors(self, kit: Kit, net: Network, batch: Batch) -> tuple[Tensor, Tensor]:
+        if "z_global" in kit:
+            assert batch.rows is not None
+            return kit["z_global"][batch.rows], kit["z_previous"][batch.rows]
+        z_global = _seen(net.twin(kit["global"], "moon.global"), batch.x, len(batch.x))
+        return z_global, _seen(net.twin(kit["previous"], "moon.previous"), batch.x, len(batch.x))
+
+    def end(self, client: Client, kit: Kit | None, trained: Trained) -> Parts:
+        if trained.steps and self.mu:
+            client.memory[PREVIOUS] = trained.model
+        return {}
+
+
+def _seen(net: Network, x: Tensor, batch: int) -> Tensor:
+    """(n, d) features of the frozen network."""
+    with net.scoring():
+        return torch.cat([net(some.to(net.device))[0] for some in torch.split(x, batch)])
+
+
+class Projected(nn.Module):
+    """The features of a network, projected; with a new classifier that reads the projection."""
+
+    def __init__(self, base: nn.Module, features: int, projection: int, classes: int):
+        super().__init__()
+        base.head = nn.Identity()  # its parameters must not travel
+        self.base = base
+        self.projection = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, projection))
+        self.head = nn.Linear(projection, classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        z: Tensor = self.projection(self.base.features(x))  # type: ignore[operator]
+        return z
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+
+class Moon(Averaging):
+    settings: MoonSettings
+
+    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+        features = getattr(module, "features", None)
+        if self.settings.projection is None or not callable(features):
+            return module  # a network without features is refused where it is built
+        module.eval()
+        with torch.no_grad():
+            width = features(torch.zeros(1, *problem.shape)).shape[1]
+        return Projected(module.train(), width, self.settings.projection, problem.classes)
+
+
+@method("moon", settings=MoonSettings, presets={"fedcog": {"mu": 0.01, "projection": None}})
+def moon(settings: MoonSettings) -> Averaging:
+    return Moon(settings, terms=[Contrast(settings.mu, settings.temperature, settings.local)])
