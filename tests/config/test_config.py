@@ -73,7 +73,7 @@ def test_a_preset_of_settings_lies_below_what_is_said_beside_it() -> None:
     entry = Entry("x", "method", fedavg, AveragingSettings, presets={"authors": {"local": {"lr": 0.3, "batch": 7}}})
     words = _over_preset({"preset": "authors", "local": {"batch": 9}}, entry, "method")
     assert words == {"local": {"lr": 0.3, "batch": 9}}
-    with pytest.raises(UserError, match="preset of x 'author'.*Did you mean 'authors'"):
+    with pytest.raises(UserError, match=r"preset of x 'author'.*Did you mean 'authors'"):
         _over_preset({"preset": "author"}, entry, "method")
     with pytest.raises(UserError, match=r"method\.preset: y has no presets"):
         _over_preset({"preset": "a"}, Entry("y", "method", fedavg, AveragingSettings), "method")
@@ -129,7 +129,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"data": {"clients": 0}}, r"'data\.clients'"),
     ({"engine": "ray"}, r"'engine\.name'.*'inline' or 'workers'"),
     ({"device": "tpu"}, r"'device': write auto, cpu, cuda"),
-    ({"privacy": {"epsilon": 1}}, r"'privacy'"),
+    ({"privacy": {"epsilom": 1}}, r"'privacy\.epsilom'\. Did you mean 'epsilon'\?"),
     ({"method": ["fedavg"]}, r"'method' must be a name or keys and values"),
 ]
 

@@ -95,7 +95,7 @@ def _method(given: Words, live: Live) -> tuple[Plan, Chosen]:
         raise UserError("This run was given its method in Python; pass `method=` again to go on with it.")
     entry = _live_method(live) if live.method is not None else _entry(plan.name, "method")
     name = LIVE if live.method is not None else full_name(plan.name)
-    given = _over_preset(given, entry, "method")
+    given = _over_defaults(_over_preset(given, entry, "method"), entry)
     known = [*Plan.model_fields, *entry.settings.model_fields]
     for key in given:
         if key not in entry.settings.model_fields:
@@ -114,7 +114,7 @@ def _live_method(live: Live) -> Entry:
 def _add_on(given: Words) -> Chosen:
     name = str(given.pop("name", ""))
     entry = _entry(name, "add-on")
-    given = _over_preset(given, entry, f"with.{name}")
+    given = _over_defaults(_over_preset(given, entry, f"with.{name}"), entry)
     settings: Settings = checked(entry.settings, given, f"with.{name}")
     return Chosen(full_name(name), settings, entry)
 
@@ -129,6 +129,23 @@ def _over_preset(given: Words, entry: Entry, where: str) -> Words:
             raise UserError(f"{where}.preset: {entry.name} has no presets; leave it out.")
         raise unknown_name(f"preset of {entry.name}", str(name), entry.presets)
     return _laid_over(entry.presets[name], said)
+
+
+def _over_defaults(given: Words, entry: Entry) -> Words:
+    """A method may have defaults of its own inside a group (FedRep's `local`): a partial group keeps the others."""
+    filled = dict(given)
+    for key, field in entry.settings.model_fields.items():
+        group, said = field.default, given.get(key)
+        if not isinstance(group, Settings) or not isinstance(said, Mapping):
+            continue
+        defaults = group.model_dump(mode="json")
+        for either, other in type(group).instead:
+            if said.get(either) is not None:
+                defaults.pop(other, None)
+            if said.get(other) is not None:
+                defaults.pop(either, None)
+        filled[key] = {**defaults, **said}
+    return filled
 
 
 def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Words:

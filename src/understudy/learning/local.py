@@ -1,7 +1,7 @@
 """How a client trains: the settings of the one training loop."""
 
 import math
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,8 @@ from understudy.settings import Settings
 
 class Local(Settings):
     """Plain SGD; momentum is fresh in every round."""
+
+    instead: ClassVar[tuple[tuple[str, str], ...]] = (("epochs", "steps"),)
 
     epochs: int | None = Field(default=None, ge=0)  # passes over a client's own records; 5 if nothing is said
     steps: int | None = Field(default=None, ge=0)  # or so many steps, whatever the records

@@ -5,7 +5,7 @@ and a slope. The server sees sums over clients, never a single reply.
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -18,16 +18,14 @@ from understudy.federation.message import Kind, Message, scalar
 from understudy.federation.method import Job, Method, State, task, task_name
 from understudy.federation.server import Server
 from understudy.learning.local import Local
-from understudy.learning.loop import Batch, Pull, Slope, Trained, plain, train
+from understudy.learning.loop import Batch, Pull, Trained, plain, train
 from understudy.learning.plan import passes
 from understudy.methods import local_scores
+from understudy.methods.parts import Kit, Parts, Rule, Shapes, SlopeFor, Term
 from understudy.models.network import Network
 from understudy.settings import Settings
 
-Kit = Mapping[str, Tensor]
-Parts = dict[str, Tensor]
-Shapes = dict[str, tuple[int, ...]]
-SlopeFor = Callable[[Client, Message, Network], Slope]  # how a client turns a batch into a direction
+__all__ = ["Averaging", "AveragingSettings", "Kit", "Parts", "Rule", "Shapes", "SlopeFor", "Term"]
 
 
 class AveragingSettings(Settings):
@@ -35,49 +33,6 @@ class AveragingSettings(Settings):
     weights: Literal["size", "uniform"] = "size"  # of clients: n_k / Σ n, or equal
     buffers: Literal["average", "local", "forbid"] = "average"  # running statistics of BatchNorm and the like
     score_local: bool = False  # record how far local models move and how they do; see local_scores.py
-
-
-class Term:
-    """Something besides the data that acts on the local model. Pure: what lasts is in State or in memory."""
-
-    per_record: ClassVar[bool] = True  # `loss` gives one number a record; one a batch has no private form
-    down: ClassVar[tuple[str, ...]] = ()  # parts of State that ride in the brief
-    up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed
-
-    def shapes(self, net: Network) -> Shapes:
-        """Of the parts in ``up``."""
-        return dict.fromkeys(self.up, (net.parameters,))
-
-    def check(self, net: Network) -> None:
-        """Refuses, in one sentence, a network or a problem that it cannot work with."""
-
-    def first_state(self, net: Network) -> Parts:
-        """Parts of State before round 1."""
-        return {}
-
-    def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
-        """Before training, with the broadcast model in ``net``; None: nothing to do this round."""
-        return {}
-
-    def data_weight(self, kit: Kit) -> float:
-        """The factor on the loss of the data."""
-        return 1.0
-
-    def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor | None:
-        """One number a record; or one a batch, where ``per_record`` is False."""
-        return None
-
-    def gradient(self, kit: Kit, w: Tensor) -> Tensor | None:
-        """In closed form, over the trainable part; added after clipping."""
-        return None
-
-    def end(self, client: Client, kit: Kit | None, trained: Trained) -> Parts:
-        """After training, always called: writes memory, adds parts to be summed."""
-        return {}
-
-    def fold(self, state: State, sums: Message, clients: int) -> Parts:
-        """The server's half: new parts of State. ``clients`` is the number of all clients."""
-        return {}
 
 
 @dataclass(frozen=True)
@@ -95,36 +50,6 @@ class _Active:
 
     def gradient(self, w: Tensor) -> Tensor | None:
         return self.term.gradient(self.kit, w)
-
-
-class Rule:
-    """How changes are combined. This one is the mean: w ← w + rate · Σ a_k Δ_k / Σ a_k."""
-
-    up: ClassVar[Mapping[str, Kind]] = {"change": "weights"}
-
-    def __init__(self, rate: float = 1.0):
-        self.rate = rate
-
-    def shapes(self, size: int) -> Shapes:
-        """Of the parts in ``up``, where so many trained numbers are shared."""
-        return dict.fromkeys(self.up, (size,))
-
-    def first_state(self, size: int) -> Parts:
-        """Parts of State before round 1."""
-        return {}
-
-    def share(self, change: Tensor, weight: float, trained: Trained) -> Parts:
-        """On the client: its part of the sums, its weight multiplied in."""
-        return {"change": change * weight}
-
-    def step(self, w: Tensor, state: State, sums: Message, clients: int) -> Parts:
-        """On the server: the new shared part as ``model``, and what else the rule keeps in State."""
-        mean = sums["change"] / sums["weight"]
-        return {"model": w + self.rate * mean}
-
-    def result(self, state: State) -> Tensor:
-        """The weights to score and to save."""
-        return state["model"]
 
 
 class Averaging(Method):

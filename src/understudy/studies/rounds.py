@@ -76,14 +76,14 @@ class Rounds:
     def _with(self, engine: Engine) -> Result:
         done, state, server = self._opened(engine)
         for round in range(done + 1, self.last + 1):
+            if len(server.spent) == len(server.clients):
+                self.observer.says(f"Every client has spent its privacy budget; the run ends before round {round}.")
+                break
             try:
                 state = self._round(server, state, round)
             except RunStopped:
                 self._finish(server, state)
                 raise
-            if len(server.spent) == len(server.clients):
-                self.observer.says(f"Every client has spent its privacy budget; the run ends after round {round}.")
-                break
             if self.undone >= PATIENCE:
                 why = self._why_stopped(server, round)
                 self._finish(server, state)

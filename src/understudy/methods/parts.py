@@ -1,0 +1,91 @@
+"""The parts that a member of the averaging family is made of: terms that act on local models, a rule that combines
+what came of it."""
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from torch import Tensor
+
+from understudy.federation.client import Client
+from understudy.federation.message import Kind, Message
+from understudy.federation.method import State
+from understudy.learning.loop import Batch, Slope, Trained
+from understudy.models.network import Network
+
+Kit = Mapping[str, Tensor]
+Parts = dict[str, Tensor]
+Shapes = dict[str, tuple[int, ...]]
+SlopeFor = Callable[[Client, Message, Network], Slope]  # how a client turns a batch into a direction
+
+
+class Term:
+    """Something besides the data that acts on the local model. Pure: what lasts is in State or in memory."""
+
+    per_record: ClassVar[bool] = True  # `loss` gives one number a record; one a batch has no private form
+    down: ClassVar[tuple[str, ...]] = ()  # parts of State that ride in the brief
+    up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed
+
+    def shapes(self, net: Network) -> Shapes:
+        """Of the parts in ``up``."""
+        return dict.fromkeys(self.up, (net.parameters,))
+
+    def check(self, net: Network) -> None:
+        """Refuses, in one sentence, a network or a problem that it cannot work with."""
+
+    def first_state(self, net: Network) -> Parts:
+        """Parts of State before round 1."""
+        return {}
+
+    def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
+        """Before training, with the broadcast model in ``net``; None: nothing to do this round."""
+        return {}
+
+    def data_weight(self, kit: Kit) -> float:
+        """The factor on the loss of the data."""
+        return 1.0
+
+    def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor | None:
+        """One number a record; or one a batch, where ``per_record`` is False."""
+        return None
+
+    def gradient(self, kit: Kit, w: Tensor) -> Tensor | None:
+        """In closed form, over the trainable part; added after clipping."""
+        return None
+
+    def end(self, client: Client, kit: Kit | None, trained: Trained) -> Parts:
+        """After training, always called: writes memory, adds parts to be summed."""
+        return {}
+
+    def fold(self, state: State, sums: Message, clients: int) -> Parts:
+        """The server's half: new parts of State. ``clients`` is the number of all clients."""
+        return {}
+
+
+class Rule:
+    """How changes are combined. This one is the mean: w ← w + rate · Σ a_k Δ_k / Σ a_k."""
+
+    up: ClassVar[Mapping[str, Kind]] = {"change": "weights"}
+
+    def __init__(self, rate: float = 1.0):
+        self.rate = rate
+
+    def shapes(self, size: int) -> Shapes:
+        """Of the parts in ``up``, where so many trained numbers are shared."""
+        return dict.fromkeys(self.up, (size,))
+
+    def first_state(self, size: int) -> Parts:
+        """Parts of State before round 1."""
+        return {}
+
+    def share(self, change: Tensor, weight: float, trained: Trained) -> Parts:
+        """On the client: its part of the sums, its weight multiplied in."""
+        return {"change": change * weight}
+
+    def step(self, w: Tensor, state: State, sums: Message, clients: int) -> Parts:
+        """On the server: the new shared part as ``model``, and what else the rule keeps in State."""
+        mean = sums["change"] / sums["weight"]
+        return {"model": w + self.rate * mean}
+
+    def result(self, state: State) -> Tensor:
+        """The weights to score and to save."""
+        return state["model"]

@@ -1,0 +1,49 @@
+"""Rate, steps and noise of a client's DP-SGD, from what is planned and public, never from a secret count."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from understudy.errors import UserError
+from understudy.learning.local import Local
+from understudy.privacy.settings import Accountant, PrivacySettings
+
+
+@dataclass(frozen=True)
+class Plan:
+    records: int  # n̄
+    rate: float  # q
+    steps: int  # a round
+    noise: float  # σ
+
+
+def planned(privacy: PrivacySettings, local: Local, noise: float | None, own: int, rounds: int) -> Plan:
+    """For a client that holds ``own`` records, which count only where that number is public."""
+    records = planned_records(privacy, own)
+    rate = min(1.0, local.batch / records)
+    steps = local.steps if local.epochs is None else local.epochs * max(1, math.floor(1 / rate))
+    return Plan(records, rate, steps or 0, noise or _solved(privacy, rate, (steps or 0) * rounds))
+
+
+def planned_records(privacy: PrivacySettings, own: int) -> int:
+    if privacy.records is not None:
+        return privacy.records
+    if "counts" not in privacy.public:
+        raise UserError(
+            "privacy.records: say how many records a client is planned to hold, or declare the real numbers to be "
+            "no secret with privacy.public: [counts]."
+        )
+    return max(1, own)
+
+
+def _solved(privacy: PrivacySettings, rate: float, steps: int) -> float:
+    if privacy.epsilon is None:
+        raise UserError("method.noise is null, so it is solved from a budget: give privacy.epsilon.")
+    return _noise_for(privacy.epsilon, privacy.delta, rate, steps, privacy.accountant)
+
+
+@lru_cache(maxsize=64)
+def _noise_for(epsilon: float, delta: float, rate: float, steps: int, accountant: Accountant) -> float:
+    from understudy.privacy.accounting import noise_for
+
+    return noise_for(epsilon, delta, rate, steps, accountant)
