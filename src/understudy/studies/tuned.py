@@ -38,11 +38,13 @@ class Comparison:
     rates: Sequence[float]
     seeds: Sequence[int]
     contenders: Sequence[Contender]
+    measure: str = "accuracy"  # the metric of a round that counts
+    tuned_on: str = "validation_accuracy"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """One contender's row. Accuracies are of the last round, a number a seed."""
+    """One contender's row. Accuracies are of the last round and of the best, a number a seed."""
 
     label: str
     rate: float
@@ -91,8 +93,8 @@ def _standing(plan: Comparison, contender: Contender, home: Path, observer: Obse
         contender.label,
         rate,
         seen,
-        [result.summary["accuracy"] for result in results],
-        [result.summary["best_accuracy"] for result in results],
+        [line[plan.measure] for line in last],
+        [max(line[plan.measure] for line in result.metrics if plan.measure in line) for result in results],
         statistics.fmean(sent),
         statistics.fmean(result.summary["seconds"] for result in results),
         {key: statistics.fmean(line[key] for line in last) for key in FURTHER if all(key in line for line in last)},
@@ -101,14 +103,16 @@ def _standing(plan: Comparison, contender: Contender, home: Path, observer: Obse
 
 def _validated(plan: Comparison, contender: Contender, rate: float, home: Path, observer: Observer) -> float | None:
     """Accuracy on the validation share with that rate; None where it diverged."""
-    changes = {**contender.changes, contender.rate: rate, "seed": TUNING_SEED, "data.validation": VALIDATION}
+    changes = {**contender.changes, contender.rate: rate, "seed": TUNING_SEED}
+    if plan.tuned_on == "validation_accuracy":
+        changes["data.validation"] = VALIDATION
     folder = home / f"rate-{rate:g}"
     try:
         play(resolve(dict(plan.config), changes), folder, resume=True, observer=observer)
     except RunStopped as diverged:
         observer.says(f"{contender.label} with rate {rate:g}: {diverged}")
         return None
-    found: float | None = RunFolder(folder).metrics()[-1].get("validation_accuracy")
+    found: float | None = RunFolder(folder).metrics()[-1].get(plan.tuned_on)
     return found
 
 
