@@ -76,8 +76,15 @@ def random_images(problem: Problem, records: int, *words: str | int) -> Examples
 class Ours:
     """One round after another from the same weights, through server, engine and sites."""
 
-    def __init__(self, case: Case, net: Network, engine: Callable[[dict[str, Site], Averaging], Engine], home: Path):
-        self.method = Averaging(AveragingSettings(local=Local(epochs=1, batch=case.batch, lr=LR)))
+    def __init__(
+        self,
+        case: Case,
+        net: Network,
+        engine: Callable[[dict[str, Site], Averaging], Engine],
+        home: Path,
+        method: Averaging | None = None,
+    ):
+        self.method = method or Averaging(AveragingSettings(local=local_training(case)))
         self.method.bind(net, rounds=1000)
         sites = {name: Site(name, Holding(own, own.none()), home / name, SEED, "") for name, own in holdings(case)}
         self.engine = engine(sites, self.method)
@@ -100,6 +107,10 @@ class Ours:
         self.server.check_replies()
         self.server.commit()
         return after["model"]
+
+
+def local_training(case: Case) -> Local:
+    return Local(epochs=1, batch=case.batch, lr=LR)
 
 
 def holdings(case: Case) -> list[tuple[str, Examples]]:

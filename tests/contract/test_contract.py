@@ -12,6 +12,17 @@ from understudy.federation import registry
 from understudy.studies.catalogue import describe_methods
 
 # Settings that keep a method quick; a method that is not listed runs with its defaults.
+SURROGATE = {
+    "stages": 2,
+    "real_batches": 2,
+    "image_steps": 2,
+    "path_epochs": 1,
+    "ipc": 3,
+    "lr": 0.05,
+    "image_lr": 5,
+    "server_epochs": 20,
+    "schedule": "constant",
+}
 QUICK: dict[str, dict[str, Any]] = {
     "fedavg": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
     "fedpvr": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
@@ -41,25 +52,18 @@ QUICK: dict[str, dict[str, Any]] = {
         "student": {"epochs": 1, "batch": 8, "lr": 0.005},
     },
     "feddm": {"ipc": 2, "steps": 3, "real_batch": 8, "min_class_records": 2, "server": {"epochs": 5, "lr": 0.05}},
-    "fedlap": {
-        "stages": 2,
-        "real_batches": 3,
-        "path_epochs": 1,
-        "ipc": 3,
-        "batch": 8,
-        "lr": 0.05,
-        "image_lr": 5,
-        "server_epochs": 20,
-        "schedule": "constant",
-    },
+    "fedlap": {**SURROGATE, "batch": 8},
+    "fedlap-dp": {**SURROGATE, "restarts": 2, "batch": 12, "noise": 0.2},
     "fedcog": {"kd_weighting": "balanced", "images": 10, "steps": 3},
     "fedssyn": {"generator": {"name": "vae", "epochs": 2, "width": 4, "hidden": 8, "least_steps": 0}},
 }
 
 # What a private method must be told; the noise can be repeated, or no run would equal another.
 PRIVATE = {"delta": 1e-5, "records": 12, "test_noise": True}
-PRIVACY: dict[str, dict[str, Any]] = {}
+PRIVACY: dict[str, dict[str, Any]] = {"dp-fedavg": PRIVATE, "dp-fedprox": PRIVATE, "fedlap-dp": PRIVATE, "psg": PRIVATE}
+PRIVATE_FEDDM = {**QUICK["feddm"], "min_class_records": None, "dp": "stat", "noise": 0.2}
 
+ONE_SHOT = ("dc", "psg")  # each client is asked once, in the first round if it is there
 HELD_OUT = {"fedrep": 0.25}  # part of the model stays at home, so clients must score it
 
 
@@ -70,12 +74,13 @@ def cases() -> dict[str, Case]:
             continue
         name = about["name"]
         kept_back = HELD_OUT.get(name, 0.0)
-        privacy = PRIVACY.get(name)
-        found[name] = Case(name, QUICK.get(name, {}), held_out=kept_back, privacy=privacy)
+        privacy, lost = PRIVACY.get(name), 1 if name in ONE_SHOT else 2
+        found[name] = Case(name, QUICK.get(name, {}), held_out=kept_back, privacy=privacy, drops_in=lost)
         for add_on in about["joins"]:
             joined = ({"name": add_on, **QUICK.get(add_on, {})},)
-            found[f"{name}+{add_on}"] = Case(name, QUICK.get(name, {}), joined, kept_back, privacy)
+            found[f"{name}+{add_on}"] = Case(name, QUICK.get(name, {}), joined, kept_back, privacy, lost)
     both = tuple({"name": name, **QUICK[name]} for name in ("fedssyn", "fedcog"))
+    found["feddm privately"] = Case("feddm", PRIVATE_FEDDM, privacy=PRIVATE)
     return {**found, "scaffold+fedssyn+fedcog": Case("scaffold", QUICK["scaffold"], both)}
 
 

@@ -52,11 +52,12 @@ def task_name(work: Task) -> str:
 class Method(ABC):
     net: Network  # set by `bind`, before anything else is called
     rounds: int
+    problem: Problem  # set before `effort` is asked, when there is no network yet
     privacy: PrivacySettings | None = None  # what the config promises; set before `bind`
 
     def bind(self, net: Network, rounds: int) -> None:
         """The network that this process works with; here a method refuses what it cannot do."""
-        self.net, self.rounds = net, rounds
+        self.net, self.rounds, self.problem = net, rounds, net.problem
 
     def start(self, server: Server) -> State:
         """Opening exchanges, if any; the State before round 1."""

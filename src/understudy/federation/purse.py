@@ -1,6 +1,5 @@
 """What a task may spend: charges go through here, before a record is touched."""
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ import torch
 
 from understudy.errors import UserError
 from understudy.privacy.charges import Book, Charge, Limit
+from understudy.privacy.mechanism import secret_generator
 from understudy.privacy.policy import Policy
 from understudy.privacy.settings import PrivacySettings
 from understudy.randomness import generator
@@ -88,7 +88,7 @@ class Purse:
         """Seeded by the operating system, so that nobody can repeat it; from the run's seed under test noise."""
         if self.privacy is not None and self.privacy.test_noise:
             return generator(seed, *words)
-        return torch.Generator().manual_seed(secrets.randbits(63))
+        return secret_generator()
 
 
 def no_purse(id: str, round: int) -> Purse:

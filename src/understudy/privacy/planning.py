@@ -22,7 +22,14 @@ def planned(privacy: PrivacySettings, local: Local, noise: float | None, own: in
     records = planned_records(privacy, own)
     rate = min(1.0, local.batch / records)
     steps = local.steps if local.epochs is None else local.epochs * max(1, math.floor(1 / rate))
-    return Plan(records, rate, steps or 0, noise or _solved(privacy, rate, (steps or 0) * rounds))
+    return Plan(records, rate, steps or 0, noise or solved_noise(privacy, rate, (steps or 0) * rounds))
+
+
+def check_promise(privacy: PrivacySettings, noise: float | None) -> None:
+    """Before anything runs: there is a planned size, and something to solve the noise from."""
+    planned_records(privacy, 1)
+    if noise is None and privacy.epsilon is None:
+        raise UserError("method.noise is null, so it is solved from a budget: give privacy.epsilon.")
 
 
 def planned_records(privacy: PrivacySettings, own: int) -> int:
@@ -36,7 +43,8 @@ def planned_records(privacy: PrivacySettings, own: int) -> int:
     return max(1, own)
 
 
-def _solved(privacy: PrivacySettings, rate: float, steps: int) -> float:
+def solved_noise(privacy: PrivacySettings, rate: float, steps: int) -> float:
+    """The least σ with which so many steps of a run fit the config's budget."""
     if privacy.epsilon is None:
         raise UserError("method.noise is null, so it is solved from a budget: give privacy.epsilon.")
     return _noise_for(privacy.epsilon, privacy.delta, rate, steps, privacy.accountant)

@@ -1,0 +1,133 @@
+"""DP-FedAvg and DP-FedProx, as the baselines of "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss
+Approximations": clients train with DP-SGD, the server averages.
+
+A step takes each record with probability q, clips its gradient to C over all parameters together, and goes along
+
+    ( Σ clipped + N(0, σ²C² I) ) / (q n̄)
+
+where n̄ is a planned number of records, the same whatever the data: a batch may be empty and still costs a step. A
+round is E · ⌊1/q⌋ steps (or ``local.steps``), charged before the first record is touched. σ is ``noise``, or solved
+from ``privacy.epsilon`` for all rounds together. What a client sends depends on its records through these steps only:
+its weight is planned as well.
+
+DP-FedProx adds μ (θ − w) after noise and clipping: it depends on no record, so it is free. In the release of
+FedLAP-DP the term was part of the loss, whose gradient the privacy library replaced: any μ gave the same model.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.federation.message import Message
+from understudy.federation.registry import method
+from understudy.learning.local import Local
+from understudy.learning.loop import Pull, Slope, Step, Trained, train
+from understudy.learning.plan import EMPTY
+from understudy.methods.averaging import Averaging, AveragingSettings, Term
+from understudy.methods.fedprox import Proximal
+from understudy.models.network import Network
+from understudy.privacy.gradients import clipped_gradient_sum
+from understudy.privacy.mechanism import noisy_mean, poisson_rows
+from understudy.privacy.planning import Plan, check_promise, planned
+
+
+class DpSettings(AveragingSettings):
+    local: Local = Local(epochs=5, batch=256, lr=0.1, schedule="cosine")  # batch: expected, of Poisson draws
+    weights: Literal["size", "uniform"] = "uniform"
+    clip: float = Field(default=0.1, gt=0)  # C
+    noise: float | None = Field(default=1.0, gt=0)  # σ, in units of C; null: solved from privacy.epsilon
+
+
+class DpProxSettings(DpSettings):
+    clip: float = Field(default=0.2, gt=0)
+    mu: float = Field(default=0.1, ge=0)  # μ
+
+
+class PrivateAveraging(Averaging):
+    settings: DpSettings
+
+    def bind(self, net: Network, rounds: int) -> None:
+        super().bind(net, rounds)
+        if self.privacy is None:
+            raise UserError("dp-fedavg and dp-fedprox need a promise to keep: say `privacy: {delta: 1e-5}`.")
+        check_promise(self.privacy, self.settings.noise)
+        if self.privacy.records is not None:
+            self.budget(self.privacy.records)  # an ε out of reach is refused here
+        if net.size > net.parameters:
+            raise UserError(
+                "privacy: the network keeps running statistics of records, which no noise covers; "
+                "choose a network without BatchNorm."
+            )
+
+    def and_term(self, term: Term) -> Averaging:
+        if type(term).loss is not Term.loss:
+            raise UserError(
+                f"privacy: {type(term).__name__} adds a loss, whose gradient would not be private; "
+                "leave that add-on out, or take a method without noise."
+            )
+        return super().and_term(term)
+
+    def budget(self, records: int) -> Plan:
+        """Rate, steps a round and noise of a client with so many records."""
+        assert self.privacy is not None
+        return planned(self.privacy, self.settings.local, self.settings.noise, records, self.rounds)
+
+    def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
+        settings, budget = self.settings, self.budget(len(client.own))
+        client.ledger.charge(
+            rate=budget.rate,
+            noise=budget.noise,
+            steps=budget.steps,
+            clip=settings.clip,
+            covers=("change", "weight"),
+        )
+        expected = budget.rate * (budget.records + len(client.dealt))
+        return train(
+            self.net,
+            w,
+            client.examples,
+            _poisson_plan(len(client.examples), budget, client.secret_rng("sampling")),
+            settings.local,
+            rate=settings.local.rate(client.round, self.rounds),
+            records=budget.records,
+            pulls=pulls,
+            slope=private(settings.clip, budget.noise, expected, client.secret_rng("noise")),
+            rng=client.rng("augmentation"),
+        )
+
+
+def private(clip: float, noise: float, expected: float, rng: torch.Generator) -> Slope:
+    """DP-SGD's direction; an empty batch is noise alone."""
+
+    def slope(net: Network, forward: Step, _: Sequence[Pull]) -> None:
+        total = clipped_gradient_sum(net, forward.x, forward.y, clip)
+        net.grad.copy_(noisy_mean(total, clip=clip, noise=noise, expected=expected, rng=rng))
+
+    return slope
+
+
+def _poisson_plan(pool: int, budget: Plan, rng: torch.Generator) -> Tensor:
+    drawn = [poisson_rows(pool, budget.rate, rng) for _ in range(budget.steps)]
+    table = torch.full((budget.steps, max([1, *map(len, drawn)])), EMPTY)
+    for row, records in zip(table, drawn, strict=True):
+        row[: len(records)] = records
+    return table
+
+
+def _averaging(settings: DpSettings, terms: Sequence[Term] = ()) -> Averaging:
+    return PrivateAveraging(settings, terms=terms)
+
+
+@method("dp-fedavg", settings=DpSettings)
+def dp_fedavg(settings: DpSettings) -> Averaging:
+    return _averaging(settings)
+
+
+@method("dp-fedprox", settings=DpProxSettings)
+def dp_fedprox(settings: DpProxSettings) -> Averaging:
+    return _averaging(settings, [Proximal(settings.mu)])

@@ -1,0 +1,203 @@
+"""How much privacy releases spend together: ε at a δ, from rates, noise and numbers of steps.
+
+Only mathematics: nothing here knows of clients, budgets or files. Two accountants bound the same thing. ``rdp`` adds
+Rényi curves (`privacy.renyi`) and is what papers print; ``pld`` composes distributions of the privacy loss with
+Google's dp-accounting, rounded against us, and is tighter. Neighbours differ in one record, added or removed.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast, get_args
+
+import numpy as np
+
+from understudy.errors import UserError
+from understudy.privacy.loss import CELLS, FEW, composed_epsilon
+from understudy.privacy.renyi import ABOVE, BELOW, ORDERS, Floats, curve_of, least
+from understudy.privacy.settings import Accountant
+
+GRAIN = 1e-4  # noise is a whole number of these
+MOST_NOISE = 1e5
+MOST_STEPS = 10**9
+
+
+@dataclass(frozen=True)
+class Spending:
+    """Releases of the sampled Gaussian mechanism, all alike."""
+
+    rate: float  # with which each record is in a release, by Poisson draws; 1: every record in every one
+    noise: float  # σ, in units of the clip; 0: no protection
+    steps: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise UserError(f"rate: {self.rate:g} is no sampling rate; write a number above 0 and up to 1.")
+        if not self.noise >= 0:
+            raise UserError(f"noise: {self.noise:g} is no noise; write a number from 0 up.")
+        if self.steps < 0:
+            raise UserError(f"steps: {self.steps} is no number of steps; write 0 or more.")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """ε with what is needed to check it."""
+
+    epsilon: float
+    delta: float
+    accountant: Accountant
+    order: float | None  # the Rényi order that gives ε; None for pld
+    note: str = ""  # what a reader should know about the bound
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, which has no infinity: None there."""
+        return {**asdict(self), "epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
+
+
+def accountant_named(word: str) -> Accountant:
+    if word not in get_args(Accountant):
+        raise UserError(f"accountant: there is no {word!r}; write {' or '.join(get_args(Accountant))}.")
+    return cast(Accountant, word)
+
+
+def epsilon(spent: Sequence[Spending], delta: float, accountant: Accountant = "rdp") -> float:
+    """ε of all the spendings one after another; infinite where one has no noise."""
+    return account(spent, delta, accountant).epsilon
+
+
+def account(spent: Sequence[Spending], delta: float, accountant: Accountant = "rdp", cells: int = CELLS) -> Claim:
+    """The same with the order and a note; ``cells`` is how finely pld works."""
+    if not 0 < delta < 1:
+        raise UserError(f"delta: {delta:g} is no probability of failure; write a number between 0 and 1, below 1/n.")
+    at_work = _alike_together(spent)
+    if not at_work:
+        return Claim(0.0, delta, accountant, None)
+    if any(some.noise == 0 for some in at_work):
+        return Claim(math.inf, delta, accountant, None, "a release without noise protects nobody")
+    by_renyi = _by_renyi(at_work, delta)
+    return by_renyi if accountant == "rdp" else _by_loss(at_work, delta, by_renyi, cells)
+
+
+def replacing(spent: Sequence[Spending]) -> list[Spending]:
+    """The spendings as they count for neighbours in which one record is replaced: twice the sensitivity."""
+    return [replace(some, noise=some.noise / 2) for some in spent]
+
+
+def noise_for(
+    epsilon: float,
+    delta: float,
+    rate: float,
+    steps: int,
+    accountant: Accountant = "rdp",
+    beside: Sequence[Spending] = (),
+) -> float:
+    """The least noise, to four digits after the point and rounded up, with which so many steps fit ε.
+
+    What is ``beside`` has to fit into the same ε.
+    """
+    _check_epsilon(epsilon)
+
+    def fits(grains: int, how: Accountant = accountant, cells: int = CELLS) -> bool:
+        return account([*beside, Spending(rate, grains * GRAIN, steps)], delta, how, cells).epsilon <= epsilon
+
+    most = round(MOST_NOISE / GRAIN)
+    if not fits(most):
+        raise _out_of_reach(epsilon, delta, Spending(rate, MOST_NOISE, steps), accountant, beside)
+    if not steps:
+        return 0.0
+    found = _least(lambda grains: fits(grains, "rdp"), most, near=round(1 / GRAIN))
+    if accountant == "pld":
+        found = _least(lambda grains: fits(grains, cells=FEW), most, near=found)
+        found = _least(fits, most, near=found, stride=1)
+    return round(found * GRAIN, 4)
+
+
+def steps_within(
+    epsilon: float,
+    delta: float,
+    rate: float,
+    noise: float,
+    accountant: Accountant = "rdp",
+    beside: Sequence[Spending] = (),
+) -> int:
+    """The most steps with this rate and noise that fit ε together with what is ``beside``; at most a billion."""
+    _check_epsilon(epsilon)
+
+    def overruns(steps: int, how: Accountant = accountant, cells: int = CELLS) -> bool:
+        return account([*beside, Spending(rate, noise, steps)], delta, how, cells).epsilon > epsilon
+
+    if overruns(0):
+        return 0
+    most = MOST_STEPS + 1
+    too_many = _least(lambda steps: overruns(steps, "rdp"), most, near=1000)
+    if accountant == "pld":
+        too_many = _least(lambda steps: overruns(steps, cells=FEW), most, near=too_many)
+        too_many = _least(overruns, most, near=too_many, stride=1)
+    return too_many - 1
+
+
+def _least(holds: Callable[[int], bool], most: int, near: int, stride: int | None = None) -> int:
+    """The least number from 1 up at which it holds; from there on it does, at ``most`` for certain."""
+    below, above = 0, most
+    stride, guess = stride or max(1, near // 16), near
+    while below < guess < above:  # growing strides, until the answer lies between two guesses
+        if holds(guess):
+            above, guess = guess, guess - stride
+        else:
+            below, guess = guess, guess + stride
+        stride *= 2
+    while above - below > 1:
+        middle = (below + above) // 2
+        below, above = (below, middle) if holds(middle) else (middle, above)
+    return above
+
+
+def _check_epsilon(epsilon: float) -> None:
+    if not 0 < epsilon < math.inf:
+        raise UserError(f"epsilon: {epsilon:g} is no budget; write a number above 0.")
+
+
+def _out_of_reach(
+    epsilon: float, delta: float, most: Spending, accountant: Accountant, beside: Sequence[Spending]
+) -> UserError:
+    already = account(beside, delta, accountant).epsilon
+    if already > epsilon:
+        return UserError(f"epsilon: {epsilon:g} is overrun already by the {already:.4g} spent; ask for more than that.")
+    reachable = account([*beside, most], delta, accountant).epsilon
+    return UserError(
+        f"epsilon: {epsilon:g} at delta {delta:g} is out of reach even with noise of {most.noise:g} times the clip; "
+        f"ask for at least {reachable * 1.01:.3g}, or take fewer steps, a smaller rate or a larger delta."
+    )
+
+
+def _alike_together(spent: Sequence[Spending]) -> list[Spending]:
+    steps: dict[tuple[float, float], int] = {}
+    for some in spent:
+        steps[some.rate, some.noise] = steps.get((some.rate, some.noise), 0) + some.steps
+    return [Spending(rate, noise, count) for (rate, noise), count in sorted(steps.items()) if count]
+
+
+def _by_renyi(spent: Sequence[Spending], delta: float) -> Claim:
+    found, order = least(_curve(spent, ORDERS), ORDERS, delta)
+    if ORDERS[0] < order < ORDERS[-1]:
+        return Claim(found, delta, "rdp", order)
+    beyond, which = (BELOW, "below") if order == ORDERS[0] else (ABOVE, "above")
+    tighter, further = least(_curve(spent, beyond), beyond, delta)
+    if tighter < found:
+        return Claim(tighter, delta, "rdp", further, f"orders {which} the usual grid were used, {further:g} the best")
+    return Claim(found, delta, "rdp", order, f"the best order, {order:g}, is an end of the grid")
+
+
+def _curve(spent: Sequence[Spending], orders: tuple[float, ...]) -> Floats:
+    total = np.zeros(len(orders))
+    for some in spent:
+        total = total + some.steps * curve_of(some.rate, some.noise, orders)
+    return total
+
+
+def _by_loss(spent: Sequence[Spending], delta: float, by_renyi: Claim, cells: int) -> Claim:
+    releases = [(some.rate, some.noise, some.steps) for some in spent]
+    found = composed_epsilon(releases, delta, by_renyi.epsilon, cells)
+    if found <= by_renyi.epsilon:
+        return Claim(found, delta, "pld", None)
+    return Claim(by_renyi.epsilon, delta, "pld", by_renyi.order, "the Rényi bound, here tighter than the rounded loss")

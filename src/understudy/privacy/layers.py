@@ -1,0 +1,130 @@
+"""What each record adds to the gradient of one layer, from what went into the layer and the slope at its output.
+
+Of a record's share two things are wanted: its squared norm, and the sum of all shares with a factor a record. Both
+come from one backward pass that never forms the ordinary gradient of a weight:
+
+- Linear: the share is an outer product, so its norm is a product of norms, and the sum is one matrix product.
+- Conv2d with few output places, many weights: the norm comes from two Gram matrices over places ("ghost norm"), the
+  sum from the ordinary weight gradient of slopes that have the factor in them.
+- Conv2d otherwise, and GroupNorm: the shares are formed; they are small, or cost no more than the sum would.
+
+Li et al., Large Language Models Can Be Strong Differentially Private Learners (ghost norm); Bu et al., Differentially
+Private Optimization on Large Model at Small Cost (book-keeping: no second backward pass).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.grad import conv2d_weight
+
+MANY_CHANNELS = 16  # from here on, a matrix product for each place of a kernel beats copying patches
+
+
+@dataclass(frozen=True)
+class Share:
+    """The records' parts in the gradient of one parameter."""
+
+    squared: Tensor  # (n,) squared norms
+    total: Callable[[Tensor], Tensor]  # factors (n,) -> the weighted sum, in the parameter's order of numbers
+    held: int = 0  # floats a record that are kept until then
+
+
+Shares = dict[str, Share]  # by the parameter's name within its layer
+Rule = Callable[[nn.Module, Tensor, Tensor], Shares]
+
+
+def formed(rows: Tensor) -> Share:
+    """Shares that are there in full, one row of numbers a record."""
+    # Not `vector_norm`, which adds up in one go: of two million numbers its fifth digit is wrong.
+    return Share(rows.square().sum(1), lambda factors: factors @ rows, rows.shape[1])
+
+
+def of_linear(_: nn.Module, a: Tensor, g: Tensor) -> Shares:
+    squared = g.square().sum(1)
+    return {
+        "weight": Share(a.square().sum(1) * squared, lambda factors: (g * factors[:, None]).T @ a),
+        "bias": Share(squared, lambda factors: factors @ g),
+    }
+
+
+def of_group_norm(layer: nn.Module, a: Tensor, g: Tensor) -> Shares:
+    assert isinstance(layer, nn.GroupNorm)
+    normal = functional.group_norm(a, layer.num_groups, eps=layer.eps)
+    return {"weight": formed(_over_places(g * normal)), "bias": formed(_over_places(g))}
+
+
+def of_convolution(layer: nn.Module, a: Tensor, g: Tensor) -> Shares:
+    assert isinstance(layer, nn.Conv2d)
+    weights, places = layer.weight.numel(), g[0, 0].numel()
+    fan_in = weights // layer.out_channels
+    if 4 * places * (fan_in + layer.out_channels) < weights:
+        weight = _ghost(layer, a, g)
+    elif layer.stride == layer.dilation == (1, 1) and min(layer.in_channels, layer.out_channels) >= MANY_CHANNELS:
+        weight = _by_shifts(layer, a, g)
+    else:
+        weight = formed(torch.bmm(g.flatten(2), _patches(layer, a).transpose(1, 2)).flatten(1))
+    return {"weight": weight, "bias": formed(_over_places(g))}
+
+
+def _by_shifts(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Share:
+    """One matrix product for each place of the kernel, without copying patches.
+
+    Slopes are laid out in rows as wide as the padded input's, filled up with zeros: then the pixels that a kernel's
+    place sees are one unbroken stretch of the input.
+    """
+    (high, wide), (up, left) = layer.kernel_size, (int(layer.padding[0]), int(layer.padding[1]))
+    x = functional.pad(a.permute(0, 2, 3, 1), (0, 0, left, left, up, up))  # (n, rows, columns, in)
+    columns = x.shape[2]
+    slopes = functional.pad(g.permute(0, 2, 3, 1), (0, 0, 0, columns - g.shape[3])).flatten(1, 2)
+    reach = slopes.shape[1] - (wide - 1)
+    pixels, slopes = x.flatten(1, 2), slopes[:, :reach].transpose(1, 2)
+    n, out, inside = len(a), layer.out_channels, layer.in_channels
+    each = a.new_empty(high * wide, n, out, inside)
+    for place in range(high * wide):
+        start = (place // wide) * columns + place % wide
+        torch.bmm(slopes, pixels[:, start : start + reach], out=each[place])
+
+    def total(factors: Tensor) -> Tensor:
+        return torch.matmul(factors, each.flatten(2)).view(high, wide, out, inside).permute(2, 3, 0, 1)
+
+    return Share(each.square().sum((2, 3)).sum(0), total, layer.weight.numel())
+
+
+def _ghost(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Share:
+    # In double precision: the terms are large and cancel where a norm follows the layer.
+    patches, slopes = _patches(layer, a).double(), g.flatten(2).double()
+    alike = torch.bmm(patches.transpose(1, 2), patches) * torch.bmm(slopes.transpose(1, 2), slopes)
+
+    def total(factors: Tensor) -> Tensor:
+        weighted = g * factors.view(-1, 1, 1, 1)
+        shape, how = layer.weight.shape, (layer.stride, layer.padding, layer.dilation)
+        found: Tensor = conv2d_weight(a, shape, weighted, *how)  # type: ignore[no-untyped-call]
+        return found
+
+    return Share(alike.sum((1, 2)).clamp(min=0).to(g.dtype), total)
+
+
+def _patches(layer: nn.Conv2d, a: Tensor) -> Tensor:
+    """(n, in · kernel, places): what each output place looks at."""
+    assert not isinstance(layer.padding, str)
+    return functional.unfold(a, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
+
+
+def _over_places(t: Tensor) -> Tensor:
+    """(n, channels, …) -> (n, channels)."""
+    return t.flatten(2).sum(2) if t.ndim > 2 else t
+
+
+def rule_for(layer: nn.Module) -> Rule | None:
+    """None where only the general way is known to be right; subclasses may compute something else."""
+    if type(layer) is nn.Linear:
+        return of_linear
+    if type(layer) is nn.GroupNorm:
+        return of_group_norm
+    if type(layer) is nn.Conv2d:
+        plain = layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+        return of_convolution if plain else None
+    return None

@@ -1,0 +1,42 @@
+"""ε by composing distributions of the privacy loss, with Google's dp-accounting.
+
+The loss is kept on a grid, and its mass is moved there so that the result is never too small. The grid is as fine as
+the size of the losses asks for: thousands of steps take about a second.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+Release = tuple[float, float, int]  # rate, noise, steps
+
+CELLS = 100_000  # of the grid, about so many for the largest loss that counts
+FEW = 10_000  # for a search: ten times as quick, and still never too small
+
+
+def composed_epsilon(releases: Sequence[Release], delta: float, roughly: float, cells: int = CELLS) -> float:
+    """``roughly`` is a bound from elsewhere: it says how far the grid has to reach."""
+    if not math.isfinite(roughly):
+        return math.inf
+    furthest = max(roughly, *(_reach(noise) for _, noise, _ in releases))
+    grid = 2.0 ** math.ceil(math.log2(furthest / cells))  # a power of two: the cache is hit more often
+    together = _distribution(*releases[0], grid)
+    for release in releases[1:]:
+        together = together.compose(_distribution(*release, grid))
+    return float(together.get_epsilon_for_delta(delta))
+
+
+def _reach(noise: float) -> float:
+    """Beyond this, the loss of one release has no weight that counts."""
+    return 1 / (2 * noise**2) + 8 / noise
+
+
+@lru_cache(maxsize=16)
+def _distribution(rate: float, noise: float, steps: int, grid: float) -> Any:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    if rate == 1:  # releases of everything add up to one with less noise
+        return pld.from_gaussian_mechanism(noise / math.sqrt(steps), value_discretization_interval=grid)
+    once = pld.from_gaussian_mechanism(noise, value_discretization_interval=grid, sampling_prob=rate)
+    return once.self_compose(steps)

@@ -1,0 +1,90 @@
+"""The sampled Gaussian mechanism on one vector a record.
+
+Each record is in a release with a fixed probability, by its own draw (Poisson sampling). Its vector is clipped to a
+norm, the vectors are added up, Gaussian noise of ``noise`` times the clip is added once, and the sum is divided by a
+constant: the number of records expected, never the number that came. Nothing but the sum may depend on who came, so a
+release without any record is noise alone and costs as much as every other.
+
+Known limits. Streams are torch's Mersenne Twister with its whole state from the operating system: nobody can guess or
+repeat them beforehand, but it is not a cryptographic generator, and someone who saw hundreds of its exact outputs could
+compute the next ones; releases show sums and roundings of them. Noise is a rounded floating-point number, so attacks
+on its last bits (Mironov, On Significance of the Least Significant Bits for Differential Privacy) are not excluded.
+"""
+
+import os
+
+import torch
+from torch import Tensor
+
+from understudy.errors import UserError
+from understudy.randomness import Word, generator
+
+WORDS = 624  # of 32 bits in the state of a Mersenne Twister
+BEFORE = 24  # bytes ahead of them in torch's saved state: seed, words left, a mark, the next word
+
+
+def secret_generator() -> torch.Generator:
+    """A generator with all of its state from the operating system.
+
+    ``manual_seed`` would not do: of any seed, torch uses 32 bits on a processor, which can be tried one by one.
+    """
+    rng = torch.Generator()
+    state = rng.get_state()
+    drawn = torch.frombuffer(bytearray(os.urandom(4 * WORDS)), dtype=torch.int32)
+    state[BEFORE : BEFORE + 8 * WORDS].view(torch.int64).copy_(drawn.to(torch.int64) & 0xFFFFFFFF)
+    rng.set_state(state)
+    return rng
+
+
+def private_streams(test_seed: int | None, *words: Word) -> tuple[torch.Generator, torch.Generator]:
+    """One stream for sampling, one for noise, that no seed reaches.
+
+    With ``test_seed`` both repeat themselves, for tests: then no guarantee holds.
+    """
+    if test_seed is not None:
+        return generator(test_seed, *words, "private sampling"), generator(test_seed, *words, "private noise")
+    return secret_generator(), secret_generator()
+
+
+def poisson_rows(n: int, rate: float, rng: torch.Generator) -> Tensor:
+    """Places of the records that are in: each of ``n`` with probability ``rate``; it may be none."""
+    if not 0 < rate <= 1:
+        raise UserError(f"rate: {rate:g} is no sampling rate; write a number above 0 and up to 1.")
+    return torch.nonzero(torch.rand(n, generator=rng, dtype=torch.float64) < rate).flatten()
+
+
+def clip_rows(vectors: Tensor, norm: float) -> Tensor:
+    """Each row (n, d) no longer than ``norm``."""
+    length = vectors.square().sum(1, keepdim=True).sqrt()
+    return vectors * (norm / length.clamp(min=torch.finfo(vectors.dtype).tiny)).clamp(max=1)
+
+
+def private_sum(vectors: Tensor, *, clip: float, noise: float, rng: torch.Generator) -> Tensor:
+    """Σ clipped rows + N(0, noise²·clip²·I)."""
+    return with_noise(clip_rows(vectors, clip).sum(0), clip=clip, noise=noise, rng=rng)
+
+
+def private_mean(vectors: Tensor, *, clip: float, noise: float, expected: float, rng: torch.Generator) -> Tensor:
+    """The private sum over ``expected``, which is rate × planned records, whoever came."""
+    return private_sum(vectors, clip=clip, noise=noise, rng=rng) / _checked(expected)
+
+
+def noisy_mean(total: Tensor, *, clip: float, noise: float, expected: float, rng: torch.Generator) -> Tensor:
+    """The same from a sum of vectors that were clipped before (`privacy.gradients`)."""
+    return with_noise(total, clip=clip, noise=noise, rng=rng) / _checked(expected)
+
+
+def with_noise(total: Tensor, *, clip: float, noise: float, rng: torch.Generator) -> Tensor:
+    if not clip > 0:
+        raise UserError(f"clip: {clip:g} is no norm to clip to; write a number above 0.")
+    if not noise >= 0:
+        raise UserError(f"noise: {noise:g} is no noise; write a number from 0 up.")
+    # In double precision: torch's single-precision normal never exceeds 5.8.
+    drawn = torch.randn(total.shape, generator=rng, dtype=torch.float64)
+    return total + (drawn * (noise * clip)).to(total)
+
+
+def _checked(expected: float) -> float:
+    if not expected > 0:
+        raise UserError(f"expected: a release is divided by {expected:g}; write rate × planned records, above 0.")
+    return expected
