@@ -16,9 +16,7 @@ from understudy.view.listings import flat
 HERE = Path(__file__).parent
 # What papers print for a method, with the set-up; figures only, each with the title of its paper.
 COG = "“Fake It Till Make It: Federated Learning with Consensus-Oriented Generation”"
-SSYN = (
-    "“Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity”, journal text"
-)
+SSYN = "“Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity”"
 DM = "“FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning”"
 LAP = "“FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations”"
 FMNIST = "Fashion-MNIST, SimpleCNN, 10 clients, Dirichlet 0.1 / groups of two labels"
@@ -39,6 +37,19 @@ PUBLISHED: dict[str, list[tuple[str, str, str]]] = {
 }
 
 
+PROMISE = " 'privacy={delta: 1e-4, records: 140}'"
+# What a method must be told beside its name.
+NEEDED = {
+    "fedcog": ", kd_weighting: fixed",
+    "fedsgd": " 'method.local={epochs: null, steps: 1}'",
+    "fedrep": " data.held_out=0.2",
+    "dp-fedavg": PROMISE,
+    "dp-fedprox": PROMISE,
+    "fedlap-dp": PROMISE,
+    "psg": " 'privacy={epsilon: 10, delta: 1e-4, records: 140}'",
+}
+
+
 def page(about: dict[str, Any], standings: dict[str, dict[str, Any]]) -> str:
     name = about["name"]
     entry = next(e for e in registry.entries() if e.name == name)
@@ -54,9 +65,10 @@ def page(about: dict[str, Any], standings: dict[str, dict[str, Any]]) -> str:
 
 
 def _command(about: dict[str, Any]) -> str:
+    name = about["name"]
     if about["role"] == "add-on":
-        return f"understudy run digits-skewed 'with=[{about['name']}]'"
-    return f"understudy run digits-skewed method.name={about['name']}"
+        return f"understudy run digits-skewed 'with=[{{name: {name}{NEEDED.get(name, '')}}}]'"
+    return f"understudy run digits-skewed method.name={name}{NEEDED.get(name, '')}"
 
 
 def _numbers(name: str, role: str, standings: dict[str, dict[str, Any]]) -> str:
@@ -100,7 +112,7 @@ def pages() -> dict[str, str]:
     return {about["name"]: page(about, standings) for about in describe_methods()}
 
 
-def index(found: dict[str, str]) -> str:
+def index() -> str:
     lines = ["# Methods", "", "One page a method: what it does, how to run it, our number and the published one.", ""]
     for about in describe_methods():
         lines.append(f"- [{about['name']}]({about['name']}.md): {about['title']}")
@@ -113,7 +125,7 @@ def main() -> None:
     found = pages()
     for name, text in found.items():
         (folder / f"{name}.md").write_text(text)
-    (folder / "README.md").write_text(index(found))
+    (folder / "README.md").write_text(index())
     print(f"{len(found)} pages in {folder.name}/")
 
 
