@@ -16,7 +16,7 @@ stops after the first epoch in which ‖w − w_g‖ ≥ r_g, the smallest r_k (
 The six counters are those of the released code; the paper's tuple names four and leaves out the real batches. With
 R_l = 0, its choice without privacy, w never leaves w_g and only the cap on stages ends the loop. As the code, and
 unlike the text: D is a mean over rows (the image rate of 100 belongs to that), images start as real ones, classes are
-those that the client owns, and everything is augmented (``augment``; the paper does not mention it, and its baselines
+those that the client owns, and everything is augmented (``dsa``; the paper does not mention it, and its baselines
 have none). Unlike the code: r_k comes from an exact pass over the records, not from some batches; and a Poisson batch
 without a record moves nothing. ``weights: size`` is the paper's N_k/N and tells the server N_k; ``uniform`` is 1/K;
 ``pool``, as the code, counts every image alike.
@@ -32,23 +32,24 @@ from pydantic import Field
 from torch import Tensor
 
 from understudy.data.examples import Examples
-from understudy.errors import UserError
 from understudy.federation.client import Client
-from understudy.federation.message import Message, labels_from_wire, labels_to_wire, scalar
+from understudy.federation.message import Message, labels_to_wire, scalar
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
-from understudy.learning import dsa
+from understudy.learning.dsa import ALL, Draw, Kind, apply, draw
 from understudy.learning.evaluate import tally
 from understudy.learning.local import Local
 from understudy.learning.loop import full_gradient
 from understudy.learning.pool import PerImage, Siamese, learn_near, record_weights
+from understudy.methods.pooled import check_augmentation, check_classes_alone, fault, pooled
 from understudy.models.network import Network
+from understudy.privacy.mechanism import poisson_rows
 from understudy.settings import Settings
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, match_gradient
 from understudy.synthesis.matching import real_batch
 
-RealGradient = Callable[[Tensor, dsa.Draw | None], Tensor | None]  # at a model; None: no record was drawn
+RealGradient = Callable[[Tensor, Draw | None], Tensor | None]  # at a model; None: no record was drawn
 MEASURED: Mapping[str, Callable[[Sequence[float]], float]] = {
     "min": min,
     "max": max,
@@ -80,12 +81,13 @@ class FedLapSettings(Settings):
     lr: float = Field(default=0.1, gt=0)  # of the model, on the client and on the server
     schedule: Literal["constant", "cosine"] = "cosine"  # over the rounds
     weights: Literal["pool", "uniform", "size"] = "pool"  # of clients
-    augment: tuple[dsa.Kind, ...] = dsa.ALL  # one kind a batch; none: []
-    flip: bool = True  # false for digits and letters
+    dsa: bool = True  # differentiable augmentation
+    dsa_kinds: tuple[Kind, ...] = ALL  # of which one is drawn for a batch
+    flip: bool = True  # false leaves it out, for digits and letters
 
     @property
-    def kinds(self) -> tuple[dsa.Kind, ...]:
-        return tuple(kind for kind in self.augment if self.flip or kind != "flip")
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(kind for kind in self.dsa_kinds if self.dsa and (self.flip or kind != "flip"))
 
     @property
     def criterion(self) -> Criterion:
@@ -111,10 +113,9 @@ class FedLap(Method):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
-        if net.problem.multilabel:
-            raise UserError("fedlap makes images of one class each, so every record must have exactly one label.")
-        if self.settings.kinds and len(net.problem.shape) != 3:
-            raise UserError("fedlap augments images, and these records are none; set method.augment to [].")
+        check_classes_alone(net, "fedlap")
+        if self.settings.dsa:
+            check_augmentation(net, self.settings.kinds)
 
     def effort(self, records: int) -> int:
         settings = self.settings
@@ -125,7 +126,7 @@ class FedLap(Method):
 
     @task(x="examples", y="examples", radius="scalars", records="statistics")
     def distil(self, client: Client, brief: Message) -> Message:
-        settings, real, w = self.settings, client.examples, brief["model"]
+        real, w = client.examples, brief["model"]
         if not len(real):
             return self._reply(real)
         y = self._labels(real)
@@ -133,11 +134,17 @@ class FedLap(Method):
         self.match(client, w, images, self._batch_gradient(client, real))
         made = Examples(images.x.cpu(), y)
         reply = self._reply(made)
-        if settings.weights == "size":
+        if "records" in self._beside:
             reply = reply.but(records=scalar(len(real)))
-        if settings.radius_rule in MEASURED:
+        if "radius" in self._beside:
             reply = reply.but(radius=scalar(self.radius_of_trust(client, w, made)))
         return reply
+
+    @property
+    def _beside(self) -> list[str]:
+        """What is sent beside the images."""
+        wanted = {"records": self.settings.weights == "size", "radius": self.settings.radius_rule in MEASURED}
+        return [part for part in wanted if wanted[part]]
 
     def _reply(self, made: Examples) -> Message:
         return Message(x=self.net.problem.scale(made.x), y=labels_to_wire(made.y, self.net.problem.classes))
@@ -179,33 +186,33 @@ class FedLap(Method):
     def _match_here(self, client: Client, w: Tensor, images: MovingImages, real_gradient: RealGradient) -> None:
         settings = self.settings
         for _ in range(settings.real_batches):
-            draw = dsa.draw(settings.kinds, client.rng("dsa")) if settings.kinds else None
+            change = draw(settings.kinds, client.rng("dsa")) if settings.kinds else None
             self.net.load(w)
-            wanted = real_gradient(w, draw)
+            wanted = real_gradient(w, change)
             if wanted is None:
                 continue
             rows = None
             if len(images.y) > settings.pool_batch:
                 rows = torch.randperm(len(images.y), generator=client.rng("fedlap subset"))[: settings.pool_batch]
             target = Target(self.net, wanted, settings.criterion)
-            match_gradient(self.net, images, target, steps=settings.image_steps, draw=draw, rows=rows)
+            match_gradient(self.net, images, target, steps=settings.image_steps, draw=change, rows=rows)
 
     def _batch_gradient(self, client: Client, real: Examples) -> RealGradient:
         """Of the mean loss over a Poisson batch, under the augmentation of the images."""
         rate, rng = min(1.0, self.settings.batch / len(real)), client.rng("fedlap batches")
 
-        def gradient(w: Tensor, draw: dsa.Draw | None) -> Tensor | None:
-            rows = torch.nonzero(torch.rand(len(real), generator=rng) < rate).flatten()
+        def gradient(w: Tensor, change: Draw | None) -> Tensor | None:
+            rows = poisson_rows(len(real), rate, rng)
             if not len(rows):
                 return None
-            return full_gradient(self.net, w, self.seen(real.take(rows), draw), len(rows))
+            return full_gradient(self.net, w, self.seen(real.take(rows), change), len(rows))
 
         return gradient
 
-    def seen(self, batch: Examples, draw: dsa.Draw | None) -> Examples:
+    def seen(self, batch: Examples, change: Draw | None) -> Examples:
         """As the network sees it, augmented."""
         x = self.net.problem.scale(batch.x)
-        return Examples(x if draw is None or not len(batch) else dsa.apply(draw, x), batch.y)
+        return Examples(x if change is None or not len(batch) else apply(change, x), batch.y)
 
     def _walk(self, client: Client, w: Tensor, made: Examples) -> Tensor:
         kinds = self.settings.kinds
@@ -256,20 +263,18 @@ class FedLap(Method):
         replies = [reply for reply in asked if self._fits(reply) and len(reply["y"])]
         if not replies:
             return state
-        pool = Examples(
-            torch.cat([reply["x"] for reply in replies]),
-            torch.cat([labels_from_wire(reply["y"]) for reply in replies]),
-        )
         radius = self._radius([float(reply["radius"]) for reply in replies if "radius" in reply])
         bounds = {"weights": self._record_weights(replies), "radius": radius, "strict": self.settings.strict}
         epochs, augment = self.settings.server_epochs, self._siamese(server)
-        w = self._learn(server, "fedlap pool", state["model"], pool, epochs, augment, **bounds)
+        w = self._learn(server, "fedlap pool", state["model"], pooled(replies), epochs, augment, **bounds)
         told = {} if radius is None else {"radius": scalar(radius)}
         return state.but(told, model=w, moved=scalar(self._distance(w, state["model"])))
 
     def _fits(self, reply: Reply) -> bool:
-        if reply["x"].shape[1:] != self.net.problem.shape or reply["y"].shape != reply["x"].shape[:1]:
-            reply.refuse(f"it holds {reply.message!r}, wanted are images of {tuple(self.net.problem.shape)} and labels")
+        wrong = fault(reply, self.net)
+        wanted = [part for part in self._beside if len(reply["y"]) and part not in reply] if wrong is None else []
+        if wrong or wanted:
+            reply.refuse(wrong or f"it has no part '{wanted[0]}'")
         return reply.refusal is None
 
     def _radius(self, measured: Sequence[float]) -> float | None:

@@ -1,0 +1,180 @@
+"""A run's ledger for a person: what each client spent and by what, what left it, and what no guarantee covers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from understudy.studies.folder import RunFolder
+from understudy.view.numbers import NONE, size
+from understudy.view.ruled import number, print_notes, print_table, ruled, words
+
+NAMED = 3  # clients by name in one row; clients with the same line share it
+CLAIM = ("mechanism", "clip", "noise", "rate", "delta", "accountant", "unit", "test_noise")  # what makes charges alike
+
+Row = tuple[str, ...]
+Ledger = Mapping[str, Any]
+
+
+def print_ledger(folder: Path, console: Console | None = None) -> None:
+    """Reads ``ledger.json`` of a run folder."""
+    console, ledger = console or Console(), RunFolder(folder).ledger()
+    console.print(Text(headline(ledger), style="bold"), soft_wrap=True)
+    parts = (
+        ("What was spent", mechanisms_table, mechanism_rows(ledger)),
+        ("What left", releases_table, release_rows(ledger)),
+    )
+    for heading, table_of, rows in parts:
+        if rows:
+            console.print(Text(f"\n{heading}", style="bold"))
+            print_table(console, lambda gap, table_of=table_of, rows=rows: table_of(rows, gap))  # type: ignore[misc]
+    console.print(Text("\nWhat is not covered", style="bold"))
+    for sentence in not_covered(ledger) or ["Nothing: every part that left is covered or declared public."]:
+        console.print(Text(f"  {sentence}"), soft_wrap=True)
+    print_notes(console, _notes(ledger))
+
+
+def headline(ledger: Ledger) -> str:
+    """One sentence: what the run as a whole promises."""
+    epsilon, charges = ledger["epsilon"], list(_charges(ledger))
+    if epsilon is None:
+        return "No guarantee: see what is not covered."
+    if not charges:
+        return "ε = 0: nothing that depends on records left."
+    delta, accountant = charges[0][1]["delta"], charges[0][1]["accountant"]
+    return (
+        f"ε = {epsilon:.3f} at δ = {delta:g} ({accountant}) for one {charges[0][1]['unit']}, "
+        f"the largest over {len(ledger['clients'])} clients."
+    )
+
+
+# ---- what was spent
+
+
+def mechanism_rows(ledger: Ledger) -> list[Row]:
+    """A row for every mechanism of a client, steps summed over rounds; clients with equal rows share one."""
+    by_client: dict[str, dict[tuple[Any, ...], list[Mapping[str, Any]]]] = {}
+    for client, charge in _charges(ledger):
+        alike = by_client.setdefault(client, {})
+        alike.setdefault(tuple(charge[key] for key in CLAIM), []).append(charge)
+    rows = []
+    for client, alike in by_client.items():
+        epsilon = ledger["epsilon_by_client"].get(client)
+        for at, charges in enumerate(alike.values()):
+            rows.append((client, *_mechanism(charges, NONE if epsilon is None else f"{epsilon:.3f}", at == 0)))
+    return _shared(rows)
+
+
+def _mechanism(charges: Sequence[Mapping[str, Any]], epsilon: str, first: bool) -> Row:
+    one = charges[0]
+    return (
+        epsilon if first else "",
+        one["mechanism"] + (" (test noise)" if one["test_noise"] else ""),
+        f"{one['clip']:g}",
+        f"{one['noise']:g}",
+        f"{one['rate']:.4g}",
+        f"{sum(charge['steps'] for charge in charges):,}",
+        str(len({charge["round"] for charge in charges})),
+        f"{one['delta']:g}",
+        one["accountant"],
+        one["unit"],
+    )
+
+
+def mechanisms_table(rows: Sequence[Row], gap: int = 2) -> Table:
+    table = ruled(gap)
+    words(table, "client")
+    number(table, "ε")
+    words(table, "mechanism")
+    for heading in ("clip", "noise σ", "rate", "steps", "rounds", "δ"):
+        number(table, heading)
+    words(table, "by")
+    words(table, "unit")
+    return _filled(table, rows)
+
+
+# ---- what left
+
+
+def release_rows(ledger: Ledger) -> list[Row]:
+    rows = []
+    for client, lines in ledger["clients"].items():
+        for line in lines:
+            times, covered = line["releases"], line["covered"]
+            how = "nothing" if not covered else line["mechanism"] + ("" if covered == times else f", {covered} times")
+            rows.append((client, line["task"], line["part"], line["kind"], f"{times:,}", size(line["bytes"]), how))
+    return _shared(rows)
+
+
+def releases_table(rows: Sequence[Row], gap: int = 2) -> Table:
+    table = ruled(gap)
+    words(table, "client")
+    words(table, "task")
+    words(table, "part")
+    words(table, "kind")
+    number(table, "times")
+    number(table, "bytes")
+    words(table, "covered by")
+    return _filled(table, rows)
+
+
+# ---- what no guarantee covers
+
+
+def not_covered(ledger: Ledger) -> list[str]:
+    """A sentence for every part that depends on records and that no charge covers, or whose noise can be repeated."""
+    rows = []
+    for client, lines in ledger["clients"].items():
+        for line in lines:
+            bare = line["releases"] - line["covered"]
+            if bare:
+                times = "once" if bare == 1 else f"{bare:,} times"
+                rows.append((client, f"'{line['part']}' ({line['kind']}) of {line['task']}, {times}"))
+    found = [f"{clients}: {what}" for clients, what in _shared(rows)]
+    repeatable = list(dict.fromkeys(client for client, charge in _charges(ledger) if charge["test_noise"]))
+    if repeatable:
+        found.append(f"{_named(repeatable)}: all of it, since the noise can be repeated (privacy.test_noise)")
+    return found
+
+
+def _notes(ledger: Ledger) -> list[str]:
+    public = sorted({fact for _, charge in _charges(ledger) for fact in charge["public"]})
+    notes = [f"Declared to be no secret: {', '.join(public)}."] if public else []
+    if any(True for _ in _charges(ledger)):
+        notes.append("Noise σ is in units of the clip; rate is that of Poisson sampling; steps are summed over rounds.")
+    return notes
+
+
+# ---- rows
+
+
+def _charges(ledger: Ledger) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    return ((client, charge) for client, charges in ledger.get("charges", {}).items() for charge in charges)
+
+
+def _shared(rows: Sequence[Row]) -> list[Row]:
+    """Clients whose rows are all equal share them, in the order of the first."""
+    of_client: dict[str, list[Row]] = {}
+    for client, *rest in rows:
+        of_client.setdefault(client, []).append(tuple(rest))
+    together: dict[tuple[Row, ...], list[str]] = {}
+    for client, mine in of_client.items():
+        together.setdefault(tuple(mine), []).append(client)
+    return [(_named(clients), *row) for mine, clients in together.items() for row in mine]
+
+
+def _named(clients: Sequence[str]) -> str:
+    more = len(clients) - NAMED
+    return ", ".join(clients[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _filled(table: Table, rows: Sequence[Row]) -> Table:
+    """A client is named once."""
+    before = ""
+    for client, *rest in rows:
+        table.add_row(*map(Text, ("" if client == before else client, *rest)))
+        before = client
+    return table
