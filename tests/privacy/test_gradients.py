@@ -135,8 +135,6 @@ def test_the_networks_own_gradient_and_mode_are_left_alone() -> None:
         nn.Conv2d(2, 3, 3),  # patches
         nn.Conv2d(2, 3, (3, 2), stride=2, padding=(1, 0), bias=False),
         nn.Conv2d(2, 3, 2, dilation=2, padding=1),
-        nn.Conv2d(16, 17, (3, 2), padding=(2, 1)),  # shifts
-        nn.Conv2d(16, 16, 5, padding=1),
         nn.Conv2d(64, 64, 3, stride=4, padding=1),  # Gram matrices
     ],
 )
@@ -190,7 +188,31 @@ class Borrowed(nn.Module):
         return torch.tanh(self.layer(x)) @ self.layer.weight
 
 
-@pytest.mark.parametrize("build", [Twice, Borrowed, lambda: Classifier(Scale(), nn.Linear(4, 3))])
+class Folded(nn.Module):
+    """Rows of a layer that are parts of records, kept together or not."""
+
+    def __init__(self, together: bool) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.head = nn.Linear(4, 3)
+        self.together = together
+
+    def features(self, x: Tensor) -> Tensor:
+        parts = x.view(-1, 2, 2) if self.together else x.view(-1, 2)
+        return torch.tanh(self.layer(parts)).reshape(-1, 4)
+
+
+def test_a_layer_used_at_several_places_of_a_record() -> None:
+    net = Network(lambda: Folded(True), Problem((4,), 3))
+    x, y = torch.randn(4, 4, generator=generator("places")), torch.tensor([0, 1, 2, 0])
+    assert isinstance(_choose(net, x[:2], y[:2]), ByLayer)
+    expected, _ = one_after_another(net, x, y, 0.6)
+    assert off(clipped_gradient_sum(net, x, y, 0.6), expected) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "build", [Twice, Borrowed, lambda: Folded(False), lambda: Classifier(Scale(), nn.Linear(4, 3))]
+)
 def test_networks_that_no_rule_covers_go_through_torch_func(build: Callable[[], nn.Module]) -> None:
     problem = Problem((4,), 3)
     net = Network(build, problem)

@@ -42,10 +42,11 @@ class Purse:
         steps: int,
         clip: float,
         covers: Sequence[str],
+        divisor: float | None = None,
         mechanism: str = "sampled Gaussian",
     ) -> None:
         """``steps`` releases at ``rate`` with σ = ``noise``; ``covers`` names the parts of the reply that depend on
-        records through them only. Raises where the budget ends."""
+        records through them only, ``divisor`` what each sum is divided by. Raises where the budget ends."""
         privacy = self.privacy
         if privacy is None:
             raise UserError(f"{self._occasion.task} spends privacy; say `privacy: {{delta: 1e-5}}` in the config.")
@@ -71,6 +72,7 @@ class Purse:
             privacy.accountant,
             tuple(covers),
             privacy.public,
+            divisor,
             test_noise=privacy.test_noise,
         )
         self._number += 1

@@ -79,14 +79,15 @@ class PrivateAveraging(Averaging):
 
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
         settings, budget = self.settings, self.budget(len(client.own))
+        expected = budget.rate * (budget.records + len(client.dealt))
         client.ledger.charge(
             rate=budget.rate,
             noise=budget.noise,
             steps=budget.steps,
             clip=settings.clip,
             covers=("change", "weight"),
+            divisor=expected,
         )
-        expected = budget.rate * (budget.records + len(client.dealt))
         return train(
             self.net,
             w,

@@ -111,7 +111,14 @@ class FedLapDp(FedLap):
     @task(x="examples", y="examples", records="statistics")
     def distil(self, client: Client, brief: Message) -> Message:
         plan, sent = self._plan(len(client.own)), ("x", "y", *self._beside)
-        client.ledger.charge(rate=plan.rate, noise=plan.noise, steps=plan.steps, clip=self.settings.clip, covers=sent)
+        client.ledger.charge(
+            rate=plan.rate,
+            noise=plan.noise,
+            steps=plan.steps,
+            clip=self.settings.clip,
+            covers=sent,
+            divisor=plan.rate * plan.records,
+        )
         images = self._kept_images(client)
         if len(images.y):
             self.match(client, brief["model"], images, self._private_gradient(client, plan))

@@ -39,6 +39,7 @@ class Charge:
     accountant: Accountant
     covers: tuple[str, ...]  # parts of the reply that depend on records through this mechanism only
     public: tuple[str, ...] = ()  # facts that the parties declared to be no secret
+    divisor: float | None = None  # what a noised sum is divided by: the expected batch, never the one that came
     unit: str = "record, added or removed"
     test_noise: bool = False  # noise that can be repeated protects nobody
 

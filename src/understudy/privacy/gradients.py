@@ -97,7 +97,7 @@ def _rules(module: nn.Module) -> dict[str, tuple[nn.Module, Rule]] | None:
 
 
 class UnforeseenUse(Exception):
-    """A layer was called twice, or not at all."""
+    """A layer was called twice or not at all, or its rows are not the records."""
 
 
 class ByLayer:
@@ -125,7 +125,8 @@ class ByLayer:
         finally:
             for hook in hooks:
                 hook.remove()
-        if sorted(name for name, _, _ in seen) != sorted(self._rules):
+        apart = all(len(given) == len(x) for _, given, _ in seen)
+        if sorted(name for name, _, _ in seen) != sorted(self._rules) or not apart:
             raise UnforeseenUse
         loss = per_record_loss(net.problem, logits, y).sum()
         slopes = torch.autograd.grad(loss, [out for _, _, out in seen])

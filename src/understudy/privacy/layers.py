@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.grad import conv2d_weight
 
-MANY_CHANNELS = 16  # from here on, a matrix product for each place of a kernel beats copying patches
-
 
 @dataclass(frozen=True)
 class Share:
@@ -43,6 +41,9 @@ def formed(rows: Tensor) -> Share:
 
 
 def of_linear(_: nn.Module, a: Tensor, g: Tensor) -> Shares:
+    if a.ndim > 2:  # (n, …, in): one matrix, used at several places of a record
+        a, g = a.flatten(1, -2), g.flatten(1, -2)
+        return {"weight": formed(torch.bmm(g.transpose(1, 2), a).flatten(1)), "bias": formed(g.sum(1))}
     squared = g.square().sum(1)
     return {
         "weight": Share(a.square().sum(1) * squared, lambda factors: (g * factors[:, None]).T @ a),
@@ -62,35 +63,9 @@ def of_convolution(layer: nn.Module, a: Tensor, g: Tensor) -> Shares:
     fan_in = weights // layer.out_channels
     if 4 * places * (fan_in + layer.out_channels) < weights:
         weight = _ghost(layer, a, g)
-    elif layer.stride == layer.dilation == (1, 1) and min(layer.in_channels, layer.out_channels) >= MANY_CHANNELS:
-        weight = _by_shifts(layer, a, g)
     else:
         weight = formed(torch.bmm(g.flatten(2), _patches(layer, a).transpose(1, 2)).flatten(1))
     return {"weight": weight, "bias": formed(_over_places(g))}
-
-
-def _by_shifts(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Share:
-    """One matrix product for each place of the kernel, without copying patches.
-
-    Slopes are laid out in rows as wide as the padded input's, filled up with zeros: then the pixels that a kernel's
-    place sees are one unbroken stretch of the input.
-    """
-    (high, wide), (up, left) = layer.kernel_size, (int(layer.padding[0]), int(layer.padding[1]))
-    x = functional.pad(a.permute(0, 2, 3, 1), (0, 0, left, left, up, up))  # (n, rows, columns, in)
-    columns = x.shape[2]
-    slopes = functional.pad(g.permute(0, 2, 3, 1), (0, 0, 0, columns - g.shape[3])).flatten(1, 2)
-    reach = slopes.shape[1] - (wide - 1)
-    pixels, slopes = x.flatten(1, 2), slopes[:, :reach].transpose(1, 2)
-    n, out, inside = len(a), layer.out_channels, layer.in_channels
-    each = a.new_empty(high * wide, n, out, inside)
-    for place in range(high * wide):
-        start = (place // wide) * columns + place % wide
-        torch.bmm(slopes, pixels[:, start : start + reach], out=each[place])
-
-    def total(factors: Tensor) -> Tensor:
-        return torch.matmul(factors, each.flatten(2)).view(high, wide, out, inside).permute(2, 3, 0, 1)
-
-    return Share(each.square().sum((2, 3)).sum(0), total, layer.weight.numel())
 
 
 def _ghost(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Share:
