@@ -113,7 +113,7 @@ def test_a_run_ends_in_good_order_where_the_budget_does(tmp_path: Path) -> None:
     result = play(resolve(given, {}, Live(data=sites(), method=Spender)), tmp_path / "run", observer=Listening())
     spent = [line["epsilon"] for line in result.metrics if line["epsilon"] is not None]
     assert max(spent) <= 4.0
-    assert result.metrics[-1]["failures"][0]["why"].startswith("its privacy budget is spent")
+    assert result.metrics[-1]["failures"][0]["why"].startswith("its privacy budget ends here")
     assert any("has spent its privacy budget" in sentence for sentence in said)
     resumed = play(resolve(given, {}, Live(data=sites(), method=Spender)), tmp_path / "run", resume=True)
     assert resumed.summary["epsilon"] == result.summary["epsilon"], "going on spends nothing more"

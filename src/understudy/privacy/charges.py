@@ -106,7 +106,7 @@ class Book:
             after = composed([*before, charge], limit.delta, limit.accountant)
             if after > limit.epsilon:
                 raise BudgetSpent(
-                    f"its privacy budget is spent: this would bring ε to {after:.3f}, "
+                    f"its privacy budget ends here: this would bring ε to {after:.3f}, "
                     f"and {limit.whose} allows {limit.epsilon:g} at δ = {limit.delta:g}"
                 )
         self._add({"charge": charge.as_dict()})

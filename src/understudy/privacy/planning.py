@@ -22,7 +22,27 @@ def planned(privacy: PrivacySettings, local: Local, noise: float | None, own: in
     records = planned_records(privacy, own)
     rate = min(1.0, local.batch / records)
     steps = local.steps if local.epochs is None else local.epochs * max(1, math.floor(1 / rate))
-    return Plan(records, rate, steps or 0, noise or solved_noise(privacy, rate, (steps or 0) * rounds))
+    plan = Plan(records, rate, steps or 0, noise or solved_noise(privacy, rate, (steps or 0) * rounds))
+    _check_first_round(privacy, plan)
+    return plan
+
+
+def _check_first_round(privacy: PrivacySettings, plan: Plan) -> None:
+    if privacy.epsilon is None:
+        return
+    cost = _cost(plan.rate, plan.noise, plan.steps, privacy.delta, privacy.accountant)
+    if cost > privacy.epsilon:
+        raise UserError(
+            f"privacy.epsilon is {privacy.epsilon:g}, and one round alone would cost {cost:.3g}: write more noise, "
+            "fewer or smaller batches, or `noise: null` to have it solved for all rounds."
+        )
+
+
+@lru_cache(maxsize=64)
+def _cost(rate: float, noise: float, steps: int, delta: float, accountant: Accountant) -> float:
+    from understudy.privacy.accounting import Spending, epsilon
+
+    return epsilon([Spending(rate, noise, steps)], delta, accountant)
 
 
 def check_promise(privacy: PrivacySettings, noise: float | None) -> None:

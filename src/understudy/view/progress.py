@@ -104,6 +104,7 @@ class Standing:
         self.clients, self.asked = clients, asked  # in all; in a round after the opening
         self.done = done  # the last round that was scored
         self.accuracy: float | None = None
+        self.epsilon: float | None = None
         self.bytes_up = self.bytes_down = 0
         self.seconds = 0.0
         self.round_seconds: list[float] = []
@@ -116,7 +117,7 @@ class Standing:
         self.heard.add(client)
 
     def score(self, line: Line) -> None:
-        self.done, self.accuracy = line["round"], line.get("accuracy")
+        self.done, self.accuracy, self.epsilon = line["round"], line.get("accuracy"), line.get("epsilon")
         self.bytes_up += line["bytes_up"]
         self.bytes_down += line["bytes_down"]
         self.seconds += line["seconds"]
@@ -154,7 +155,7 @@ class Standing:
         return max(mean * (self.rounds - self.done) - under_way, 0.0)
 
     def words(self) -> str:
-        sent = f"↑{size(self.bytes_up)} ↓{size(self.bytes_down)}"
+        sent = f"↑{size(self.bytes_up)} ↓{size(self.bytes_down)}{f'  ε {self.epsilon:.2f}' if self.epsilon else ''}"
         if self.ended:
             return f"{percent(self.accuracy)}  {sent}  {duration(self.seconds)} in all"
         accuracy = "" if self.accuracy is None else f"{percent(self.accuracy)}  "
@@ -168,6 +169,7 @@ class Standing:
         parts = [
             f"{name}: accuracy {percent(self.accuracy)}",
             f"{size(self.bytes_up)} up, {size(self.bytes_down)} down",
+            *([f"ε {self.epsilon:.3f}"] if self.epsilon else []),
             f"{line.get('clients', 0)} clients answered" if self.done or line.get("clients") else "nobody was asked",
             f"{line['seconds']:.1f} s",
             *([] if left is None else [f"about {duration(left)} left"]),
