@@ -123,7 +123,7 @@ def test_a_run_ends_in_good_order_where_the_budget_does(tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         ({}, "Spender.release spends privacy; say `privacy"),
-        ({"privacy": {"delta": 0.2}}, "privacy.delta is 0.2, which is no promise for 8 records"),
+        ({"privacy": {"delta": 0.2, "records": 9}}, "privacy.delta is 0.2, which is no promise for 9 records"),
     ],
 )
 def test_what_is_refused_before_a_record_is_touched(words: dict[str, Any], sentence: str, tmp_path: Path) -> None:
@@ -151,6 +151,11 @@ def test_a_site_has_the_last_word(method: type[Method], policy: str, sentence: s
     if "epsilon" not in policy:
         refused = (tmp_path / "run/clients/ash/refusals.jsonl").read_text()
         assert sentence in json.loads(refused.splitlines()[0])["why"]
+
+
+def test_a_refusal_never_tells_a_number_of_records_that_is_not_public(tmp_path: Path) -> None:
+    result = private_run(tmp_path / "run", privacy={"delta": 0.2})  # 8 records, which is nobody's business
+    assert not any(line["failures"] for line in result.metrics)
 
 
 def test_a_policy_that_cannot_be_read_stops_the_run(tmp_path: Path) -> None:

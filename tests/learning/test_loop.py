@@ -197,3 +197,11 @@ def test_parameters_that_were_frozen_by_their_author_stay_as_they_are(decay: flo
     found = trained(net, Local(lr=0.1, weight_decay=decay))
     assert torch.equal(found.model[net.body], net.initial()[net.body])
     assert not torch.equal(found.model[net.head], net.initial()[net.head])
+
+
+def test_a_given_speed_without_momentum_changes_nothing() -> None:
+    net, plain_sgd = Network(build, PROBLEM), Local(lr=0.1)
+    usual = trained(net, plain_sgd).model
+    given = trained(net, plain_sgd, speed=torch.zeros(net.parameters)).model
+    assert torch.equal(usual, given)
+    assert not torch.equal(usual, net.initial())

@@ -21,7 +21,7 @@ def slope_a(w: float) -> float:
 
 
 def settings(local: Local = TWO_STEPS, **more: object) -> DittoSettings:
-    return DittoSettings.model_validate({"local": local, **more})
+    return DittoSettings.model_validate({"local": local, "weights": "size", **more})
 
 
 def test_two_rounds_by_hand() -> None:

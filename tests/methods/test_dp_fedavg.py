@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from understudy.config.schema import Live
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.errors import UserError
+from understudy.federation.client import Client
 from understudy.learning.loop import Step
 from understudy.methods.dp_fedavg import private
 from understudy.models.network import Network
@@ -143,3 +145,43 @@ def test_an_add_on_with_a_loss_of_its_own_is_refused(tmp_path: Path) -> None:
     }
     with pytest.raises(UserError, match="Consensus adds a loss, whose gradient would not be private"):
         play(resolve(words, {}, Live(data=sites())), tmp_path / "run")
+
+
+def test_dropout_is_refused_because_its_coins_are_drawn_for_a_whole_batch() -> None:
+    problem = Problem((4,), 2)
+
+    class Dropping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop, self.head = nn.Dropout(0.5), nn.Linear(4, 2)
+
+        def features(self, x: Tensor) -> Tensor:
+            found: Tensor = self.drop(x)
+            return found
+
+    net = Network(Dropping, problem)
+    net.module.train()
+    step = Step(net, torch.ones(3, 4), torch.tensor([0, 1, 0]), 0, None, torch.arange(3))
+    with pytest.raises(UserError, match="dropout is drawn for a whole batch"):
+        private(1.0, 1.0, 3.0, generator("noise"))(net, step, [])
+
+
+def test_augmentation_draws_from_secret_coins_only(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    images = (rng.integers(0, 255, (10, 1, 8, 8)).astype(np.uint8), np.arange(10) % 2)
+    drawn: list[str] = []
+
+    class Watching(Client):
+        def rng(self, purpose: str) -> torch.Generator:
+            drawn.append(purpose)
+            return super().rng(purpose)
+
+    words = {
+        "model": {"name": "softmax"},
+        "method": {"name": "dp-fedavg", "rounds": 1, "local": {"steps": 2, "batch": 5, "augment": ["flip"]}},
+        "privacy": {"delta": 1e-5, "records": 10},
+        "engine": {"name": "inline"},
+    }
+    with patch("understudy.federation.site.Client", Watching):
+        play(resolve(words, {}, Live(data=Federation.from_arrays({"a": images}, test=images))), tmp_path / "run")
+    assert drawn == [], "what is drawn from the run's seed is known to the server"

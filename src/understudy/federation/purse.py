@@ -50,10 +50,11 @@ class Purse:
         privacy = self.privacy
         if privacy is None:
             raise UserError(f"{self._occasion.task} spends privacy; say `privacy: {{delta: 1e-5}}` in the config.")
-        if self._records and privacy.delta >= 1 / self._records:
+        records = privacy.records or (self._records if "counts" in privacy.public else 0)  # never a secret number
+        if records and privacy.delta >= 1 / records:
             raise UserError(
-                f"privacy.delta is {privacy.delta:g}, which is no promise for {self._records} records; "
-                f"write less than {1 / self._records:.1g}."
+                f"privacy.delta is {privacy.delta:g}, which is no promise for {records} records; "
+                f"write less than {1 / records:.1g}."
             )
         if privacy.test_noise and self._policy is not None and not self._policy.test_noise:
             raise UserError("the policy of the site refuses noise that can be repeated (privacy.test_noise)")

@@ -135,7 +135,7 @@ def train(
             grad.add_(here if decaying is None else here * decaying, alpha=local.weight_decay)
         if local.momentum:
             speed = grad.clone() if speed is None else speed.mul_(local.momentum).add_(grad)
-        here.add_(grad if speed is None else speed, alpha=-rate)
+        here.add_(speed if local.momentum and speed is not None else grad, alpha=-rate)
         if project is not None:
             project(here)
         taken = step + 1

@@ -220,10 +220,16 @@ class Averaging(Method):
         return parts
 
     def model_brief(self, state: State) -> Message:
-        model = state["model"]
+        return Message(model=self._sent(self.result(state)))
+
+    def broadcast(self, state: State) -> Tensor:
+        """The model that clients train from, without what stays with them."""
+        return self._sent(state["model"])
+
+    def _sent(self, model: Tensor) -> Tensor:
         if not self.scored_at_home:
-            return Message(model=model)
-        return Message(model=torch.cat([model[self.shared], model[self.net.buffers][: self._shared_buffers]]))
+            return model
+        return torch.cat([model[self.shared], model[self.net.buffers][: self._shared_buffers]])
 
     @property
     def _shared_buffers(self) -> int:
@@ -233,7 +239,8 @@ class Averaging(Method):
         return local_scores.means(state[local_scores.PART]) if local_scores.PART in state else {}
 
     def _brief(self, state: State) -> Message:
-        return self.model_brief(state).but({part: state[part] for term in self.terms for part in term.down})
+        further = {part: state[part] for term in self.terms for part in term.down}
+        return Message(further, model=self.broadcast(state))
 
     def result(self, state: State) -> Tensor:
         return self.rule.result(state)

@@ -71,6 +71,11 @@ class Dense(Averaging):
             raise UserError("dense makes images of one class each: records must be images with exactly one label.")
         if self.scored_at_home:
             raise UserError("dense needs whole models on the server: method.buffers must not be 'local'.")
+        if self.settings.student.augment:
+            raise UserError(
+                "dense: method.student.augment must be empty, because what the teachers say of an image is kept and "
+                "would not fit a changed one."
+            )
 
     # ---- on the client
 

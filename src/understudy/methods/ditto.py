@@ -13,6 +13,7 @@ alone, the personal objective stays the paper's. The authors' code averages with
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -29,6 +30,7 @@ PERSONAL = "personal"  # in memory: v_k, with running statistics of its own
 
 
 class DittoSettings(AveragingSettings):
+    weights: Literal["size", "uniform"] = "uniform"  # as in the authors' code
     pull: float = Field(default=1.0, ge=0)  # λ; the paper searches 0.1, 1 and 2
 
 
@@ -49,7 +51,7 @@ class Tether:
         return self.strength * (w - self.anchor)
 
 
-@method("ditto", settings=DittoSettings, presets={"release": {"weights": "uniform"}})
+@method("ditto", settings=DittoSettings)
 class Ditto(Averaging):
     settings: DittoSettings
 

@@ -10,6 +10,8 @@ round is E · ⌊1/q⌋ steps (or ``local.steps``), charged before the first rec
 from ``privacy.epsilon`` for all rounds together. What a client sends depends on its records through these steps only:
 its weight is planned as well.
 
+The clients' coins must stay secret: augmentation draws from the secret streams too, and dropout is refused.
+
 DP-FedProx adds μ (θ − w) after noise and clipping: it depends on no record, so it is free. In the release of
 FedLAP-DP the term was part of the loss, whose gradient the privacy library replaced: any μ gave the same model.
 """
@@ -98,7 +100,7 @@ class PrivateAveraging(Averaging):
             records=budget.records,
             pulls=pulls,
             slope=private(settings.clip, budget.noise, expected, client.secret_rng("noise")),
-            rng=client.rng("augmentation"),
+            rng=client.secret_rng("augmentation"),  # drawn by place in the batch: known, it would tell who is in
         )
 
 
@@ -129,6 +131,6 @@ def dp_fedavg(settings: DpSettings) -> Averaging:
     return _averaging(settings)
 
 
-@method("dp-fedprox", settings=DpProxSettings)
+@method("dp-fedprox", settings=DpProxSettings, presets={"release": {"mu": 0.2}})  # there without the half
 def dp_fedprox(settings: DpProxSettings) -> Averaging:
     return _averaging(settings, [Proximal(settings.mu)])

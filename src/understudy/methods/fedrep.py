@@ -48,7 +48,7 @@ class FedRepSettings(AveragingSettings):
         return (2 * steps * self.head_parts + parts) // (2 * parts)
 
 
-FEDCOG_SGD = {"steps": 400, "batch": 64, "lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5}
+FEDCOG_SGD = {"steps": 400, "batch": 64, "lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5, "decay_on": "all"}
 CIFAR100_SGD = {"epochs": 15, "batch": 10, "lr": 0.01, "momentum": 0.5, "weight_decay": 1e-4, "decay_on": "weights"}
 
 

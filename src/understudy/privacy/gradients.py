@@ -43,6 +43,13 @@ def clipped_gradient_sum(net: Network, x: Tensor, y: Tensor, clip: float) -> Ten
             "model: BatchNorm mixes the records of a batch, so no record's influence can be bounded; "
             "choose a network with GroupNorm (for resnet18: norm: group)."
         )
+    if net.module.training and any(
+        isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in net.module.modules()
+    ):
+        raise UserError(
+            "model: dropout is drawn for a whole batch, so one record more changes everybody's gradient; "
+            "choose a network without dropout."
+        )
     if not clip > 0:
         raise UserError(f"clip: the largest norm of a record's gradient is {clip}; write a number above 0.")
     if not len(x):

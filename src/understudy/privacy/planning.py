@@ -1,6 +1,5 @@
 """Rate, steps and noise of a client's DP-SGD, from what is planned and public, never from a secret count."""
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,7 +20,7 @@ def planned(privacy: PrivacySettings, local: Local, noise: float | None, own: in
     """For a client that holds ``own`` records, which count only where that number is public."""
     records = planned_records(privacy, own)
     rate = min(1.0, local.batch / records)
-    steps = local.steps if local.epochs is None else local.epochs * max(1, math.floor(1 / rate))
+    steps = local.steps if local.epochs is None else local.epochs * max(1, records // local.batch)
     plan = Plan(records, rate, steps or 0, noise or solved_noise(privacy, rate, (steps or 0) * rounds))
     _check_first_round(privacy, plan)
     return plan

@@ -107,7 +107,7 @@ def _load_broadcast(config: Config, net: Network, client: Client, state: Message
     method = config.method.entry.build(config.method.settings)
     assert isinstance(method, Averaging)  # fedcog joins no other
     method.bind(net, config.plan.rounds)
-    net.load(method.whole(client, method.model_brief(state)["model"]))
+    net.load(method.whole(client, method.broadcast(state)))
 
 
 def _source(settings: FedCogSettings, previous: bool) -> str:
