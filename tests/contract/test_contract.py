@@ -23,6 +23,7 @@ SURROGATE = {
     "server_epochs": 20,
     "schedule": "constant",
 }
+CONDENSING = {"ipc": 2, "outer": 2, "inner": 2, "real_batch": 8, "server": {"epochs": 20, "lr": 0.05}}
 QUICK: dict[str, dict[str, Any]] = {
     "fedavg": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
     "fedpvr": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
@@ -54,6 +55,9 @@ QUICK: dict[str, dict[str, Any]] = {
     "feddm": {"ipc": 2, "steps": 3, "real_batch": 8, "min_class_records": 2, "server": {"epochs": 5, "lr": 0.05}},
     "fedlap": {**SURROGATE, "batch": 8},
     "fedlap-dp": {**SURROGATE, "restarts": 2, "batch": 12, "noise": 0.2},
+    "real": {"ipc": 3, "min_class_records": 2, "server": {"epochs": 5, "lr": 0.05}},
+    "dc": {**CONDENSING, "iterations": 6, "image_lr": 5},
+    "psg": {**CONDENSING, "iterations": 8, "batches": 2, "noise": 0.2, "image_lr": 5},
     "fedcog": {"kd_weighting": "balanced", "images": 10, "steps": 3},
     "fedssyn": {"generator": {"name": "vae", "epochs": 2, "width": 4, "hidden": 8, "least_steps": 0}},
 }

@@ -15,11 +15,11 @@ from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.message import Message
-from understudy.learning import loop
+from understudy.learning import loop, pool
 from understudy.learning.local import Local
 from understudy.learning.loop import Trained
 from understudy.learning.plan import EMPTY
-from understudy.methods import feddm
+from understudy.methods import pooled
 from understudy.methods.feddm import FedDM, FedDMSettings
 from understudy.models.network import Network
 from understudy.randomness import generator
@@ -47,7 +47,7 @@ def test_the_published_numbers_are_the_defaults() -> None:
     chosen = FedDMSettings()
     numbers = (chosen.ipc, chosen.radius, chosen.steps, chosen.real_batch, chosen.image_lr, chosen.image_momentum)
     assert numbers == (10, 5.0, 1000, 256, 1.0, 0.5)
-    assert (chosen.init, chosen.min_class_records, chosen.weights) == ("real", 10, "pool")
+    assert (chosen.weights, chosen.dsa, chosen.dp) == ("pool", False, "none")
     server = chosen.server
     assert (server.epochs, server.batch, server.lr, server.momentum) == (500, 256, 0.01, 0.9)
     assert (server.weight_decay, server.schedule) == (5e-4, "constant")
@@ -179,7 +179,7 @@ def test_the_servers_iterate_is_never_outside_the_ball(monkeypatch: pytest.Monke
         into_ball(w, centre, radius)
         after.append((w - centre).norm().item())
 
-    monkeypatch.setattr(feddm, "into_ball", watched)
+    monkeypatch.setattr(pooled, "into_ball", watched)
     server = Local(epochs=20, batch=3, lr=0.5, momentum=0.9)
     net = image_net()
     stage = Stage(bound(method(radius=0.3, server=server), net), SITES)
@@ -198,7 +198,7 @@ def test_the_server_can_leave_out_the_last_part_of_a_pass(monkeypatch: pytest.Mo
         plans.append(plan)
         return loop.train(net, w, examples, plan, *rest, **more)
 
-    monkeypatch.setattr(feddm, "train", watched)
+    monkeypatch.setattr(pool, "train", watched)
     play(method(server=Local(epochs=3, batch=4, lr=0.1, drop_last=True)), image_net(), SITES, 1)
     assert [plan.shape for plan in plans] == [(3, 4)]
     assert (plans[0] != EMPTY).all()

@@ -97,6 +97,7 @@ def can_compile() -> bool:
 def _effort(config: Config, data: Federation) -> int:
     """How many samples the run will send through the network, roughly."""
     method: Any = config.method.entry.build(config.method.settings)
+    method.problem = data.problem
     records = sum(len(holding.own) for holding in data.sites.values()) // len(data.sites)
     clients = cohort_size(config.plan.cohort, len(data.sites))
     return config.plan.rounds * clients * int(method.effort(records))

@@ -1,18 +1,34 @@
-"""FedDM: "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning", algorithm 1.
+"""FedDM: "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning", algorithms 1 and 2.
 
 Pictures travel up instead of weights. In each round a client makes ``ipc`` images for each class that it owns,
 whose mean features and logits match those of its records under networks drawn from the sphere of radius ρ
 around the broadcast model w_r (the paper's truncated Gaussian is always cut off there, see
 ``synthesis.matching``). The server pools all images and trains on from w_r, put back into the ball of radius ρ
-around w_r after every step.
+around w_r after every step (``methods.pooled``).
 
 Where the paper is silent: image momentum 0.5 and the server's momentum 0.9 and decay 5e-4 are those of the
-distribution matching that it builds on; a class with fewer than ``min_class_records`` records is left out,
-which is what the paper's message sizes imply. ``weights: size`` is its equation 10 with n_{k,c} in place of the
-misprinted count: every image weighs n_{k,c} / ipc, which tells the server those counts.
+distribution matching that it builds on; so is ``dsa``, off by default: one augmentation a class and step, the same
+for real and synthetic images, and one for each image in the server's training. A class with fewer than
+``min_class_records`` records is left out, which is what the paper's message sizes imply. ``weights: size`` is its
+equation 10 with n_{k,c} in place of the misprinted count: every image weighs n_{k,c} / ipc, which tells the server
+those counts.
+
+Privacy. The gradient in the images depends on records only through class means of v(x) = [h(x); z(x)].
+
+``dp: stat`` releases these means: per step and class, records are Poisson-sampled at one rate q, each v is clipped to
+C, and (Σ v + N(0, σ²C²)) / (q·n̄_c) takes the place of the mean; what follows costs nothing. A record enters one class,
+so a round costs ``steps`` releases at rate q, whatever the classes. q and n̄_c are planned, not counted; C comes from
+images of noise under w_r; images begin as noise; all classes are made, those without records from noise alone, unless
+``privacy.public`` says that labels are no secret. With ``stat_releases: K`` a round has K networks, each with one
+release over all records (rate 1), and the image steps go round them.
+
+``dp: paper`` is algorithm 2 as published, for comparison only: it clips the gradient that was already averaged over
+the batch and adds noise of σC/|B|. One record can turn that average round, so the noise is too small by up to 2|B|, and
+no ε holds: nothing is charged, and the ledger reports none.
 """
 
-from typing import Literal
+from itertools import cycle, islice
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -21,52 +37,87 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
-from understudy.federation.message import Message, labels_from_wire, labels_to_wire
-from understudy.federation.method import Method, State, task
+from understudy.federation.message import Message
+from understudy.federation.method import task
 from understudy.federation.registry import method
-from understudy.federation.server import Server
-from understudy.learning.local import Local
-from understudy.learning.loop import train
-from understudy.learning.plan import passes
+from understudy.federation.server import Task
+from understudy.learning.pool import Siamese
+from understudy.methods.pooled import FEWEST, Pooled, PooledSettings, first_noise
 from understudy.models.network import Network
-from understudy.settings import Settings
-from understudy.synthesis.matching import into_ball, match_distributions, real_batch
+from understudy.privacy.planning import check_promise, planned_records, solved_noise
+from understudy.synthesis.matching import looks_near, match_distributions, match_means, real_batch
+from understudy.synthesis.private_matching import PrivateMeans, Release, clip_from_noise, published_noise
+
+PUBLISHED_CLIP = 5.0
 
 
-class FedDMSettings(Settings):
-    ipc: int = Field(default=10, ge=1)  # images a class
-    radius: float = Field(default=5.0, gt=0)  # ρ
+class FedDMSettings(PooledSettings):
     steps: int = Field(default=1000, ge=0)  # T
     real_batch: int = Field(default=256, ge=1)
     image_lr: float = Field(default=1.0, gt=0)
     image_momentum: float = Field(default=0.5, ge=0, lt=1)
-    init: Literal["real", "noise"] = "real"
-    min_class_records: int = Field(default=10, ge=1)
-    weights: Literal["pool", "size"] = "pool"
-    classes_at_once: int | None = Field(default=None, ge=1)  # in one pass; None: by the size of the images
-    server: Local = Local(epochs=500, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4)
+    init: Literal["real", "noise"] | None = None  # null: real, and noise under dp
+    classes_at_once: int | None = Field(default=None, ge=1)  # in one pass; null: by the size of the images
+    dp: Literal["none", "stat", "paper"] = "none"
+    noise: float | None = Field(default=None, gt=0)  # σ; null: solved from privacy.epsilon over all rounds
+    clip: float | None = Field(default=None, gt=0)  # C; null: from images of noise (stat), 5 (paper)
+    rate: float | None = Field(default=None, gt=0, le=1)  # q; null: real_batch / n̄_c
+    class_records: int | None = Field(default=None, ge=1)  # n̄_c; null: planned records / classes
+    stat_releases: int | None = Field(default=None, ge=1)  # K
 
 
 @method("feddm", settings=FedDMSettings)
-class FedDM(Method):
+class FedDM(Pooled):
+    settings: FedDMSettings
+
     def __init__(self, settings: FedDMSettings):
-        self.settings = settings
+        super().__init__(settings)
+
+    @property
+    def surrogate(self) -> Task:
+        return self.distil
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
-        if net.problem.multilabel:
-            raise UserError("feddm matches class by class, so every record must have exactly one label.")
+        if self.settings.dp != "none":
+            self._check_private(net)
+
+    def _check_private(self, net: Network) -> None:
+        settings = self.settings
+        if settings.init == "real":
+            raise UserError("method.init: images that begin as real records cannot be private; write init: noise.")
+        if net.needs_company:
+            raise UserError(
+                "model: BatchNorm mixes records, so method.dp cannot hold; choose a network with GroupNorm."
+            )
+        if settings.min_class_records is not None:
+            raise UserError("method.min_class_records tells who holds few records; write null under method.dp.")
+        if settings.dp == "paper":
+            if settings.noise is None:
+                raise UserError(
+                    "method.noise: dp: paper has no budget to find it from; give one (the paper tries 1, 3, 5)."
+                )
+            return
+        if self.privacy is None:
+            raise UserError("method.dp: stat spends privacy; say `privacy: {epsilon: 8, delta: 1e-5}` in the config.")
+        if settings.stat_releases is not None and settings.rate not in (None, 1.0):
+            raise UserError("method.rate: stat_releases releases means over all records; leave the rate out.")
+        if settings.weights == "size":
+            raise UserError("method.weights: size tells the server record counts; write pool under dp: stat.")
+        check_promise(self.privacy, settings.noise)
 
     def effort(self, records: int) -> int:
-        return self.settings.steps * self.settings.real_batch
+        owned = min(self.problem.classes, max(1, records // (self.settings.min_class_records or FEWEST)))
+        return self.settings.steps * owned * (self.settings.real_batch + self.settings.ipc)
 
     # ---- on the client
 
     @task(x="examples", y="examples", weight="statistics")
     def distil(self, client: Client, brief: Message) -> Message:
-        settings, real = self.settings, client.examples
-        counts = real.label_counts(self.net.problem.classes)
-        classes = [c for c, n in enumerate(counts.tolist()) if n >= settings.min_class_records]
+        if self.settings.dp == "stat":
+            return self._distil_privately(client, brief["model"])
+        real = client.examples
+        classes = self.owned(real, 1 if self.settings.dp == "paper" else None)
         x = self.net.problem.scale(self._first_images(client, real, classes))
         if classes:
             x = match_distributions(
@@ -75,50 +126,73 @@ class FedDM(Method):
                 real,
                 x,
                 classes,
-                radius=settings.radius,
-                steps=settings.steps,
-                real_size=settings.real_batch,
-                lr=settings.image_lr,
-                momentum=settings.image_momentum,
+                radius=self.settings.radius,
+                steps=self.settings.steps,
+                real_size=self.settings.real_batch,
                 rng=client.rng("feddm matching"),
-                classes_at_once=settings.classes_at_once,
+                augment=self._augmentation(client),
+                alter=self._published_privacy(client) if self.settings.dp == "paper" else None,
+                **self._image_steps,
             )
-        y = torch.tensor(classes, dtype=torch.int64).repeat_interleave(settings.ipc)
-        reply = Message(x=x, y=labels_to_wire(y, self.net.problem.classes))
-        if settings.weights == "size":
-            reply = reply.but(weight=counts[y].to(torch.float32) / settings.ipc)
-        return reply
+        return self.reply(x, self._labels(classes), real)
 
     def _first_images(self, client: Client, real: Examples, classes: list[int]) -> Tensor:
-        rng, ipc = client.rng("feddm first images"), self.settings.ipc
-        if self.settings.init == "noise" or not classes:
-            return torch.randn(len(classes) * ipc, *self.net.problem.shape, generator=rng)
+        ipc = self.settings.ipc
+        if self.settings.init == "noise" or self.settings.dp != "none" or not classes:
+            return first_noise(client, len(classes) * ipc, self.net)
+        rng = client.rng("feddm first images")
         chosen = [real_batch(torch.nonzero(real.y == c).flatten(), ipc, rng) for c in classes]
         return real.x[torch.cat(chosen)]
 
-    # ---- on the server
+    def _labels(self, classes: list[int]) -> Tensor:
+        return torch.tensor(classes, dtype=torch.int64).repeat_interleave(self.settings.ipc)
 
-    def round(self, server: Server, state: State) -> State:
-        replies = list(server.ask(self.distil, Message(model=state["model"]), to=server.cohort()))
-        x = torch.cat([reply["x"] for reply in replies])
-        y = torch.cat([labels_from_wire(reply["y"]) for reply in replies])
-        if not len(y):
-            return state
-        weights = torch.cat([reply["weight"] for reply in replies]) if self.settings.weights == "size" else None
-        return state.but(model=self._learn(server, state["model"], Examples(x, y), weights))
+    def _augmentation(self, client: Client) -> Siamese | None:
+        return Siamese(self.settings.dsa_kinds, client.rng("feddm augmentation")) if self.settings.dsa else None
 
-    def _learn(self, server: Server, w: Tensor, pool: Examples, weights: Tensor | None) -> Tensor:
-        net, local = self.net, self.settings.server
-        centre = w[net.trainable].to(net.device)
-        return train(
-            net,
-            w,
-            pool,
-            passes(len(pool), local.step_count(len(pool)), local.batch, server.rng("pool"), drop_last=local.drop_last),
-            local,
-            rate=local.rate(server.round, self.rounds),
-            records=len(pool),
-            rng=server.rng("augmentation"),
-            weights=weights,
-            project=lambda here: into_ball(here, centre, self.settings.radius),
-        ).model
+    @property
+    def _image_steps(self) -> dict[str, Any]:
+        settings = self.settings
+        return {
+            "lr": settings.image_lr,
+            "momentum": settings.image_momentum,
+            "classes_at_once": settings.classes_at_once,
+        }
+
+    # ---- with privacy
+
+    def _distil_privately(self, client: Client, w: Tensor) -> Message:
+        settings, net = self.settings, self.net
+        clip = settings.clip or clip_from_noise(net, w, client.rng("feddm clip"))
+        classes, release = self._planned(client, clip)
+        repeats = settings.stat_releases or settings.steps
+        client.ledger.charge(rate=release.rate, noise=release.noise, steps=repeats, clip=clip, covers=("x", "y"))
+        x = first_noise(client, len(classes) * settings.ipc, net)
+        if classes:
+            means = PrivateMeans(net, client.examples, classes, release, client.secret_rng, settings.classes_at_once)
+            rng, augment = client.rng("feddm matching"), self._augmentation(client)
+            looks = looks_near(net, w, settings.radius, len(classes), means, rng, augment)
+            if settings.stat_releases is not None:
+                with net.frozen():
+                    looks = cycle(list(islice(looks, settings.stat_releases)))
+            x = match_means(net, x, islice(looks, settings.steps), ipc=settings.ipc, **self._image_steps)
+        return self.reply(x, self._labels(classes), client.examples.none())
+
+    def _planned(self, client: Client, clip: float) -> tuple[list[int], Release]:
+        """Which classes are made, and how means are released: the same whoever else is among the records."""
+        settings, privacy = self.settings, self.privacy
+        assert privacy is not None
+        classes = list(range(self.net.problem.classes))
+        if "labels" in privacy.public:
+            classes = self.owned(client.examples, 1)
+        records = settings.class_records or max(1, planned_records(privacy, len(client.own)) // max(1, len(classes)))
+        rate = settings.rate or min(1.0, settings.real_batch / records)
+        if settings.stat_releases is not None:
+            rate = 1.0
+        steps = (settings.stat_releases or settings.steps) * self.rounds
+        return classes, Release(rate, records, clip, settings.noise or solved_noise(privacy, rate, steps))
+
+    def _published_privacy(self, client: Client) -> Any:
+        settings, rng = self.settings, client.secret_rng("feddm published noise")
+        clip, noise = settings.clip or PUBLISHED_CLIP, settings.noise or 0.0
+        return lambda grad: published_noise(grad, settings.ipc, clip, noise / settings.real_batch, rng)

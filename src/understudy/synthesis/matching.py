@@ -1,33 +1,58 @@
 """Distribution matching: a few images a class whose mean embedding is that of the real ones near a model.
 
-From "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning". The loss depends
-on the images only through class means, so classes can share a pass through the network: as many as make
-a pass of a good size (``classes_at_once``), which are more of the few synthetic images than of the many real ones.
+From "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning". The gradient in the images
+depends on records only through the mean embedding of each class under a network drawn for the step, so matching is
+two things: looks at the records (``Look``: a network near the model, and the means that are wanted under it) and image
+steps towards them (``match_means``). Classes can share a pass through the network: as many as make a pass of a good
+size (``classes_at_once``), which are more of the few synthetic images than of the many real ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor
 
 from understudy.data.examples import Examples
+from understudy.learning import dsa
+from understudy.learning.pool import Siamese
 from understudy.models.network import Network
 
-SMALL_PASS = 40_000  # numbers going into one pass; a larger one was measured to spend its time on fresh memory
+GOOD_PASS = 160_000  # numbers going into one pass: ten classes of 256 images of 8×8, one of 32×32; measured
+PIECE = 65_536
+
+Draws = Sequence[dsa.Draw] | None  # an augmentation for each class
+Wanted = Callable[[Draws], Tensor]  # (classes, d + classes): mean embeddings under the network as it is loaded
+Alter = Callable[[Tensor], Tensor]  # what becomes of the gradient, (classes · ipc, …), before a step
+
+
+@dataclass(frozen=True)
+class Look:
+    """A network near the model, and what is wanted of images under it."""
+
+    near: Tensor
+    draws: Draws
+    means: Tensor  # (classes, d + classes)
 
 
 def on_sphere(w: Tensor, radius: float, rng: torch.Generator) -> Tensor:
     """w + u · min(1, ρ/‖u‖), u ~ N(0, I). For any real network ‖u‖ ≈ √P ≫ ρ: a point of the sphere."""
     u = torch.randn(w.shape, generator=rng)
-    return w + (u * torch.clamp(radius / u.norm(), max=1)).to(w.device)
+    return w + (u * min(1.0, radius / length(u))).to(w.device)
 
 
 def into_ball(w: Tensor, centre: Tensor, radius: float) -> None:
     """w ← centre + (w − centre) · min(1, ρ/‖w − centre‖), in place."""
     away = w - centre
-    distance = float(away.norm())
+    distance = length(away)
     if distance > radius:
         torch.add(centre, away, alpha=radius / distance, out=w)
+
+
+def length(v: Tensor) -> float:
+    """‖v‖, piece by piece: torch's single sum is off by 4e-4 of it for the eleven million numbers of a ResNet-18."""
+    return float(torch.stack([piece.norm() for piece in torch.split(v, PIECE)]).double().norm())
 
 
 def real_batch(members: Tensor, size: int, rng: torch.Generator) -> Tensor:
@@ -36,6 +61,11 @@ def real_batch(members: Tensor, size: int, rng: torch.Generator) -> Tensor:
         return members[torch.randperm(len(members), generator=rng)[:size]]
     again = torch.randint(len(members), (size - len(members),), generator=rng)
     return torch.cat([members, members[again]])
+
+
+def members_of(real: Examples, classes: Sequence[int]) -> list[Tensor]:
+    """Where the records of each class are."""
+    return [torch.nonzero(real.y == c).flatten() for c in classes]
 
 
 def embedding(net: Network, x: Tensor) -> Tensor:
@@ -56,6 +86,8 @@ def match_distributions(
     lr: float,
     momentum: float,
     rng: torch.Generator,
+    augment: Siamese | None = None,
+    alter: Alter | None = None,
     classes_at_once: int | None = None,
 ) -> Tensor:
     """``x``: (classes · ipc, …) float, class after class; returned after ``steps`` steps of SGD on
@@ -64,34 +96,122 @@ def match_distributions(
 
     with h the features and z the logits of a network drawn anew for each step, ρ away from ``w``.
     """
-    ipc = len(x) // len(classes)
-    members = [torch.nonzero(real.y == c).flatten() for c in classes]
-    pixels, x = real.x.to(net.device), x.to(net.device).clone()
-    of_real, of_made = (classes_at_once or max(1, SMALL_PASS // (n * x[0].numel())) for n in (real_size, ipc))
+    wanted = _RealMeans(net, real, classes, real_size, rng, classes_at_once)
+    looks = looks_near(net, w, radius, len(classes), wanted, rng, augment)
+    return match_means(
+        net,
+        x,
+        islice(looks, steps),
+        ipc=len(x) // len(classes),
+        lr=lr,
+        momentum=momentum,
+        alter=alter,
+        classes_at_once=classes_at_once,
+    )
+
+
+def looks_near(
+    net: Network,
+    w: Tensor,
+    radius: float,
+    classes: int,
+    wanted: Wanted,
+    rng: torch.Generator,
+    augment: Siamese | None = None,
+) -> Iterator[Look]:
+    """One after another without end, each with a network of its own; the network must be frozen meanwhile."""
+    start = w.to(net.device)
+    while True:
+        near = start.clone()
+        near[net.trainable] = on_sphere(start[net.trainable], radius, rng)
+        net.load(near)
+        draws = None if augment is None else [dsa.draw(augment.kinds, augment.rng) for _ in range(classes)]
+        with torch.no_grad():
+            means = wanted(draws)
+        yield Look(near, draws, means)
+
+
+def match_means(
+    net: Network,
+    x: Tensor,
+    looks: Iterable[Look],
+    *,
+    ipc: int,
+    lr: float,
+    momentum: float,
+    alter: Alter | None = None,
+    classes_at_once: int | None = None,
+) -> Tensor:
+    """``x`` after a step of SGD on Σ_c ‖wanted_c − mean v(x̃_c)‖² for each look."""
+    x = x.to(net.device).clone()
+    group = classes_at_once or at_once(ipc, x)
     speed: Tensor | None = None
-    start = w.clone()
     with net.frozen():
-        for _ in range(steps):
-            near = start.clone()
-            near[net.trainable] = on_sphere(start[net.trainable], radius, rng)
-            net.load(near)
-            batches = torch.stack([real_batch(m, real_size, rng) for m in members])
-            with torch.no_grad():
-                wanted = torch.cat([_means(net, pixels, group) for group in torch.split(batches, of_real)])
-            groups = zip(torch.split(x, of_made * ipc), torch.split(wanted, of_made), strict=True)
-            grad = torch.cat([matching_gradient(net, images, means, ipc) for images, means in groups])
+        for look in looks:
+            net.load(look.near)
+            grad = torch.cat(
+                [
+                    matching_gradient(
+                        net,
+                        x[at * ipc : (at + group) * ipc],
+                        look.means[at : at + group],
+                        ipc,
+                        look.draws and look.draws[at : at + group],
+                    )
+                    for at in range(0, len(look.means), group)
+                ]
+            )
+            grad = grad if alter is None else alter(grad)
             speed = grad if speed is None else speed.mul_(momentum).add_(grad)
             x.sub_(speed, alpha=lr)
     return x.cpu()
 
 
-def _means(net: Network, pixels: Tensor, batches: Tensor) -> Tensor:
-    """(classes, d + classes): the mean embedding of each row of ``batches``, in one pass."""
-    return embedding(net, pixels[batches.flatten()]).view(*batches.shape, -1).mean(1)
+def at_once(images: int, like: Tensor) -> int:
+    """Classes of so many images each that make one pass of a good size."""
+    return max(1, GOOD_PASS // (images * like[0].numel()))
 
 
-def matching_gradient(net: Network, x: Tensor, wanted: Tensor, ipc: int) -> Tensor:
+def matching_gradient(net: Network, x: Tensor, wanted: Tensor, ipc: int, draws: Draws = None) -> Tensor:
     """The gradient in the images of Σ_c ‖wanted_c − mean v(x̃_c)‖², v the embedding."""
     x = x.detach().requires_grad_()
-    made = embedding(net, x).view(len(x) // ipc, ipc, -1).mean(1)
+    made = embedding(net, augmented(x, ipc, draws)).view(len(x) // ipc, ipc, -1).mean(1)
     return torch.autograd.grad((made - wanted).square().sum(), x)[0]
+
+
+def augmented(x: Tensor, each: int | list[int], draws: Draws) -> Tensor:
+    """Scaled images, class after class and ``each`` of them a class, under the augmentation of their class."""
+    if not draws:
+        return x
+    parts = zip(draws, torch.split(x, each), strict=True)
+    return torch.cat([dsa.apply(draw, part) if len(part) else part for draw, part in parts])
+
+
+class _RealMeans:
+    """The mean embedding of a batch of each class."""
+
+    def __init__(
+        self,
+        net: Network,
+        real: Examples,
+        classes: Sequence[int],
+        size: int,
+        rng: torch.Generator,
+        classes_at_once: int | None,
+    ):
+        self._net, self._pixels, self._size, self._rng = net, real.x.to(net.device), size, rng
+        self._members = members_of(real, classes)
+        self._group = classes_at_once or at_once(size, real.x)
+
+    def __call__(self, draws: Draws) -> Tensor:
+        batches = torch.stack([real_batch(rows, self._size, self._rng) for rows in self._members])
+        groups = range(0, len(batches), self._group)
+        return torch.cat(
+            [self._means(batches[at : at + self._group], draws and draws[at : at + self._group]) for at in groups]
+        )
+
+    def _means(self, batches: Tensor, draws: Draws) -> Tensor:
+        x = self._pixels[batches.flatten()]
+        if draws:
+            x = augmented(self._net.problem.scale(x), self._size, draws)
+        return embedding(self._net, x).view(*batches.shape, -1).mean(1)

@@ -1,0 +1,68 @@
+"""REAL, the control of "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning".
+
+Each client sends ``ipc`` of its real images for every class that it owns, as they are (8 bits a pixel); the server
+trains on them exactly as FedDM's does on synthetic ones (``methods.pooled``). What distribution matching is worth is
+what FedDM gains over this. It sends private records: there is no privacy whatsoever.
+
+The paper does not say whether images are drawn anew each round: they are, unless ``redraw: false``. A class with fewer
+than ``ipc`` records sends each of them once.
+"""
+
+import torch
+from torch import Tensor
+
+from understudy.data.examples import Examples
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.federation.message import Message
+from understudy.federation.method import task
+from understudy.federation.registry import method
+from understudy.federation.server import Task
+from understudy.methods.pooled import Pooled, PooledSettings
+from understudy.models.network import Network
+
+CHOSEN = "real.chosen"  # in a client's memory
+
+
+class RealSettings(PooledSettings):
+    redraw: bool = True  # each round; False: the same images in every round
+
+
+@method("real", settings=RealSettings)
+class Real(Pooled):
+    settings: RealSettings
+
+    def __init__(self, settings: RealSettings):
+        super().__init__(settings)
+
+    @property
+    def surrogate(self) -> Task:
+        return self.pick
+
+    def bind(self, net: Network, rounds: int) -> None:
+        super().bind(net, rounds)
+        if self.privacy is not None and self.privacy.epsilon is not None:
+            raise UserError(
+                "real sends private records as they are, so no privacy.epsilon can hold; leave privacy out, "
+                "or choose feddm with dp: stat."
+            )
+
+    # ---- on the client
+
+    @task(x="examples", y="examples", weight="statistics")
+    def pick(self, client: Client, brief: Message) -> Message:
+        real = client.own
+        chosen = self._chosen(client, real)
+        return self.reply(real.x[chosen], real.y[chosen], real)
+
+    def _chosen(self, client: Client, real: Examples) -> Tensor:
+        if not self.settings.redraw and CHOSEN in client.memory:
+            return client.memory[CHOSEN]
+        rng, rows = client.rng("real images"), [torch.empty(0, dtype=torch.int64)]
+        for c in self.owned(real):
+            members = torch.nonzero(real.y == c).flatten()
+            rows.append(members[torch.randperm(len(members), generator=rng)[: self.settings.ipc]])
+        chosen = torch.cat(rows)
+        if not self.settings.redraw:
+            client.memory[CHOSEN] = chosen
+        return chosen

@@ -1,0 +1,93 @@
+"""Class means for distribution matching with privacy for single records, and the published clipping that has none.
+
+A record enters the statistic of its own class only, so a release of all classes costs as much as that of one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.data.examples import Examples
+from understudy.models.network import Network
+from understudy.privacy.mechanism import clip_rows, noisy_mean, poisson_rows, with_noise
+from understudy.synthesis.matching import Draws, at_once, augmented, embedding, members_of
+
+NOISE_IMAGES = 256
+Stream = Callable[[str], torch.Generator]  # by purpose; of a client's secret ones
+
+
+@dataclass(frozen=True)
+class Release:
+    """(Σ clipped + N(0, σ²C²)) / (q·n̄) over records drawn with rate q: all four are planned, none is counted."""
+
+    rate: float  # q
+    records: int  # n̄, of a class
+    clip: float  # C
+    noise: float  # σ
+
+    @property
+    def expected(self) -> float:
+        """The constant that sums are divided by."""
+        return self.rate * self.records
+
+
+def clip_from_noise(net: Network, w: Tensor, rng: torch.Generator, images: int = NOISE_IMAGES) -> float:
+    """The median norm of embeddings of N(0, 1) images under ``w``: a clip that no record had a say in."""
+    net.load(w)
+    x = torch.randn(images, *net.problem.shape, generator=rng).to(net.device)
+    with net.scoring():
+        return float(embedding(net, x).norm(dim=1).median())
+
+
+class PrivateMeans:
+    """The released means of all ``classes`` under the network as it is loaded; one release a call."""
+
+    def __init__(
+        self,
+        net: Network,
+        real: Examples,
+        classes: Sequence[int],
+        release: Release,
+        secret: Stream,
+        classes_at_once: int | None = None,
+    ):
+        self._net, self._release = net, release
+        self._pixels, self._members = real.x.to(net.device), members_of(real, classes)
+        self._sampling, self._noising = secret("records"), secret("noise")
+        with torch.no_grad():
+            self._width = embedding(net, torch.zeros(1, *net.problem.shape, device=net.device)).shape[1]
+        batch = max(1, round(release.rate * release.records))
+        self._group = classes_at_once or max(1, at_once(batch, torch.empty(1, *net.problem.shape)))
+
+    def __call__(self, draws: Draws) -> Tensor:
+        release = self._release
+        rows = [members[poisson_rows(len(members), release.rate, self._sampling)] for members in self._members]
+        groups = range(0, len(rows), self._group)
+        sums = [
+            self._clipped_sums(rows[at : at + self._group], draws and draws[at : at + self._group]) for at in groups
+        ]
+        return noisy_mean(
+            torch.cat(sums), clip=release.clip, noise=release.noise, expected=release.expected, rng=self._noising
+        )
+
+    def _clipped_sums(self, rows: Sequence[Tensor], draws: Draws) -> Tensor:
+        """(classes, d + classes): of a few classes in one pass; nought where no record was drawn."""
+        sizes = [len(some) for some in rows]
+        if not sum(sizes):
+            return torch.zeros(len(rows), self._width, device=self._net.device)
+        x = self._pixels[torch.cat(list(rows))]
+        if draws:
+            x = augmented(self._net.problem.scale(x), sizes, draws)
+        v = clip_rows(embedding(self._net, x), self._release.clip)
+        return torch.stack([part.sum(0) for part in torch.split(v, sizes)])
+
+
+def published_noise(grad: Tensor, ipc: int, clip: float, noise: float, rng: torch.Generator) -> Tensor:
+    """Each class's gradient, which is already a mean over the batch, clipped to C, plus N(0, (noise·C)²).
+
+    No guarantee for anybody: one record can move the clipped mean by 2C, whatever the batch.
+    """
+    clipped = clip_rows(grad.reshape(len(grad) // ipc, -1), clip)
+    return with_noise(clipped, clip=clip, noise=noise, rng=rng).view_as(grad)

@@ -1,0 +1,132 @@
+"""Private class means by hand, neighbours, and the published clipping."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.models.classifier import Classifier
+from understudy.models.network import Network
+from understudy.randomness import generator
+from understudy.synthesis.matching import Look, looks_near, match_distributions, match_means
+from understudy.synthesis.private_matching import PrivateMeans, Release, clip_from_noise, published_noise
+
+
+def flat_net() -> Network:
+    """v(x) = (x₁, x₂, 0, 0): features are the two numbers of a record, the head is nought."""
+
+    def build() -> nn.Module:
+        head = nn.Linear(2, 2)
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+        return Classifier(nn.Flatten(), head)
+
+    return Network(build, Problem(shape=(2,), classes=2))
+
+
+def released(real: Examples, release: Release, classes: tuple[int, ...] = (0, 1), seed: str = "") -> torch.Tensor:
+    net = flat_net()
+    means = PrivateMeans(net, real, classes, release, lambda purpose: generator(purpose, seed))
+    with net.frozen(), torch.no_grad():
+        return means(None)
+
+
+def some(rows: list[tuple[float, float]], labels: list[int]) -> Examples:
+    return Examples(torch.tensor(rows, dtype=torch.float32).view(-1, 2), torch.tensor(labels, dtype=torch.int64))
+
+
+def test_a_release_by_hand() -> None:
+    # C = 5: (3, 4) is as long as that and stays, (6, 8) becomes (3, 4); their sum (6, 8) over q·n̄ = 1·4 is (1.5, 2).
+    # Class 1 has (0, 1) alone: (0, 0.25), by the same divisor.
+    real = some([(3, 4), (0, 1), (6, 8)], [0, 1, 0])
+    found = released(real, Release(rate=1, records=4, clip=5, noise=0))
+    assert found.tolist() == [[pytest.approx(1.5), 2, 0, 0], [0, 0.25, 0, 0]]
+
+
+rows = st.tuples(st.floats(-20, 20, width=32), st.floats(-20, 20, width=32))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(rows, st.integers(0, 1)), max_size=6), rows, st.integers(0, 1), st.floats(0.5, 10))
+def test_one_record_more_moves_one_class_by_no_more_than_the_clip(
+    held: list[tuple[tuple[float, float], int]], extra: tuple[float, float], label: int, clip: float
+) -> None:
+    # σ = 0, every record sampled: neighbours differ by at most C / (q·n̄), and only in the record's own class; the
+    # divisor is planned, so no other number moves, however many records there are.
+    release = Release(rate=1, records=7, clip=clip, noise=0)
+    xs, ys = [row for row, _ in held], [y for _, y in held]
+    before, after = released(some(xs, ys), release), released(some([*xs, extra], [*ys, label]), release)
+    assert (after - before)[label].norm() <= clip / 7 * (1 + 1e-4) + 1e-6
+    assert torch.equal(after[1 - label], before[1 - label])
+
+
+def test_a_class_without_records_releases_noise_of_the_planned_size() -> None:
+    # std σC/(q·n̄) = 2·3/(0.25·40) = 0.6, over 4 numbers in each of 3000 releases of 2 classes.
+    net, release = flat_net(), Release(rate=0.25, records=40, clip=3, noise=2)
+    means = PrivateMeans(net, some([], []), (0, 1), release, lambda purpose: generator(purpose))
+    with net.frozen(), torch.no_grad():
+        found = torch.cat([means(None) for _ in range(3000)])
+    assert found.std().item() == pytest.approx(0.6, rel=0.02)
+    assert abs(found.mean().item()) < 0.02
+
+
+def test_records_are_drawn_one_by_one_and_numbers_vary() -> None:
+    # 40 records of (1, 0) at q = ¼: on average 10 of them, binomial with variance 7.5; the divisor 0.25·40 stays.
+    net, release = flat_net(), Release(rate=0.25, records=40, clip=1, noise=0)
+    means = PrivateMeans(net, some([(1, 0)] * 40, [0] * 40), (0,), release, lambda purpose: generator(purpose))
+    with net.frozen(), torch.no_grad():
+        drawn = torch.stack([means(None)[0, 0] * 10 for _ in range(2000)])
+    assert drawn.mean().item() == pytest.approx(10, abs=0.3)
+    assert drawn.var().item() == pytest.approx(7.5, rel=0.15)
+    assert torch.allclose(drawn, drawn.round(), atol=1e-4)
+
+
+def test_without_noise_and_with_all_records_it_is_plain_matching() -> None:
+    # A radius that float32 does not see; the batch is the whole class and n̄ the true number.
+    net, real = flat_net(), some([(1, 2), (3, 1), (0, 1), (2, 2)], [0, 0, 1, 1])
+    x = torch.randn(4, 2, generator=generator("x"))
+    plain = match_distributions(
+        *(net, net.initial(), real, x, [0, 1]),
+        radius=1e-12,
+        steps=3,
+        real_size=2,
+        lr=0.1,
+        momentum=0.5,
+        rng=generator("a"),
+    )
+    means = PrivateMeans(net, real, (0, 1), Release(rate=1, records=2, clip=100, noise=0), lambda _: generator("b"))
+    looks = looks_near(net, net.initial(), 1e-12, 2, means, generator("c"))
+    private = match_means(net, x, (next(looks) for _ in range(3)), ipc=2, lr=0.1, momentum=0.5)
+    assert torch.allclose(plain, private, atol=1e-6)
+
+
+def test_looks_can_be_used_again() -> None:
+    # One look, two steps: v̄ = mean of the two images m, wanted (1, 1); the slope for each is m − (1, 1). From m = 0 at
+    # rate 0.5: m = (0.5, 0.5), then (0.75, 0.75).
+    net = flat_net()
+    look = Look(net.initial(), None, torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
+    after = match_means(net, torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), [look, look], ipc=2, lr=0.5, momentum=0.0)
+    assert after.tolist() == [[1.75, 0.75], [-0.25, 0.75]]
+
+
+def test_the_clip_is_the_median_length_of_noise() -> None:
+    # ‖v‖ of two normal numbers has the median √(2 ln 2) = 1.177.
+    net = flat_net()
+    assert clip_from_noise(net, net.initial(), generator("clip"), images=20_000) == pytest.approx(
+        math.sqrt(2 * math.log(2)), rel=0.02
+    )
+
+
+def test_the_published_clipping_is_of_the_mean_gradient_of_a_class() -> None:
+    # Class 0: (3, 0) and (0, 4) together have the length 5, clipped to 1: a fifth. Class 1 is short enough.
+    grad = torch.tensor([[3.0, 0.0], [0.0, 4.0], [0.1, 0.0], [0.0, 0.2]])
+    found = published_noise(grad, 2, clip=1.0, noise=0.0, rng=generator("none"))
+    assert torch.allclose(found, torch.tensor([[0.6, 0.0], [0.0, 0.8], [0.1, 0.0], [0.0, 0.2]]))
+    large = torch.zeros(2000, 5)
+    noised = published_noise(large, 2, clip=4.0, noise=0.5, rng=generator("some"))
+    assert noised.std().item() == pytest.approx(2.0, rel=0.03)  # noise · C
