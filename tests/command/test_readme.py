@@ -1,6 +1,7 @@
 """Every example of the README does what it says."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -54,11 +55,13 @@ def test_the_config_of_the_readme_runs_on_files(tmp_path: Path, monkeypatch: pyt
 
 
 def test_every_command_of_the_readme_is_one(tmp_path: Path) -> None:
-    commands = re.findall(r"^understudy (run digits.*?|methods.*?|data.*?)(?:\s+#.*)?$", README, re.MULTILINE)
-    assert len(commands) == 5
+    commands = re.findall(
+        r"^understudy (run digits.*?|methods.*?|data.*?|privacy epsilon.*?)(?:\s+#.*)?$", README, re.MULTILINE
+    )
+    assert len(commands) == 7
     quick = ["rounds=1", "data.limit=100", "clients=3", "model=softmax"]
     for command in commands:
-        words = command.split()
+        words = shlex.split(command)
         if words[0] == "run":
             words += quick
         if "method=feddm" in words:

@@ -58,6 +58,16 @@ QUICK: dict[str, dict[str, Any]] = {
     "real": {"ipc": 3, "min_class_records": 2, "server": {"epochs": 5, "lr": 0.05}},
     "dc": {**CONDENSING, "iterations": 6, "image_lr": 5},
     "psg": {**CONDENSING, "iterations": 8, "batches": 2, "noise": 0.2, "image_lr": 5},
+    "dp-fedavg": {
+        "local": {"steps": 6, "batch": 12, "lr": 0.2, "schedule": "constant"},
+        "clip": 1.0,
+        "noise": 0.2,
+    },
+    "dp-fedprox": {
+        "local": {"steps": 6, "batch": 12, "lr": 0.2, "schedule": "constant"},
+        "clip": 1.0,
+        "noise": 0.2,
+    },
     "fedcog": {"kd_weighting": "balanced", "images": 10, "steps": 3},
     "fedssyn": {"generator": {"name": "vae", "epochs": 2, "width": 4, "hidden": 8, "least_steps": 0}},
 }

@@ -98,6 +98,7 @@ def test_nothing_is_sampled_where_the_budget_is_spent(tmp_path: Path, monkeypatc
         raise AssertionError("a record was touched")
 
     monkeypatch.setattr(fedlap_dp, "poisson_rows", touched)
+    monkeypatch.setattr("understudy.privacy.planning._check_first_round", lambda *_: None)  # the book has the last word
     with pytest.raises(BudgetSpent):
         reply_of(method(privacy={**PRIVACY, "epsilon": 0.01}), SITES["a"], tmp_path)
 
@@ -279,5 +280,5 @@ def test_without_a_promise_there_is_nothing_to_do() -> None:
 
 
 def test_a_delta_that_promises_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"privacy\.delta is 0\.1, which is no promise for 11 records"):
+    with pytest.raises(UserError, match=r"privacy\.delta is 0\.1, which is no promise for 20 records"):
         reply_of(method(privacy={**PRIVACY, "delta": 0.1}), SITES["a"], tmp_path)

@@ -97,7 +97,7 @@ STUDIES: Mapping[str, Study] = {
         "all averaging methods on one skewed split, learning rates tuned alike",
         {
             "smoke": lambda: _family({"method.rounds": 1, "data.limit": 300}, (0.05,), (0,)),
-            "desk": lambda: _family({}, (0.01, 0.03, 0.1, 0.3), (0, 1, 2)),
+            "desk": lambda: _family({}, (0.01, 0.03, 0.1, 0.3, 1.0), (0, 1, 2)),
         },
     ),
     "personal-models": Study(

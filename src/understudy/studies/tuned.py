@@ -86,7 +86,7 @@ def _standing(plan: Comparison, contender: Contender, home: Path, observer: Obse
     results = []
     for seed in plan.seeds:
         config = resolve(dict(plan.config), {**contender.changes, contender.rate: rate, "seed": seed})
-        results.append(play(config, home / f"seed-{seed}", resume=True, observer=observer))
+        results.append(play(config, home / f"rate-{rate:g}-seed-{seed}", resume=True, observer=observer))
     last = [result.metrics[-1] for result in results]
     sent = [(result.summary["bytes_up"] + result.summary["bytes_down"]) / 1e6 for result in results]
     return Standing(

@@ -1,6 +1,7 @@
 """A tuned comparison as a picture: every seed a dot, the mean a bar, best on top."""
 
 import json
+import textwrap
 import typing
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from understudy.view.progress import RichProgress
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LETTERS_A_LINE = 80
 DOT, MEAN = PALETTE[0], PALETTE[1]
 
 
@@ -51,9 +53,10 @@ def standings_figure(standings: Sequence[Standing], title: str) -> "Figure":
     axes.set_xlabel("test accuracy after the last round (%): a dot a seed, bar at the mean", color=INK, fontsize=9)
     axes.grid(axis="x", color=FAINT)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=SOFT, length=0)
+    axes.tick_params(colors=SOFT, length=0, labelsize=9)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    figure.suptitle(title, color=INK, fontsize=12, fontweight="bold", x=0.02, ha="left")
+    wrapped = "\n".join(textwrap.wrap(title, LETTERS_A_LINE))
+    figure.suptitle(wrapped, color=INK, fontsize=11, fontweight="bold", x=0.02, ha="left")
     figure.tight_layout()
     return figure
