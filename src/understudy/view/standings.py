@@ -50,7 +50,7 @@ def standings_figure(standings: Sequence[Standing], title: str) -> "Figure":
         axes.plot([100 * one.mean], [at], "|", color=MEAN, ms=13, mew=2)
     axes.set_yticks(range(len(ordered)), [one.label for one in ordered], color=INK, fontsize=9)
     axes.set_ylim(-0.7, len(ordered) - 0.3)
-    axes.set_xlabel("test accuracy after the last round (%): a dot a seed, bar at the mean", color=INK, fontsize=9)
+    axes.set_xlabel("accuracy after the last round (%): a dot a seed, bar at the mean", color=INK, fontsize=9)
     axes.grid(axis="x", color=FAINT)
     axes.set_axisbelow(True)
     axes.tick_params(colors=SOFT, length=0, labelsize=9)
