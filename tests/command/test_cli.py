@@ -123,6 +123,10 @@ def test_a_split_is_described_in_numbers_and_drawn(tmp_path: Path) -> None:
     assert 0 < skew["mean_distance"] < 1
 
 
+def _heeds_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a suite that a shell runs in the background inherits deafness
+
+
 def test_ctrl_c_leaves_a_folder_that_can_be_resumed(tmp_path: Path) -> None:
     words = ["run", "digits-skewed", *QUICK, "rounds=2000", "--out", "long"]
     process = subprocess.Popen(
@@ -131,6 +135,7 @@ def test_ctrl_c_leaves_a_folder_that_can_be_resumed(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_heeds_interrupts,
     )
     metrics = tmp_path / "long/metrics.jsonl"
     deadline = time.monotonic() + 60

@@ -19,7 +19,6 @@ class Policy(Settings):
     kinds: tuple[PayloadKind, ...] = ("weights", "examples", "statistics", "scalars")  # that may leave
     examples_a_round: int | None = Field(default=None, ge=0)
     smallest_class: int = Field(default=0, ge=0)  # examples of a class leave only if so many records stand behind it
-    approval: bool = False  # a person looks at examples before they leave
     test_noise: bool = True  # False: refuse runs whose noise can be repeated
 
 
