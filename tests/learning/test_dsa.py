@@ -164,3 +164,8 @@ def test_what_cannot_be_augmented_is_refused() -> None:
         apply(draw(ALL, generator(0)), torch.zeros(2, 1, 4, 4, dtype=torch.uint8))
     with pytest.raises(UserError, match="drawn for 3 images and applied to 5"):
         apply(draw(ALL, generator(0), images=3), SOME)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_an_empty_batch_stays_empty_whatever_is_drawn(kind: Kind) -> None:
+    assert apply(draw((kind,), generator("empty")), torch.zeros(0, 3, 8, 8)).shape == (0, 3, 8, 8)

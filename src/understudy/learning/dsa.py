@@ -56,6 +56,8 @@ def apply(draw: Draw, x: Tensor) -> Tensor:
         )
     if len(draw.u) not in (1, len(x)):
         raise UserError(f"The augmentation was drawn for {len(draw.u)} images and applied to {len(x)}.")
+    if not len(x):
+        return x  # a Poisson batch may be empty, and nothing may tell
     first, second, third = draw.u.to(x.device, x.dtype).unbind(1)
     if draw.kind == "colour":
         return _colour(x, first - 0.5, second * 2, third + 0.5)
