@@ -13,15 +13,13 @@ from torch import Tensor
 
 from benchmarks import bare
 from benchmarks.report import Row
-from benchmarks.timing import Apart, Turn, take_turns
+from benchmarks.timing import Apart, Turn, beside_us, take_turns
 from benchmarks.training import convnet_by_hand, network
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
-from understudy.heap import keep_freed_memory
 from understudy.models.network import Network
 from understudy.models.registry import FastPath
 from understudy.randomness import generator
-from understudy.studies.run import one_thread
 from understudy.synthesis.matching import match_distributions
 
 IPC = 10
@@ -115,13 +113,8 @@ def plain_turn(case: Case) -> Callable[[], Tensor]:
 
 
 def measure(case: Case) -> list[Row]:
-    apart = Apart(plain_turn, case)
-    keep_freed_memory()
-    try:
-        with one_thread():
-            return _rows(case, apart)
-    finally:
-        apart.close()
+    with beside_us(plain_turn, case) as apart:
+        return _rows(case, apart)
 
 
 def _rows(case: Case, apart: Apart) -> list[Row]:

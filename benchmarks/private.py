@@ -15,14 +15,12 @@ from torch.nn import functional
 from torch.nn.utils import vector_to_parameters
 
 from benchmarks.report import Row
-from benchmarks.timing import Apart, Turn, take_turns
+from benchmarks.timing import Apart, Turn, beside_us, take_turns
 from benchmarks.training import CONVNET, SIMPLE, network, random_images
 from understudy.data.problem import Problem
-from understudy.heap import keep_freed_memory
 from understudy.models.network import Network
 from understudy.models.registry import FastPath, entry
 from understudy.privacy.gradients import clipped_gradient_sum
-from understudy.studies.run import one_thread
 
 CLIP = 1.0
 GOAL = 1.5
@@ -72,13 +70,8 @@ def our_turn(case: Case, net: Network) -> Callable[[], Tensor]:
 
 
 def measure(case: Case) -> list[Row]:
-    apart = Apart(opacus_turn, case)
-    keep_freed_memory()
-    try:
-        with one_thread():
-            return _rows(case, apart)
-    finally:
-        apart.close()
+    with beside_us(opacus_turn, case) as apart:
+        return _rows(case, apart)
 
 
 def _rows(case: Case, apart: Apart) -> list[Row]:

@@ -9,7 +9,8 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -83,6 +84,21 @@ class Apart:
     def close(self) -> None:
         self._ours.send(False)
         self._process.join()
+
+
+@contextmanager
+def beside_us(make: Callable[..., Callable[[], object]], *given: object) -> Iterator[Apart]:
+    """A peer as a plain script runs it, while this process has one thread and our heap, as a run has."""
+    from understudy.heap import keep_freed_memory
+    from understudy.studies.run import one_thread
+
+    apart = Apart(make, *given)
+    keep_freed_memory()
+    try:
+        with one_thread():
+            yield apart
+    finally:
+        apart.close()
 
 
 def _work_apart(pipe: Connection, make: Callable[..., Callable[[], object]], given: tuple[object, ...]) -> None:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 from understudy.complaints import unknown_name
@@ -48,23 +48,20 @@ Presets = Mapping[str, Mapping[str, Any]]
 def method(name: str, *, settings: type[Settings] = NoSettings, presets: Presets | None = None) -> Registering:
     """Registers a Method class, or a function from settings to a Method. ``presets`` are settings by name, for
     values that a paper and its released code give differently; the defaults are the paper's."""
-    return _register(Entry(name, "method", _not_yet, settings, presets=presets or {}))
+    return _register(lambda build: Entry(name, "method", build, settings, presets=presets or {}))
 
 
 def add_on(
     name: str, *, settings: type[Settings] = NoSettings, layer: int = ADDS_A_TERM, presets: Presets | None = None
 ) -> Registering:
     """Registers a function from settings and a method to a method; ``layer`` says how near to the method it is."""
-    return _register(Entry(name, "add-on", _not_yet, settings, layer, presets or {}))
+    return _register(lambda build: Entry(name, "add-on", build, settings, layer, presets or {}))
 
 
-def _not_yet(*given: object) -> Method:
-    raise NotImplementedError
-
-
-def _register(about: Entry) -> Registering:
+def _register(describe: Callable[[Callable[..., Method]], Entry]) -> Registering:
     def take(build: Build) -> Build:
-        _entries[about.name] = entry = replace(about, build=build)
+        entry = describe(build)
+        _entries[entry.name] = entry
         build.__understudy_entry__ = entry  # type: ignore[attr-defined]
         return build
 

@@ -5,7 +5,7 @@ and a slope. The server sees sums over clients, never a single reply.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -18,7 +18,7 @@ from understudy.federation.message import Kind, Message, scalar
 from understudy.federation.method import Job, Method, State, task, task_name
 from understudy.federation.server import Server
 from understudy.learning.local import Local
-from understudy.learning.loop import Batch, Pull, Trained, plain, train
+from understudy.learning.loop import Batch, Pull, Slope, Trained, plain, train
 from understudy.learning.plan import passes
 from understudy.methods import local_scores
 from understudy.methods.parts import Kit, Parts, Rule, Shapes, SlopeFor, Term
@@ -138,18 +138,35 @@ class Averaging(Method):
         return passes(len(client.examples), steps, local.batch, rng, drop_last=local.drop_last)
 
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
+        return self.walk(client, w, self.plan(client), pulls, self.slope(client, brief, self.net))
+
+    def walk(
+        self,
+        client: Client,
+        w: Tensor,
+        plan: Tensor,
+        pulls: Sequence[Pull],
+        slope: Slope,
+        *,
+        project: Callable[[Tensor], None] | None = None,
+        only: slice | None = None,
+        changes: torch.Generator | None = None,
+    ) -> Trained:
+        """Local training along ``plan``, as the settings say; see `learning.loop.train`."""
         local = self.settings.local
         return train(
             self.net,
             w,
             client.examples,
-            self.plan(client),
+            plan,
             local,
-            rate=local.rate(client.round, self.rounds),
+            rate=local.rate(min(client.round, self.rounds), self.rounds),  # a last score comes a round later
             records=len(client.own),
             pulls=pulls,
-            slope=self.slope(client, brief, self.net),
-            rng=client.rng("augmentation"),
+            slope=slope,
+            rng=changes or client.rng("augmentation"),
+            project=project,
+            only=only,
         )
 
     def personal(self, client: Client, model: Tensor) -> Tensor:

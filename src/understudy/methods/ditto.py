@@ -22,7 +22,7 @@ from torch import Tensor
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.registry import method
-from understudy.learning.loop import Batch, Pull, Slope, Trained, plain, train
+from understudy.learning.loop import Batch, Pull, Trained, plain
 from understudy.methods.averaging import Averaging, AveragingSettings
 from understudy.models.network import Network
 
@@ -64,35 +64,12 @@ class Ditto(Averaging):
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
         plan, changes = self.plan(client), client.rng("augmentation")
         again = torch.Generator().set_state(changes.get_state())  # the same batches, also where they are augmented
-        shared = self._walk(client, w, plan, pulls, changes, self.slope(client, brief, self.net))
+        shared = self.walk(client, w, plan, pulls, self.slope(client, brief, self.net))
         tether = Tether(self.settings.pull, w[self.net.trainable].to(self.net.device))
-        personal = self._walk(client, self._own(client), plan, [tether], again)
+        personal = self.walk(client, self._own(client), plan, [tether], plain, changes=again)
         if personal.steps:
             client.memory[PERSONAL] = personal.model
         return shared
-
-    def _walk(
-        self,
-        client: Client,
-        w: Tensor,
-        plan: Tensor,
-        pulls: Sequence[Pull],
-        changes: torch.Generator,
-        slope: Slope = plain,
-    ) -> Trained:
-        local = self.settings.local
-        return train(
-            self.net,
-            w,
-            client.examples,
-            plan,
-            local,
-            rate=local.rate(client.round, self.rounds),
-            records=len(client.own),
-            pulls=pulls,
-            slope=slope,
-            rng=changes,
-        )
 
     def _own(self, client: Client) -> Tensor:
         return client.memory.get(PERSONAL, self.net.initial())

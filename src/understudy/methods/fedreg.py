@@ -32,7 +32,7 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.registry import method
-from understudy.learning.loop import Batch, Pull, Trained, total_loss, train
+from understudy.learning.loop import Batch, Pull, Trained, total_loss
 from understudy.learning.losses import per_record_loss
 from understudy.methods.averaging import Averaging, AveragingSettings
 from understudy.methods.beforehand import worth_keeping
@@ -165,21 +165,8 @@ class FedReg(Averaging):
         return passes * super().effort(records) + 2 * self.settings.climbs * records
 
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
-        local = self.settings.local
         steps = Reminding(self.settings, self.net, w, Maker(self.settings, client, self.net, w))
-        return train(
-            self.net,
-            w,
-            client.examples,
-            self.plan(client),
-            local,
-            rate=local.rate(client.round, self.rounds),
-            records=len(client.own),
-            pulls=pulls,
-            slope=steps.slope,
-            rng=client.rng("augmentation"),
-            project=steps.remind,
-        )
+        return self.walk(client, w, self.plan(client), pulls, steps.slope, project=steps.remind)
 
 
 @method("fedreg", settings=FedRegSettings, presets={"authors-cifar100": {"gamma": 0.25}})

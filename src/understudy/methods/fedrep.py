@@ -30,7 +30,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.registry import method
 from understudy.learning.local import Local
-from understudy.learning.loop import Pull, Slope, Trained, plain, train
+from understudy.learning.loop import Pull, Slope, Trained, plain
 from understudy.learning.plan import passes, steps_of_epochs
 from understudy.methods.averaging import Averaging, AveragingSettings
 from understudy.models.network import Network
@@ -91,21 +91,8 @@ class FedRep(Averaging):
         pulls: Sequence[Pull] = (),
         slope: Slope = plain,
     ) -> Trained:
-        local = self.settings.local
         with self.net.moving(only):
-            return train(
-                self.net,
-                w,
-                client.examples,
-                plan,
-                local,
-                rate=local.rate(min(client.round, self.rounds), self.rounds),  # the last score comes a round later
-                records=len(client.own),
-                pulls=pulls,
-                slope=slope,
-                rng=client.rng("augmentation"),
-                only=only,
-            )
+            return self.walk(client, w, plan, pulls, slope, only=only)
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
         """The body at hand under the client's own head, tuned to it."""

@@ -11,6 +11,7 @@ many more passes over memory: it has no kernel for the second derivative of Grou
 A layer object lives for the two sweeps of one batch and keeps in it what the later steps need.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -22,8 +23,8 @@ aten = torch.ops.aten
 PLANE = (2, 3)
 
 
-class Layer:
-    """One without weights that is the same linear map in all four steps; ``tangent`` of None is 0."""
+class Layer(ABC):
+    """The four steps of one layer; ``tangent`` of None is 0."""
 
     names: Sequence[str] = ()  # of the weights
 
@@ -31,11 +32,24 @@ class Layer:
         self.module: Any = module
         self.gradient: list[Tensor] = []  # of the weights, once ``backward`` was called
 
-    def forward(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor: ...
 
+    @abstractmethod
     def backward(self, slope: Tensor, onward: bool) -> Tensor | None:
         """The slope in what went in, unless nobody before this layer needs it."""
+
+    @abstractmethod
+    def tangent(self, moved: Tensor | None, along: Sequence[Tensor]) -> Tensor | None: ...
+
+    @abstractmethod
+    def adjoint(self, slope: Tensor) -> Tensor: ...
+
+
+class Unweighted(Layer):
+    """The same linear map in all four steps."""
+
+    def backward(self, slope: Tensor, onward: bool) -> Tensor | None:
         return self._back(slope) if onward else None
 
     def tangent(self, moved: Tensor | None, along: Sequence[Tensor]) -> Tensor | None:
@@ -44,11 +58,11 @@ class Layer:
     def adjoint(self, slope: Tensor) -> Tensor:
         return self._back(slope)
 
-    def _back(self, slope: Tensor) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def _back(self, slope: Tensor) -> Tensor: ...
 
 
-class Flat(Layer):
+class Flat(Unweighted):
     def forward(self, x: Tensor) -> Tensor:
         self.shape = x.shape
         return x.flatten(1)
@@ -58,7 +72,7 @@ class Flat(Layer):
         return back.contiguous(memory_format=torch.channels_last) if back.ndim == 4 else back
 
 
-class Pool(Layer):
+class Pool(Unweighted):
     """Mean over windows."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -73,7 +87,7 @@ class Pool(Layer):
         return cast(Tensor, aten.avg_pool2d_backward(slope, self.x, *how))
 
 
-class Rectified(Layer):
+class Rectified(Unweighted):
     def forward(self, x: Tensor) -> Tensor:
         self.y = x.clamp(min=0)
         return self.y
