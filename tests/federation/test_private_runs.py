@@ -136,7 +136,7 @@ def test_what_is_refused_before_a_record_is_touched(words: dict[str, Any], sente
     [
         (Spender, "kinds: [weights, scalars, examples]", "its policy does not let statistics leave"),
         (Open, "examples_a_round: 2", "its policy lets 2 examples leave in a round, and these would be 3"),
-        (Open, "smallest_class: 5", "5 records behind a class whose examples leave; class 0 has fewer"),
+        (Open, "smallest_class: 5", "5 records behind every class whose examples leave, and some class has fewer"),
         (Spender, "epsilon: 2.0", "the site's policy allows 2 at"),
     ],
 )
