@@ -15,6 +15,7 @@ from understudy.learning.local import Local
 from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedssyn import POOL_Y, Fedssyn, FedssynSettings
+from understudy.privacy.sgd import PrivateSteps
 from understudy.settings import Settings
 from understudy.synthesis import generator as generators
 from understudy.synthesis.generator import Generator, generator
@@ -33,10 +34,12 @@ class Painted(Generator):
     def __init__(self, settings: PaintedSettings) -> None:
         self.settings = settings
 
-    def fit(self, examples: Examples, problem: Problem, rng: torch.Generator) -> dict[str, Tensor]:
+    def course(
+        self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
+    ) -> Iterator[generators.Stage]:
         self.require_enough(examples)
         self.seen.append(examples)
-        return {"who": examples.x[:1]}
+        yield generators.Stage(1, {"who": examples.x[:1]})
 
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
         return labels.view(-1, 1, 1, 1).expand(-1, *problem.shape).to(torch.uint8)

@@ -9,10 +9,11 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
+from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator as random_generator
 from understudy.settings import Settings
 from understudy.synthesis import generator as generators
-from understudy.synthesis.generator import Generator, entry, generator, names
+from understudy.synthesis.generator import Generator, Stage, entry, generator, names
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +37,11 @@ class Copy(Generator):
     def __init__(self, settings: CopySettings) -> None:
         self.settings = settings
 
-    def fit(self, examples: Examples, problem: Problem, rng: torch.Generator) -> dict[str, Tensor]:
+    def course(
+        self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
+    ) -> Iterator[Stage]:
         self.require_enough(examples)
-        return {"x": examples.x}
+        yield Stage(1, {"x": examples.x})
 
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
         return state["x"][: len(labels)]

@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,21 +14,47 @@ from understudy.complaints import unknown_name
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
+from understudy.privacy.sgd import PrivateSteps
 from understudy.settings import Settings
+
+State = dict[str, Tensor]  # what a generator learnt, so that it can be saved
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A generator as it is after so many epochs."""
+
+    epoch: int
+    state: State
 
 
 class Generator(ABC):
-    """Fitted once on a client's records; what it learnt is named tensors, so it can be saved and sent."""
+    """Fitted once on a client's records; what it learnt is named tensors."""
 
     smallest: int  # fewest records it can be fitted on
 
     @abstractmethod
-    def fit(self, examples: Examples, problem: Problem, rng: torch.Generator) -> dict[str, Tensor]:
-        """Learns from ``examples``; refuses fewer than ``smallest``. Every draw comes from ``rng``."""
+    def course(
+        self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
+    ) -> Iterator[Stage]:
+        """Training: a stage after each epoch in the settings' ``checkpoints``, and one at the end.
+
+        It refuses fewer than ``smallest`` records. Every draw comes from ``rng``, the same ones however many
+        checkpoints there are. With ``private`` nothing but its steps touches a record: then every number of records
+        will do, also none, and every draw that goes with a record comes from ``private.coins``.
+        """
 
     @abstractmethod
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
-        """(n, channels, height, width) uint8, one image for each label; every label must have been fitted."""
+        """(n, channels, height, width) uint8, one image for each label; every label must have been fitted, unless
+        the fit was private: then every label will do."""
+
+    def fit(
+        self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
+    ) -> State:
+        """The end of the course."""
+        *_, last = self.course(examples, problem, rng, private)
+        return last.state
 
     def require_enough(self, examples: Examples) -> None:
         if len(examples) < self.smallest:

@@ -17,8 +17,9 @@ from torch.nn import functional
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
+from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import private_global_stream
-from understudy.synthesis.generator import Generator, generator
+from understudy.synthesis.generator import Generator, Stage, generator
 from understudy.synthesis.vae_networks import Decoder, Encoder, Layout
 from understudy.synthesis.vae_training import VaeSettings, train
 
@@ -36,7 +37,9 @@ class Vae(Generator):
     def __init__(self, settings: VaeSettings) -> None:
         self.settings = settings
 
-    def fit(self, examples: Examples, problem: Problem, rng: torch.Generator) -> dict[str, Tensor]:
+    def course(
+        self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
+    ) -> Iterator[Stage]:
         """The decoder's weights; each class's count, mean and spread in the latent space."""
         self.require_enough(examples)
         sizes = self._sizes(problem)
@@ -52,7 +55,7 @@ class Vae(Generator):
         if not bool(torch.isfinite(mean).all() and torch.isfinite(variance).all()):
             raise UserError(f"The VAE diverged with lr {self.settings.lr}; lower the generator's lr or gamma.")
         weights = {DECODER + name: value.contiguous() for name, value in decoder.state_dict().items()}
-        return weights | _statistics(mean, variance, *_groups(examples.y, problem))
+        yield Stage(self.settings.epochs, weights | _statistics(mean, variance, *_groups(examples.y, problem)))
 
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
         group, _ = _groups(labels, problem)

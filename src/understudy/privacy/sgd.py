@@ -1,0 +1,74 @@
+"""DP-SGD for networks that are no classifiers: generators.
+
+Records come by Poisson draws, the gradient of each record's own loss is clipped over all parameters together, noise is
+added once, and the sum is divided by the number of records expected. Whatever else is drawn for a record (its time
+step, its noise, whether it is flipped) comes from ``coins``, since a known draw would tell who is in the batch.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from understudy.errors import UserError
+from understudy.privacy.mechanism import noisy_mean, poisson_rows
+
+FLOATS_AT_ONCE = 40_000_000  # of single gradients: bounds what a pass holds
+
+RecordLoss = Callable[..., Tensor]  # (call, *what belongs to one record) -> its loss; call(*inputs) runs the module
+
+
+@dataclass(frozen=True)
+class PrivateSteps:
+    rate: float  # q: how likely a record is in a step
+    steps: int  # in all; each is charged, whether a record came or not
+    clip: float  # C
+    noise: float  # σ, in units of C
+    expected: float  # q n̄, what each sum is divided by
+    sampling: torch.Generator  # all three seeded by the operating system
+    noises: torch.Generator
+    coins: torch.Generator
+
+    def rows(self, records: int) -> Tensor:
+        """Who is in the next step; it may be nobody."""
+        return poisson_rows(records, self.rate, self.sampling)
+
+    def fill_gradients(self, module: nn.Module, loss: RecordLoss, *inputs: Tensor) -> None:
+        """``.grad`` of every trainable parameter: the private mean of the gradients of ``loss``.
+
+        ``inputs`` have a row a record; ``loss(call, *rows)`` gets the rows of one record without their first axis, and
+        runs the module by ``call``. Modules that mix records or draw by themselves are refused.
+        """
+        _check(module)
+        trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        total = torch.zeros(sum(p.numel() for p in trained.values()))
+        rows = max(1, FLOATS_AT_ONCE // max(1, total.numel()))
+        weights = {name: p.detach() for name, p in trained.items()}
+
+        def record(weights: dict[str, Tensor], *row: Tensor) -> Tensor:
+            return loss(lambda *given, **named: functional_call(module, weights, given, named), *row)
+
+        single = vmap(grad(record), in_dims=(None, *(0 for _ in inputs)))
+        for piece in zip(*(torch.split(each, rows) for each in inputs), strict=True):
+            if len(piece[0]):
+                total += _clipped_sum(list(single(weights, *piece).values()), self.clip)
+        mean = noisy_mean(total, clip=self.clip, noise=self.noise, expected=self.expected, rng=self.noises)
+        sizes = [p.numel() for p in trained.values()]
+        for p, part in zip(trained.values(), torch.split(mean, sizes), strict=True):
+            p.grad = part.view_as(p).clone()
+
+
+def _clipped_sum(gradients: Sequence[Tensor], clip: float) -> Tensor:
+    norm = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0).sqrt()
+    factors = (clip / norm.clamp(min=torch.finfo(norm.dtype).tiny)).clamp(max=1)
+    return torch.cat([factors @ g.flatten(1) for g in gradients])
+
+
+def _check(module: nn.Module) -> None:
+    for layer in module.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            raise UserError("generator: BatchNorm mixes the records of a batch; a private one needs GroupNorm.")
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0 and module.training:
+            raise UserError("generator: dropout is drawn for a whole batch; a private one needs dropout: 0.")
