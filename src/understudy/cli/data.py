@@ -1,0 +1,58 @@
+"""Data sets and splits."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.cli.words import Json, Overrides, app, print_json
+
+data_app = typer.Typer(help="Data sets, and how a split deals them out.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+
+@data_app.command("list")
+def data_list(as_json: Json = False) -> None:
+    """Data sets by name, and which of them are here."""
+    from understudy.data.sets import names
+    from understudy.view.tables import print_data_sets
+
+    rows = [entry.as_dict() for entry in names()]
+    print_json(rows) if as_json else print_data_sets(rows)
+
+
+@data_app.command("get")
+def data_get(
+    name: str, folder: Annotated[Path | None, typer.Option("--data-dir", help="Where the files go.")] = None
+) -> None:
+    """Fetch a data set from its home, with a checksum."""
+    from understudy.data.sets import get
+
+    print(f"{name} is in {get(name, folder)}")
+
+
+@data_app.command("describe")
+def data_describe(
+    name: str,
+    changes: Overrides = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the split into this file.")] = None,
+    seed: int = 0,
+    as_json: Json = False,
+) -> None:
+    """How skewed a split is: `understudy data describe digits clients=10 split.alpha=0.1 --plot split.png`."""
+    from understudy.config.build import build_data
+    from understudy.config.read import pairs
+    from understudy.config.resolve import resolve
+    from understudy.data.picture import draw_split
+    from understudy.data.skew import measure_skew
+    from understudy.view.tables import print_skew
+
+    inside = {key if key.startswith("data.") else f"data.{key}": value for key, value in pairs(changes or []).items()}
+    config = resolve({"seed": seed, "data": {"name": name}}, inside)
+    federation = build_data(config)
+    skew = measure_skew(federation)
+    if plot is not None:
+        draw_split(federation, plot)
+    print_json(skew.as_dict()) if as_json else print_skew(skew)
+    if plot is not None and not as_json:
+        print(f"Picture: {plot}")

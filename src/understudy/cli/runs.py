@@ -1,0 +1,68 @@
+"""Running a federation, and comparing runs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.cli.words import Json, Overrides, app, print_json
+from understudy.errors import UserError
+
+
+@app.command()
+def run(
+    config: Annotated[str | None, typer.Argument(help="A YAML file or a preset (see `understudy presets`).")] = None,
+    changes: Overrides = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one below runs/.")] = None,
+    engine: Annotated[str | None, typer.Option(help="inline or workers.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run one federation from a config or a preset."""
+    from understudy.config.read import pairs, read
+    from understudy.config.resolve import resolve
+    from understudy.studies.api import next_folder, resolve_for_resume
+    from understudy.studies.run import play
+    from understudy.view.progress import RichProgress
+    from understudy.view.tables import print_summary
+
+    words = [*([config] if config and "=" in config else []), *(changes or [])]
+    source = None if config is None or "=" in config else config
+    overrides = pairs(words) | ({"engine": {"name": engine}} if engine else {})
+    if resume and out is None:
+        raise UserError("--resume needs --out, the folder of the run to go on with.")
+    if resume and out is not None and source is None:
+        resolved = resolve_for_resume(out, overrides)
+    elif source is None:
+        raise UserError("Name a config file or a preset, such as `understudy run digits-skewed`.")
+    else:
+        resolved = resolve(read(source), overrides)
+    folder = out or next_folder(source, resolved)
+    try:
+        with RichProgress() as progress:
+            result = play(resolved, folder, resume=resume, observer=progress)
+    except KeyboardInterrupt:
+        print(f"\nStopped. Go on with: understudy run --resume --out {folder}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json({"folder": str(folder), **result.summary})
+    else:
+        print_summary(folder, result.summary)
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders.")],
+    target: Annotated[float | None, typer.Option(help="Accuracy that rounds are counted to, such as 0.8.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare runs in a table."""
+    from understudy.studies.compare import compare as rows_of
+    from understudy.view.tables import print_comparison
+
+    rows = rows_of(folders, target=target)
+    if as_json:
+        print_json([row.as_dict() for row in rows])
+    else:
+        print_comparison(rows)

@@ -1,0 +1,51 @@
+"""Studies and pictures."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.cli.words import Json, app, print_json
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="A study; without a name they are listed.")] = None,
+    scale: Annotated[str, typer.Option(help="smoke, desk or paper.")] = "desk",
+    out: Annotated[Path | None, typer.Option(help="Where its runs, table and picture go.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a study that compares methods, each tuned alike; a stopped one goes on where it was."""
+    from understudy.studies.reproduce import STUDIES
+    from understudy.view.standings import show_study
+
+    if name is None:
+        listed = {one.name: {"about": one.about, "scales": list(one.scales)} for one in STUDIES.values()}
+        lines = [f"{key:24} {one['about']} ({', '.join(one['scales'])})" for key, one in listed.items()]
+        print_json(listed) if as_json else print("\n".join(lines))
+        return
+    table = show_study(name, scale, out or Path("studies", f"{name}-{scale}"), quiet=as_json)
+    if as_json:
+        print_json(table)
+
+
+@app.command()
+def sheet(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run with fedcog.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The picture: .png, .svg or .pdf.")],
+    client: Annotated[str | None, typer.Option(help="Whose images; by default the first client's.")] = None,
+) -> None:
+    """Draw what a fedcog client generates and learns from in the next round."""
+    from understudy.view.generated import generated_sheet
+
+    print(f"Picture: {generated_sheet(folder, out, client=client)}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the runs, the table and the pictures go.")] = Path("demo"),
+) -> None:
+    """Five methods on real images that four clients will not share: one table, two pictures."""
+    from understudy.view.demo import show_demo
+
+    show_demo(out)
