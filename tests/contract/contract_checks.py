@@ -24,13 +24,13 @@ ROUNDS = 3
 
 
 def federation(order: Iterable[int] = range(4), held_out: float = 0.0) -> Federation:
-    """Four sites of 6×6 pictures: two classes, all classes, one class, no record."""
+    """Four sites of 8×8 pictures: two classes, all classes, one class, no record."""
     rng = np.random.default_rng(7)
     wanted = {"ash": [0] * 9 + [1] * 5, "beech": [0, 1, 2] * 5, "cedar": [2] * 12, "elm": []}
     sites: dict[str, tuple[Any, Any]] = {}
     for name, labels in wanted.items():
         y = np.array(labels, dtype=np.int64)
-        x = rng.integers(0, 60, (len(y), 1, 6, 6)).astype(np.uint8)
+        x = rng.integers(0, 60, (len(y), 1, 8, 8)).astype(np.uint8)
         for image, label in zip(x, y, strict=True):
             image[0, 2 * label : 2 * label + 2] += 150
         sites[name] = (x, y)
@@ -140,7 +140,7 @@ def watched_play(
         engines.append(Watched(sites, method, spoil))
         return engines[-1]
 
-    with patch("understudy.studies.rounds.choose_engine", choose):
+    with patch("understudy.engines.choose.choose_engine", choose):
         result = case.play(out, data, **changes)
     return result, engines[0]
 

@@ -56,6 +56,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "fedlap": {**SURROGATE, "batch": 8},
     "fedlap-dp": {**SURROGATE, "restarts": 2, "batch": 12, "noise": 0.2},
     "real": {"ipc": 3, "min_class_records": 2, "server": {"epochs": 5, "lr": 0.05}},
+    "central": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
     "dc": {**CONDENSING, "iterations": 6, "image_lr": 5},
     "psg": {**CONDENSING, "iterations": 8, "batches": 2, "noise": 0.2, "image_lr": 5},
     "dp-fedavg": {
@@ -69,15 +70,24 @@ QUICK: dict[str, dict[str, Any]] = {
         "noise": 0.2,
     },
     "fedcog": {"kd_weighting": "balanced", "images": 10, "steps": 3},
-    "fedssyn": {"generator": {"name": "vae", "epochs": 2, "width": 4, "hidden": 8, "least_steps": 0}},
+    "fedssyn": {
+        "generator": {"name": "vae", "epochs": 2, "width": 4, "hidden": 8, "least_steps": 0},
+        "sound_only": False,
+    },
 }
 
 # What a private method must be told; the noise can be repeated, or no run would equal another.
 PRIVATE = {"delta": 1e-5, "records": 12, "test_noise": True}
 PRIVACY: dict[str, dict[str, Any]] = {"dp-fedavg": PRIVATE, "dp-fedprox": PRIVATE, "fedlap-dp": PRIVATE, "psg": PRIVATE}
 PRIVATE_FEDDM = {**QUICK["feddm"], "min_class_records": None, "dp": "stat", "noise": 0.2}
+PRIVATE_FEDSSYN = {
+    "name": "fedssyn",
+    "generator": {**QUICK["fedssyn"]["generator"], "batch": 4, "conditional": True, "spread": "prior"},
+    "sound_only": False,
+    "dp": {"scope": "all", "noise": 1.0, "labels": "noised"},
+}
 
-ONE_SHOT = ("dc", "psg")  # each client is asked once, in the first round if it is there
+ONE_SHOT = ("central", "dc", "psg")  # each client is asked once, in the first round if it is there
 HELD_OUT = {"fedrep": 0.25}  # part of the model stays at home, so clients must score it
 
 
@@ -95,6 +105,7 @@ def cases() -> dict[str, Case]:
             found[f"{name}+{add_on}"] = Case(name, QUICK.get(name, {}), joined, kept_back, privacy, lost)
     both = tuple({"name": name, **QUICK[name]} for name in ("fedssyn", "fedcog"))
     found["feddm privately"] = Case("feddm", PRIVATE_FEDDM, privacy=PRIVATE)
+    found["dp-fedavg+fedssyn privately"] = Case("dp-fedavg", QUICK["dp-fedavg"], (PRIVATE_FEDSSYN,), privacy=PRIVATE)
     return {**found, "scaffold+fedssyn+fedcog": Case("scaffold", QUICK["scaffold"], both)}
 
 
@@ -135,3 +146,10 @@ def test_the_order_of_add_ons_is_free(tmp_path: Path) -> None:
     ]
     assert (tmp_path / "0/model.safetensors").read_bytes() == (tmp_path / "1/model.safetensors").read_bytes()
     assert results[0].summary["finished"]
+
+
+def test_generators_of_the_suite_really_make_images(tmp_path: Path) -> None:
+    """Where all of them failed, the run would go on without, and every check of the add-on would be empty."""
+    result = CASES["fedavg+fedssyn"].play(tmp_path / "run", rounds=1)
+    assert result.metrics[0]["failures"] == []
+    assert {path.stem for path in (tmp_path / "run/synthetic").iterdir()} == {"ash", "beech", "cedar"}

@@ -105,13 +105,13 @@ def test_killed_at_every_write_in_turn_the_run_ends_the_same(name: str, tmp_path
 def test_work_done_in_an_opening_that_was_killed_is_not_done_again(tmp_path: Path) -> None:
     case = CASES["fedavg+fedssyn"]
     generated: list[str] = []
-    fit = Vae.fit
+    course = Vae.course
 
     def counted(self: Any, *args: Any) -> Any:
         generated.append("once")
-        return fit(self, *args)
+        return course(self, *args)
 
-    with patch.object(Vae, "fit", counted):
+    with patch.object(Vae, "course", counted):
         with pytest.raises(Killed), killed_at_write(11):  # after the replies of several clients
             case.play(tmp_path / "run")
         case.play(tmp_path / "run", resume=True)

@@ -1,5 +1,6 @@
 """The client's side: one brief a step, versions of memory, and what does not leave."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -174,3 +175,18 @@ def test_old_versions_go_once_the_checkpoint_is_past_them(site: Site, method: Co
     for round in range(1, 6):
         start = answer(site, method, request(round, 1, start)).version
     assert site.memory("run").entries() == ["r4s1", "r5s1"]
+
+
+@pytest.mark.parametrize("field", ["run", "start", "settled"])
+@pytest.mark.parametrize("name", ["../elsewhere", "a/b", "*", "r1s1/../.."])
+def test_a_server_cannot_name_files_outside_the_sites_folder(
+    site: Site, method: Counting, field: str, name: str
+) -> None:
+    asked = answer(site, method, replace(request(1, 1), **{field: name}))
+    assert (asked.outcome, asked.why) == ("refused", f"the request's {field} cannot name a file")
+
+
+def test_a_brief_that_is_not_finite_is_refused(site: Site, method: Counting) -> None:
+    brief = Message(model=torch.tensor([1.0, torch.inf]))
+    asked = answer(site, method, replace(request(1, 1), body=brief.to_bytes()))
+    assert (asked.outcome, asked.why) == ("failed", "the brief is not finite in model")

@@ -36,8 +36,9 @@ class ModelPlan(Settings):
 
 
 class EngineSettings(Settings):
-    name: Literal["inline", "workers"] = "workers"
+    name: Literal["inline", "workers", "flower"] = "workers"
     workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1)
+    timeout: float = Field(default=600.0, gt=0)  # flower: seconds that a site has for an answer, being away included
 
 
 class Top(Settings):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import torch
 
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
@@ -34,6 +35,7 @@ class Federation:
     validation: Examples | None = None
     split: Split | None = None
     label_names: tuple[str, ...] = ()
+    remote: bool = False  # the records lie with the sites: here are only their names
 
     def __post_init__(self) -> None:
         if not self.sites:
@@ -95,8 +97,20 @@ class Federation:
         template = next(part for part in parts if len(part))
         fitting = {name: _fitted(part, template, problem, name) for name, part in sites.items()}
         kept = None if test is None else _fitted(test, template, problem, "test")
-        holdings = {name: _holding(part, held_out, seed, name) for name, part in fitting.items()}
+        holdings = {name: holding(part, held_out, seed, name) for name, part in fitting.items()}
         return cls(problem, holdings, kept, label_names=label_names)
+
+
+def remote_federation(problem: Problem, names: Sequence[str], test: Examples | None) -> Federation:
+    """What a server knows of sites that keep their records at home."""
+    nothing = Examples(torch.empty(0, *problem.shape, dtype=torch.uint8), _no_labels(problem))
+    if test is not None:
+        problem.check(test, "test")
+    return Federation(problem, {name: Holding(nothing, nothing) for name in names}, test, remote=True)
+
+
+def _no_labels(problem: Problem) -> torch.Tensor:
+    return torch.empty(0, problem.classes) if problem.multilabel else torch.empty(0, dtype=torch.int64)
 
 
 def _examples(pair: Arrays, who: str) -> Examples:
@@ -119,6 +133,7 @@ def _fitted(part: Examples, template: Examples, problem: Problem, who: str) -> E
     return part
 
 
-def _holding(part: Examples, share: float, seed: int, name: str) -> Holding:
+def holding(part: Examples, share: float, seed: int, name: str) -> Holding:
+    """A site's records, some of them kept back for scores."""
     own, kept = hold_out(np.arange(len(part)), part, share, seed, name)
     return Holding(part.take(own.tolist()), part.take(kept.tolist()))

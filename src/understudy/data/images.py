@@ -1,6 +1,8 @@
 """A folder of images by class: one folder a class, PNG or JPEG files of one size in each."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -39,14 +41,27 @@ def read_images(folder: Path, classes: Sequence[str]) -> Examples | None:
     return Examples(x, torch.tensor(labels, dtype=torch.int64)[order])
 
 
+@dataclass(frozen=True)
+class Picture:
+    """An encoded image: a file, or bytes that came in something else."""
+
+    name: str  # for complaints
+    source: Path | BytesIO
+
+
 def stack_images(files: Sequence[Path]) -> Tensor:
-    images = [_pixels(file) for file in files]
+    return stack_pictures([Picture(str(file), file) for file in files])
+
+
+def stack_pictures(pictures: Sequence[Picture]) -> Tensor:
+    """(n, 1 or 3, height, width) uint8: three channels as soon as one image is in colour."""
+    images = [_pixels(picture) for picture in pictures]
     height, width = images[0].shape[:2]
-    for image, file in zip(images, files, strict=True):
+    for image, picture in zip(images, pictures, strict=True):
         if image.shape[:2] != (height, width):
             raise UserError(
-                f"{file} is {image.shape[1]} × {image.shape[0]} pixels, "
-                f"{files[0].name} is {width} × {height}; all images must have one size."
+                f"{picture.name} is {image.shape[1]} × {image.shape[0]} pixels, "
+                f"{pictures[0].name} is {width} × {height}; all images must have one size."
             )
     coloured = any(image.ndim == 3 for image in images)
     same = [_in_colour(image) if coloured else image[..., None] for image in images]
@@ -57,14 +72,16 @@ def _in_colour(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=2)
 
 
-def _pixels(file: Path) -> NDArray[np.uint8]:
+def _pixels(picture: Picture) -> NDArray[np.uint8]:
     """(height, width) for shades of grey, (height, width, 3) for colour."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise UserError(f"To read {file} Pillow is needed; `pip install pillow`.") from None
+        raise UserError(f"To read {picture.name} Pillow is needed; `pip install pillow`.") from None
     try:
-        with Image.open(file) as image:
+        with Image.open(picture.source) as image:
             return np.asarray(image.convert("L" if image.mode in GREY else "RGB"))
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as broken:
-        raise UserError(f"{file} cannot be read as an image: {broken}.") from None
+    except UnidentifiedImageError:
+        raise UserError(f"{picture.name} cannot be read as an image: its kind is unknown.") from None
+    except (OSError, SyntaxError, ValueError) as broken:
+        raise UserError(f"{picture.name} cannot be read as an image: {broken}.") from None

@@ -99,7 +99,7 @@ def _from_npz(path: Path, scaling: Scaling, test: str | None) -> Dataset:
     train = pair(arrays, "x", "y", path)
     kept_back = None
     if test is not None:
-        kept_back = _whole_source(Path(test), ())
+        kept_back = read_source(Path(test), ())
     elif "x_test" in arrays or "y_test" in arrays:
         kept_back = pair(arrays, "x_test", "y_test", path)
     problem = problem_of([train] if kept_back is None else [train, kept_back], scaling, str(path))
@@ -112,8 +112,8 @@ def _from_folder(path: Path, scaling: Scaling, test: str | None) -> Dataset:
         train_folder, test = path / "train", str(path / "test")
     kept_at = None if test is None else Path(test)
     names = _classes_in([train_folder] if kept_at is None else [train_folder, kept_at])
-    train = _whole_source(train_folder, names)
-    kept_back = None if kept_at is None else _whole_source(kept_at, names)
+    train = read_source(train_folder, names)
+    kept_back = None if kept_at is None else read_source(kept_at, names)
     parts = [train] if kept_back is None else [train, kept_back]
     problem = problem_of(parts, Scaling(len(names), scaling.mean, scaling.std), str(path))
     return Dataset(str(path), problem, train, kept_back, label_names=names)
@@ -123,7 +123,8 @@ def _classes_in(sources: Sequence[Path]) -> tuple[str, ...]:
     return tuple(sorted({name for source in sources if source.is_dir() for name in class_names(source)}))
 
 
-def _whole_source(path: Path, names: Sequence[str]) -> Examples:
+def read_source(path: Path, names: Sequence[str]) -> Examples:
+    """All records of a file, or of a folder of images by class; ``names`` of the classes, in order."""
     if not path.is_dir():
         return pair(read_npz(path), "x", "y", path)
     found = read_images(path, names or class_names(path))
@@ -151,7 +152,7 @@ def read_sites(sites: Mapping[str, str], test: str | None) -> OwnSites:
     if names and not all(path.is_dir() for path in every):
         raise UserError("data.sites: use folders of images for every site and the test set, or .npz for all.")
     return OwnSites(
-        {site: _whole_source(path, names) for site, path in sources.items()},
-        None if kept_at is None else _whole_source(kept_at, names),
+        {site: read_source(path, names) for site, path in sources.items()},
+        None if kept_at is None else read_source(kept_at, names),
         names,
     )

@@ -8,9 +8,10 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from understudy.data.canvases import CanvasesSettings
 from understudy.data.dataset import Dataset
-from understudy.data.federation import Federation
+from understudy.data.federation import Federation, Holding, holding, remote_federation
 from understudy.data.flair import FlairSettings
-from understudy.data.own import Scaling, is_path, read_own, read_sites
+from understudy.data.own import Scaling, is_path, read_own, read_sites, read_source
+from understudy.data.problem import Problem
 from understudy.data.resize import resized, shrunk
 from understudy.data.sets import NATURAL_USERS, SETTINGS, SOURCES, load
 from understudy.data.shapes import ShapesSettings
@@ -32,9 +33,12 @@ class DataSettings(Settings):
     shapes: ShapesSettings | None = None  # the grid of `shapes`
     canvases: CanvasesSettings | None = None  # who draws `canvases`, and how
     flair: FlairSettings | None = None  # what to read of `flair`
-    sites: dict[str, str] | None = None  # own data, one source a site; name, clients and split do not count then
+    sites: dict[str, str | None] | None = None  # own data, a source a site, or null: it lies with the site
     test: str | None = None  # own data: a file or folder to score on
     classes: int | None = Field(default=None, ge=2)  # own data; None: as many as the labels show
+    shape: tuple[int, ...] | None = None  # of a record, channels first, where records lie with the sites
+    multilabel: bool = False  # likewise: a record has several labels
+    labels: tuple[str, ...] = ()  # names of the classes, in order, where sites bring folders of images
     mean: tuple[float, ...] = ()  # of pixels between 0 and 1, a channel; empty: what a data set brings along
     std: tuple[float, ...] = ()
 
@@ -124,11 +128,38 @@ def federation(settings: DataSettings, *, seed: int) -> Federation:
     return Federation.from_split(dataset, split)
 
 
+def _remote(settings: DataSettings) -> Federation:
+    classes = settings.classes or len(settings.labels)
+    if settings.shape is None or classes < 2:
+        raise UserError(
+            "data.sites: records that lie with their sites cannot be looked at here; say data.shape, such as "
+            "[1, 28, 28], and data.classes."
+        )
+    Scaling(classes, settings.mean, settings.std).check(settings.shape[0], "data")
+    problem = Problem(settings.shape, classes, settings.multilabel, settings.mean, settings.std)
+    test = None if settings.test is None else read_source(Path(settings.test), settings.labels)
+    return remote_federation(problem, [*(settings.sites or {})], test)
+
+
+def at_site(settings: DataSettings, name: str, source: Path, problem: Problem, seed: int) -> Holding:
+    """What a site brings to a federation by itself."""
+    part = read_source(source, settings.labels)
+    if settings.size is not None:
+        part = shrunk(part, settings.size, name)
+    problem.check(part, name)
+    return holding(part, settings.held_out, seed, name)
+
+
 def _of_sites(settings: DataSettings, seed: int) -> Federation:
+    sources = {site: source for site, source in (settings.sites or {}).items() if source is not None}
+    if not sources and settings.sites:
+        return _remote(settings)
+    if len(sources) < len(settings.sites or {}):
+        raise UserError("data.sites: give a source for every site, or null for every site; not some of each.")
     for word, value in (("validation", settings.validation), ("limit", settings.limit)):
         if value:
             raise UserError(f"data.{word}: own sites keep their records at home; leave it out beside data.sites.")
-    brought = read_sites(settings.sites or {}, settings.test)
+    brought = read_sites(sources, settings.test)
     sites, test = dict(brought.sites), brought.test
     if settings.size is not None:
         sites = {site: shrunk(part, settings.size, site) for site, part in sites.items()}

@@ -1,6 +1,7 @@
-"""The engine that a config asks for."""
+"""The engine that a config asks for, among those that need nothing but this process."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
 from understudy.config.schema import EngineSettings
 from understudy.engines.inline import Inline
@@ -9,9 +10,23 @@ from understudy.federation.exchange import Engine
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 
+OpenEngine = Callable[[Mapping[str, Site], Method], AbstractContextManager[Engine]]
+
 
 def choose_engine(settings: EngineSettings, sites: Mapping[str, Site], method: Method) -> Engine:
     """Forked workers share an accelerator badly, so off the CPU clients run one after another."""
     if settings.name == "inline" or method.net.device.type != "cpu":
         return Inline(sites, method)
     return Workers(sites, method, settings.workers)
+
+
+def on_this_machine(settings: EngineSettings) -> OpenEngine:
+    @contextmanager
+    def opened(sites: Mapping[str, Site], method: Method) -> Iterator[Engine]:
+        engine = choose_engine(settings, sites, method)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+    return opened

@@ -41,7 +41,8 @@ class Request:
             raise UserError("A request came with a header that cannot be read.") from None
 
 
-Outcome = Literal["done", "failed", "refused", "spent"]  # spent: it has no privacy budget left for this
+# spent: it has no privacy budget left for this; waiting: a person at the site has to look at its reply first
+Outcome = Literal["done", "failed", "refused", "spent", "waiting"]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from understudy.errors import UserError
 
-Kind = Literal["weights", "examples", "statistics", "scalars"]  # what a part of a message tells about the data
+# What a part of a message tells about the data; keys (and shares of them) tell nothing.
+Kind = Literal["weights", "examples", "statistics", "scalars", "keys"]
 
 
 class Message(Mapping[str, Tensor]):

@@ -6,9 +6,9 @@ changes: what lasts is in the server's State or in a client's memory.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from torch import Tensor, nn
 
@@ -17,6 +17,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
 from understudy.federation.server import Server, Task
 from understudy.models.network import Network
+from understudy.privacy.planning import Spendings
 from understudy.privacy.settings import PrivacySettings
 
 State = Message
@@ -50,10 +51,13 @@ def task_name(work: Task) -> str:
 
 
 class Method(ABC):
+    sums_only: ClassVar[bool] = False  # what clients send is only ever added up, by `server.sum`
     net: Network  # set by `bind`, before anything else is called
     rounds: int
     problem: Problem  # set before `effort` is asked, when there is no network yet
     privacy: PrivacySettings | None = None  # what the config promises; set before `bind`
+    # What an add-on spends on the records of a client with so many of them before this method does; set before `bind`.
+    spent_before: Callable[[int], Spendings] = staticmethod(lambda own: ())
 
     def bind(self, net: Network, rounds: int) -> None:
         """The network that this process works with; here a method refuses what it cannot do."""
@@ -86,6 +90,15 @@ class Method(ABC):
     def personal(self, client: Client, model: Tensor) -> Tensor:
         """The weights that a client scores at home."""
         return model
+
+    def remarks(self, state: State) -> Sequence[str]:
+        """Sentences for a person about what happened in a round: they stand in its line."""
+        return ()
+
+    @property
+    def private(self) -> bool:
+        """Everything that clients send depends on their records through charged mechanisms only."""
+        return False
 
     @property
     def scored_at_home(self) -> bool:

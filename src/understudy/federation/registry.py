@@ -33,7 +33,7 @@ class Entry:
         return " ".join(said.split("\n\n")[0].split())
 
 
-ADDS_A_TERM, AROUND_ROUNDS = 0, 20  # between them is room for what changes how sums are made
+ADDS_A_TERM, AROUND_SUMS, AROUND_ROUNDS = 0, 10, 20
 _entries: dict[str, Entry] = {}
 Build = TypeVar("Build", bound=Callable[..., Any])
 

@@ -22,6 +22,11 @@ def check_kinds(policy: Policy | None, kinds: Mapping[str, Kind]) -> None:
         raise Forbidden(f"its policy does not let {kind} leave, and the task would send '{part}'")
 
 
+def may_score(policy: Policy | None) -> bool:
+    """Scores on held-out records are statistics; where those may not leave, nothing is scored."""
+    return policy is None or "statistics" in policy.kinds
+
+
 def examples_in(reply: Message, kinds: Mapping[str, Kind]) -> int:
     """Synthetic (or real) records in a reply."""
     return max((len(reply[part]) for part in reply if kinds.get(part) == "examples" and reply[part].ndim), default=0)

@@ -18,6 +18,14 @@ from understudy.privacy.ledger import Ledger
 from understudy.randomness import generator
 
 
+class RepliesWait(Exception):
+    """People at some clients have to look at a reply before it leaves; the round is asked again once they have."""
+
+    def __init__(self, task: str, clients: Sequence[str]):
+        self.task, self.clients = task, clients
+        super().__init__(f"replies to {task} wait for approval at {', '.join(clients)}")
+
+
 @dataclass
 class Books:
     """What happened in one round."""
@@ -42,8 +50,11 @@ class _Ask:
     asked: int
     needed: int
     good: int = 0
+    waiting: list[str] = field(default_factory=list)  # clients where a person has to look first
 
     def check(self) -> None:
+        if self.waiting:
+            raise RepliesWait(self.task, self.waiting)
         if self.good < min(self.needed, self.asked):
             raise TooFewReplies(f"{self.good} of {self.asked} clients answered {self.task}, {self.needed} are needed")
 
@@ -169,6 +180,9 @@ class RunServer(Server):
 
     def _read(self, asked: _Ask, answer: Answer) -> Message | None:
         client, books = answer.client, self.books
+        if answer.outcome == "waiting":
+            asked.waiting.append(client)
+            return None
         if answer.outcome != "done":
             if answer.outcome == "spent":
                 self.spent.add(client)

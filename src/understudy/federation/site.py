@@ -2,12 +2,13 @@
 
 A step has one brief. Asked again, a client sends the same bytes; asked otherwise, or for a step that it did not
 answer and that is behind its newest, it refuses. A task works on a copy of the memory that the request names and
-ends in a new version.
+ends in a new version. A reply that a person has to look at first is kept like any other, and waits.
 """
 
 import contextlib
 import hashlib
 import json
+import re
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,13 @@ import torch
 from understudy.data.examples import Examples
 from understudy.data.federation import Holding
 from understudy.errors import UserError
+from understudy.federation.approval import Desk, Leaving, Waits
 from understudy.federation.client import Client, Memory
 from understudy.federation.exchange import NOTHING, Answer, Request, failed
 from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.purse import Occasion, Purse
-from understudy.federation.release import Forbidden, check_kinds, check_reply, examples_in
+from understudy.federation.release import Forbidden, check_kinds, check_reply, examples_in, may_score
 from understudy.federation.shelf import Shelf
 from understudy.files import write_whole
 from understudy.learning.evaluate import tally
@@ -32,6 +34,7 @@ from understudy.privacy.policy import Policy
 from understudy.privacy.settings import PrivacySettings
 from understudy.randomness import private_global_stream, seed_from
 
+VERSION = re.compile(r"(r\d+s\d+)?")  # of memory, as `_keep` names them
 SCORE = "understudy.score"  # the part that the site adds by itself, when asked to score
 
 
@@ -61,9 +64,9 @@ class Site:
     def reply(self, request: Request) -> Path:
         return self.folder / request.run / f"reply-{request.step}.safetensors"
 
-    def forget_replies(self) -> None:
+    def forget_replies(self, run: str = "*") -> None:
         """The round counts: nobody will ask for it again."""
-        for path in self.folder.glob("*/reply-*.safetensors"):
+        for path in self.folder.glob(f"{run}/reply-*.safetensors"):
             path.unlink(missing_ok=True)
 
 
@@ -73,6 +76,8 @@ def answer(site: Site, method: Method, request: Request) -> Answer:
         return _answer(site, method, request)
     except BudgetSpent as spent:
         return failed(site.name, str(spent), outcome="spent")
+    except Waits as why:
+        return failed(site.name, str(why), outcome="waiting")
     except Forbidden as why:
         _note_refusal(site, request, str(why))
         return failed(site.name, str(why), outcome="refused")
@@ -90,6 +95,9 @@ def answer(site: Site, method: Method, request: Request) -> Answer:
 def _answer(site: Site, method: Method, request: Request) -> Answer:
     if request.config != site.config:
         return failed(site.name, "it was set up with another config than the server", outcome="refused")
+    strange = _cannot_be_a_file(request)
+    if strange:
+        return failed(site.name, f"the request's {strange} cannot name a file", outcome="refused")
     digest = hashlib.sha256(f"{request.task} {request.start} ".encode() + request.body).hexdigest()
     answered = _answered(site, request)
     before = answered["steps"].get(str(request.step))
@@ -98,29 +106,44 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
         return failed(site.name, why, outcome="refused")
     if before is not None and before["digest"] != digest:
         return failed(site.name, "it answered this step already, to another brief", outcome="refused")
-    file = site.reply(request)
-    if before is not None and file.exists():
-        return Answer(site.name, "done", "", before["version"], file.read_bytes, before["charges"])
-    reply, memory = _work(site, method, request)
-    broken = [part for part in reply.not_finite() if part != SCORE]
-    if broken:
-        why = f"its reply is not finite in {', '.join(broken)} (a smaller learning rate may help)"
-        return failed(site.name, why, outcome="refused")
-    kinds = method.jobs()[request.task].kinds
-    leaving = examples_in(reply, kinds)
-    check_reply(site.policy, reply, kinds, site.holding.own, sent=answered["examples"])
+    file, desk = site.reply(request), Desk(site.folder)
+    if before is None or not (file.exists() or desk.holds(request)):
+        reply, memory = _work(site, method, request)
+        broken = [part for part in reply.not_finite() if part != SCORE]
+        if broken:
+            why = f"its reply is not finite in {', '.join(broken)} (a smaller learning rate may help)"
+            return failed(site.name, why, outcome="refused")
+        kinds = method.jobs()[request.task].kinds
+        check_reply(site.policy, reply, kinds, site.holding.own, sent=answered["examples"])
+        answered["examples"] += examples_in(reply, kinds)
+        before = answered["steps"][str(request.step)] = {"digest": digest, **_file(site, request, reply, memory)}
+        write_whole(site.answered(request.run), json.dumps(answered).encode(), durable=_costly(site, before["charges"]))
+    said = {**method.jobs()[request.task].kinds, SCORE: "statistics"}
+    desk.check(site.policy, Leaving(request, file, said, method.net.problem, before["charges"]))
+    return Answer(site.name, "done", "", before["version"], file.read_bytes, before["charges"])
+
+
+def _cannot_be_a_file(request: Request) -> str | None:
+    """A server's words become names of files here: nothing may lead out of the site's folder."""
+    if not re.fullmatch(r"[\w-]+", request.run):
+        return "run"
+    return next((name for name in ("start", "settled") if not VERSION.fullmatch(getattr(request, name))), None)
+
+
+def _file(site: Site, request: Request, reply: Message, memory: Memory) -> dict[str, Any]:
+    """Memory, charges and reply on disk; they count once they are listed."""
     version = _keep(site, request, memory)
     charges = [charge.as_dict() for charge in site.book.close(request.run, request.round, request.step)]
-    # The reply counts once it is listed. It can be made again, unless that would cost privacy: then it must survive
-    # a power cut, as versions of memory must.
-    if charges:
-        write_whole(file, reply.to_bytes())
+    if _costly(site, charges):
+        write_whole(site.reply(request), reply.to_bytes())
     else:
-        file.write_bytes(reply.to_bytes())
-    answered["steps"][str(request.step)] = {"digest": digest, "version": version, "charges": charges}
-    answered["examples"] += leaving
-    write_whole(site.answered(request.run), json.dumps(answered).encode(), durable=bool(charges))
-    return Answer(site.name, "done", "", version, file.read_bytes, charges)
+        site.reply(request).write_bytes(reply.to_bytes())
+    return {"version": version, "charges": charges}
+
+
+def _costly(site: Site, charges: list[dict[str, Any]]) -> bool:
+    """To make again, in privacy or in a person's time: then it must survive a power cut, as memory must."""
+    return bool(charges) or (site.policy is not None and bool(site.policy.approval))
 
 
 def _note_refusal(site: Site, request: Request, why: str) -> None:
@@ -139,7 +162,8 @@ def _answered(site: Site, request: Request) -> dict[str, Any]:
         return fresh
     answered: dict[str, Any] = json.loads(file.read_text())
     if answered["round"] < request.round:
-        site.forget_replies()
+        site.forget_replies(request.run)
+        Desk(site.folder).forget(request.run)
         return fresh
     return answered
 
@@ -155,7 +179,13 @@ def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory
     check_kinds(site.policy, job.kinds)
     kept = site.memory(request.run).get(request.start)[0] if request.start != NOTHING else Message()
     brief = Message.from_bytes(request.body)
-    scores = _scores(_client(site, request, Memory(kept), "scoring"), method, brief) if request.score else {}
+    if brief.not_finite():
+        raise UserError(f"the brief is not finite in {', '.join(brief.not_finite())}")
+    scores = (
+        _scores(_client(site, request, Memory(kept), "scoring"), method, brief)
+        if request.score and may_score(site.policy)
+        else {}
+    )
     memory = Memory(kept)
     with private_global_stream(site.seed, request.round, site.name, request.task):
         reply = job.work(_client(site, request, memory), brief)

@@ -53,6 +53,7 @@ class _Active:
 
 
 class Averaging(Method):
+    sums_only = True
     head_at_home: ClassVar[bool] = False  # the head stays with its client and is neither sent nor averaged
 
     def __init__(

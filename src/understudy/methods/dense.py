@@ -60,6 +60,7 @@ class DenseSettings(AveragingSettings):
 
 @method("dense", settings=DenseSettings, presets={"fedssyn": {"pre_rounds": 10, "student_init": "server"}})
 class Dense(Averaging):
+    sums_only = False  # the server keeps every teacher
     settings: DenseSettings
 
     def __init__(self, settings: DenseSettings):

@@ -149,6 +149,7 @@ class Listener(WrappedServer):
     },
 )
 class FedGen(Averaging):
+    sums_only = False  # the generator learns from every single head
     settings: FedGenSettings
 
     def __init__(self, settings: FedGenSettings):

@@ -28,8 +28,9 @@ class Ledger:
         parts: Mapping[str, Tensor],
         charges: Sequence[Charge] = (),
     ) -> None:
-        """Parts that left, and what the task spent. A part that no charge covers has no guarantee."""
-        covered = {part: charge.mechanism for charge in charges for part in charge.covers}
+        """Parts that left, and what the task spent. A part that no charge covers has no guarantee; keys need none."""
+        covered = {part: "no record behind it" for part in parts if kinds.get(part) == "keys"}
+        covered |= {part: charge.mechanism for charge in charges for part in charge.covers}
         for part, tensor in parts.items():
             blank = {"kind": kinds.get(part, "undeclared"), "releases": 0, "bytes": 0, "covered": 0, "mechanism": None}
             line = self.lines.setdefault((client, task, part), blank)

@@ -5,7 +5,10 @@ from functools import lru_cache
 
 from understudy.errors import UserError
 from understudy.learning.local import Local
+from understudy.privacy.accounting import Spending, epsilon, noise_for
 from understudy.privacy.settings import Accountant, PrivacySettings
+
+Spendings = tuple[Spending, ...]
 
 
 @dataclass(frozen=True)
@@ -16,32 +19,41 @@ class Plan:
     noise: float  # σ
 
 
-def planned(privacy: PrivacySettings, local: Local, noise: float | None, own: int, rounds: int) -> Plan:
-    """For a client that holds ``own`` records, which count only where that number is public."""
+def planned(
+    privacy: PrivacySettings, local: Local, noise: float | None, own: int, rounds: int, before: Spendings = ()
+) -> Plan:
+    """For a client that holds ``own`` records, which count only where that number is public.
+
+    What was spent ``before`` on the same records has to fit into the same budget.
+    """
     records = planned_records(privacy, own)
     rate = min(1.0, local.batch / records)
     steps = local.steps if local.epochs is None else local.epochs * max(1, records // local.batch)
-    plan = Plan(records, rate, steps or 0, noise or solved_noise(privacy, rate, (steps or 0) * rounds))
-    _check_first_round(privacy, plan)
+    plan = Plan(records, rate, steps or 0, noise or solved_noise(privacy, rate, (steps or 0) * rounds, before))
+    _check_first_round(privacy, plan, before)
     return plan
 
 
-def _check_first_round(privacy: PrivacySettings, plan: Plan) -> None:
+def _check_first_round(privacy: PrivacySettings, plan: Plan, before: Spendings) -> None:
     if privacy.epsilon is None:
         return
-    cost = _cost(plan.rate, plan.noise, plan.steps, privacy.delta, privacy.accountant)
+    cost = cost_of((*before, Spending(plan.rate, plan.noise, plan.steps)), privacy)
     if cost > privacy.epsilon:
+        alone = "one round alone" if not before else "one round after what is spent before it"
         raise UserError(
-            f"privacy.epsilon is {privacy.epsilon:g}, and one round alone would cost {cost:.3g}: write more noise, "
+            f"privacy.epsilon is {privacy.epsilon:g}, and {alone} would cost {cost:.3g}: write more noise, "
             "fewer or smaller batches, or `noise: null` to have it solved for all rounds."
         )
 
 
-@lru_cache(maxsize=64)
-def _cost(rate: float, noise: float, steps: int, delta: float, accountant: Accountant) -> float:
-    from understudy.privacy.accounting import Spending, epsilon
+def cost_of(spent: Spendings, privacy: PrivacySettings) -> float:
+    """ε of all of them together, as the config counts it."""
+    return _cost(spent, privacy.delta, privacy.accountant)
 
-    return epsilon([Spending(rate, noise, steps)], delta, accountant)
+
+@lru_cache(maxsize=64)
+def _cost(spent: Spendings, delta: float, accountant: Accountant) -> float:
+    return epsilon(spent, delta, accountant)
 
 
 def check_promise(privacy: PrivacySettings, noise: float | None) -> None:
@@ -62,15 +74,20 @@ def planned_records(privacy: PrivacySettings, own: int) -> int:
     return max(1, own)
 
 
-def solved_noise(privacy: PrivacySettings, rate: float, steps: int) -> float:
-    """The least σ with which so many steps of a run fit the config's budget."""
+def solved_noise(privacy: PrivacySettings, rate: float, steps: int, before: Spendings = ()) -> float:
+    """The least σ with which so many steps of a run fit the config's budget, after what was spent ``before``."""
     if privacy.epsilon is None:
         raise UserError("method.noise is null, so it is solved from a budget: give privacy.epsilon.")
-    return _noise_for(privacy.epsilon, privacy.delta, rate, steps, privacy.accountant)
+    return noise_within(privacy.epsilon, privacy, rate, steps, before)
+
+
+def noise_within(budget: float, privacy: PrivacySettings, rate: float, steps: int, before: Spendings = ()) -> float:
+    """The same for a budget that is only part of the config's."""
+    return _noise_for(budget, privacy.delta, rate, steps, privacy.accountant, before)
 
 
 @lru_cache(maxsize=64)
-def _noise_for(epsilon: float, delta: float, rate: float, steps: int, accountant: Accountant) -> float:
-    from understudy.privacy.accounting import noise_for
-
-    return noise_for(epsilon, delta, rate, steps, accountant)
+def _noise_for(
+    budget: float, delta: float, rate: float, steps: int, accountant: Accountant, before: Spendings
+) -> float:
+    return noise_for(budget, delta, rate, steps, accountant, before)

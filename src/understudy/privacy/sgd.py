@@ -35,16 +35,17 @@ class PrivateSteps:
         """Who is in the next step; it may be nobody."""
         return poisson_rows(records, self.rate, self.sampling)
 
-    def fill_gradients(self, module: nn.Module, loss: RecordLoss, *inputs: Tensor) -> None:
+    def fill_gradients(self, module: nn.Module, loss: RecordLoss, *inputs: Tensor, at_once: int | None = None) -> None:
         """``.grad`` of every trainable parameter: the private mean of the gradients of ``loss``.
 
         ``inputs`` have a row a record; ``loss(call, *rows)`` gets the rows of one record without their first axis, and
-        runs the module by ``call``. Modules that mix records or draw by themselves are refused.
+        runs the module by ``call``. Modules that mix records or draw by themselves are refused. ``at_once``: the most
+        records in one pass, where layers hold more than gradients do.
         """
         _check(module)
         trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
         total = torch.zeros(sum(p.numel() for p in trained.values()))
-        rows = max(1, FLOATS_AT_ONCE // max(1, total.numel()))
+        rows = max(1, min(FLOATS_AT_ONCE // max(1, total.numel()), at_once or FLOATS_AT_ONCE))
         weights = {name: p.detach() for name, p in trained.items()}
 
         def record(weights: dict[str, Tensor], *row: Tensor) -> Tensor:
@@ -61,14 +62,18 @@ class PrivateSteps:
 
 
 def _clipped_sum(gradients: Sequence[Tensor], clip: float) -> Tensor:
-    norm = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0).sqrt()
+    flat = [g.flatten(1) for g in gradients]
+    norm = torch.stack([g.square().sum(1) for g in flat]).sum(0).sqrt()
     factors = (clip / norm.clamp(min=torch.finfo(norm.dtype).tiny)).clamp(max=1)
-    return torch.cat([factors @ g.flatten(1) for g in gradients])
+    if not bool(torch.isfinite(norm).all()):  # such a record would spoil the sum, and so be seen: it counts for nothing
+        sound = torch.isfinite(norm)
+        flat, factors = [g[sound] for g in flat], factors[sound]
+    return torch.cat([factors @ g for g in flat])
 
 
 def _check(module: nn.Module) -> None:
     for layer in module.modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
             raise UserError("generator: BatchNorm mixes the records of a batch; a private one needs GroupNorm.")
-        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0 and module.training:
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0 and layer.training:
             raise UserError("generator: dropout is drawn for a whole batch; a private one needs dropout: 0.")

@@ -33,6 +33,11 @@ def _follows_a_curve(words: object) -> bool:
     return words.get("schedule") == "cosine" or any(_follows_a_curve(below) for below in words.values())
 
 
+def _rounds_matter(method: dict[str, Any]) -> bool:
+    """To what a client does in a round: a curve of learning rates, or noise solved for all rounds together."""
+    return _follows_a_curve(method) or method.get("noise", 0) is None
+
+
 def _first_difference(a: object, b: object, key: str) -> str:
     if isinstance(a, dict) and isinstance(b, dict):
         for name in sorted(a.keys() | b.keys()):
@@ -54,6 +59,7 @@ def digest_of_data(data: Federation) -> str:
 
 def digest_of_config(words: dict[str, Any]) -> str:
     """Of what server and clients must agree on."""
-    shared = {key: words[key] for key in ("seed", "problem", "model", "method", "with")}
-    method = {key: value for key, value in shared["method"].items() if key not in ("rounds", "cohort", "min_replies")}
+    shared = {key: words[key] for key in ("seed", "problem", "model", "method", "with", "privacy")}
+    apart = ["cohort", "min_replies", *(() if _rounds_matter(shared["method"]) else ("rounds",))]
+    method = {key: value for key, value in shared["method"].items() if key not in apart}
     return hashlib.sha256(json.dumps({**shared, "method": method}, sort_keys=True).encode()).hexdigest()[:32]

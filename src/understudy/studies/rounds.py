@@ -13,12 +13,12 @@ from safetensors.torch import save
 from understudy.config.schema import Config
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
-from understudy.engines.choose import choose_engine
+from understudy.engines.choose import OpenEngine
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.exchange import Engine
 from understudy.federation.message import Message, labels_from_wire
 from understudy.federation.method import Method, State
-from understudy.federation.running import RunServer
+from understudy.federation.running import RepliesWait, RunServer
 from understudy.federation.server import TooFewReplies
 from understudy.federation.site import Site
 from understudy.files import write_whole
@@ -56,14 +56,11 @@ class Rounds:
         self.undone = 0  # rounds in a row
         self.scores = Scorekeeper(method, data, folder, observer)
 
-    def to_the_end(self) -> Result:
+    def to_the_end(self, open_engine: OpenEngine) -> Result:
         if self.data.split is not None:
             self.data.split.save(self.folder.path / "split.json")
-        engine = choose_engine(self.config.engine, self._sites(), self.method)
-        try:
+        with open_engine(self._sites(), self.method) as engine:
             return self._with(engine)
-        finally:
-            engine.close()
 
     def _sites(self) -> dict[str, Site]:
         seed, home = self.config.top.seed, self.folder.path / "clients"
@@ -74,7 +71,16 @@ class Rounds:
         }
 
     def _with(self, engine: Engine) -> Result:
-        done, state, server = self._opened(engine)
+        server = self._server(engine)
+        try:
+            done, state = self._opened(server)
+            return self._go_on(server, state, done)
+        except RepliesWait as waits:
+            # What others sent has left, although it will be asked for again.
+            self.folder.write_json("ledger.json", server.ledger.to_json())
+            raise RunStopped(self._why_waiting(waits, server.round)) from None
+
+    def _go_on(self, server: RunServer, state: State, done: int) -> Result:
         for round in range(done + 1, self.last + 1):
             if len(server.spent) == len(server.clients):
                 self.observer.says(f"Every client has spent its privacy budget; the run ends before round {round}.")
@@ -92,10 +98,8 @@ class Rounds:
 
     # ---- beginning, or going on
 
-    def _opened(self, engine: Engine) -> tuple[int, State, RunServer]:
-        entries = self.folder.checkpoints.entries()
-        state, notes = self.folder.checkpoints.get(entries[-1]) if entries else (Message(), {})
-        server = RunServer(
+    def _server(self, engine: Engine) -> RunServer:
+        return RunServer(
             engine,
             self.method,
             list(self.data.sites),
@@ -107,16 +111,21 @@ class Rounds:
             score_at_clients=self.scores.at_clients,
             heard=self.observer.heard,
         )
+
+    def _opened(self, server: RunServer) -> tuple[int, State]:
+        entries = self.folder.checkpoints.entries()
+        state, notes = self.folder.checkpoints.get(entries[-1]) if entries else (Message(), {})
         done = int(notes.get("round", -1))
         kept = self.folder.cut_metrics(done)
         self.observer.begins(self.last, done, len(self.data.sites), self.folder.path)
-        if done < 0:
-            return 0, self._open(server), server
-        server.begin(done)
-        server.versions, server.ledger = notes["versions"], Ledger.from_json(notes["ledger"])
-        server.spent = set(notes["spent"])
-        if (self.folder.path / "ledger.json").exists():  # it may know of a last ask after this checkpoint
+        if notes:
+            server.ledger = Ledger.from_json(notes["ledger"])
+        if (self.folder.path / "ledger.json").exists():  # it may know of asks after this checkpoint
             server.ledger.take_in(Ledger.from_json(self.folder.ledger()))
+        if done < 0:
+            return 0, self._open(server)
+        server.begin(done)
+        server.versions, server.spent = notes["versions"], set(notes["spent"])
         self.folder.write_json("ledger.json", server.ledger.to_json())
         for line in kept:
             self.observer.scored(line)
@@ -125,7 +134,7 @@ class Rounds:
         self.scores.waiting = missing[:-1]
         if missing:
             self.scores.score(missing[-1], state)
-        return done, state, server
+        return done, state
 
     def _open(self, server: RunServer) -> State:
         began = time.perf_counter()
@@ -230,6 +239,14 @@ class Rounds:
         return (
             f"{PATIENCE} rounds in a row had too few replies{self._failures(server)}; the run ended after round "
             f"{round} and can be resumed once that is mended."
+        )
+
+    def _why_waiting(self, waits: RepliesWait, round: int) -> str:
+        here = self.folder.path if (self.folder.path / "clients").is_dir() else "FOLDER"
+        return (
+            f"A person must approve what {waits.task} would send from {', '.join(waits.clients)} "
+            f"({f'round {round}' if round else 'the opening'}): look at it with `understudy approve {here}`, say --yes "
+            "or --no there, and go on with --resume."
         )
 
     def _failures(self, server: RunServer) -> str:

@@ -8,8 +8,9 @@ import torch
 
 from understudy import __version__
 from understudy.config.build import build_data, build_method, build_network, choose_fast_path, device
-from understudy.config.schema import Config
+from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation
+from understudy.engines.choose import OpenEngine, on_this_machine
 from understudy.errors import UserError
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.method import Method
@@ -23,8 +24,15 @@ from understudy.studies.watching import Observer, RunStopped
 __all__ = ["Observer", "Result", "RunStopped", "one_thread", "play"]
 
 
-def play(config: Config, out: Path, *, resume: bool = False, observer: Observer | None = None) -> Result:
-    """Everything is checked and built before the folder is touched."""
+def play(
+    config: Config,
+    out: Path,
+    *,
+    resume: bool = False,
+    observer: Observer | None = None,
+    engine: OpenEngine | None = None,
+) -> Result:
+    """Everything is checked and built before the folder is touched. An ``engine`` counts more than the config's."""
     watcher = observer or Observer()
     keep_freed_memory()
     with one_thread():
@@ -41,7 +49,20 @@ def play(config: Config, out: Path, *, resume: bool = False, observer: Observer 
             if going_on:
                 check_same_run(folder.config(), words)
             folder.write_config(words)
-            return Rounds(config, data, method, folder, digest_of_config(words), watcher).to_the_end()
+            rounds = Rounds(config, data, method, folder, digest_of_config(words), watcher)
+            return rounds.to_the_end(engine or _engine(config, data, out, watcher))
+
+
+def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> OpenEngine:
+    if data.remote:
+        raise UserError("The records of this config lie with its sites; run it with `understudy server`.")
+    if config.engine.name != "flower":
+        return on_this_machine(config.engine)
+    if config.live != Live():
+        raise UserError("Sites read their config from a file, so objects passed in Python cannot run on Flower.")
+    from understudy.engines.flower.loopback import loopback
+
+    return loopback(out, config.engine.timeout, watcher.says)
 
 
 def _check(config: Config, data: Federation, method: Method, watcher: Observer) -> None:
@@ -51,7 +72,7 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
             f"method.min_replies is {config.plan.min_replies}, but a round asks only {asked} clients; "
             f"write at most {asked}."
         )
-    at_home = any(len(holding.held_out) for holding in data.sites.values())
+    at_home = data.remote or any(len(holding.held_out) for holding in data.sites.values())
     if method.scored_at_home and not at_home:
         raise UserError(
             "Part of the model stays with the clients (its head, or its buffers), so they must score it: "

@@ -125,11 +125,14 @@ def _often(run: RunFolder, sent: Iterable[str]) -> str:
 
 
 def sheets_figure(folders: Sequence[Path], per_class: int | None = None, title: str = "") -> "Figure":
-    if per_class is not None and per_class < 1:
-        raise UserError(f"per_class is {per_class}; at least one image of a class must be shown.")
     if not folders:
         raise UserError("No run folder was named; give at least one that holds synthetic images.")
-    sheets = read_sheets(folders)
+    return figure_of(read_sheets(folders), per_class, title)
+
+
+def figure_of(sheets: Sequence[Sheet], per_class: int | None = None, title: str = "") -> "Figure":
+    if per_class is not None and per_class < 1:
+        raise UserError(f"per_class is {per_class}; at least one image of a class must be shown.")
     each = per_class or _fitting(sheets)
     everyone = list(dict.fromkeys(client for sheet in sheets for client in sheet.clients))
     shown = everyone[:MOST_CLIENTS]

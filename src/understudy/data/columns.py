@@ -1,0 +1,187 @@
+"""Columns of an Arrow table as arrays: numbers, lists of numbers, names of classes, encoded images."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from understudy.data.images import Picture
+from understudy.errors import UserError
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of one file; ``values`` is a ``pyarrow.ChunkedArray`` with at least one row."""
+
+    name: str
+    values: Any
+    file: str
+
+    @property
+    def who(self) -> str:
+        return f"{self.file}, column '{self.name}'"
+
+    def wrong(self, what: str) -> UserError:
+        return UserError(f"{self.who}: {what}")
+
+    @property
+    def is_list(self) -> bool:
+        return _is_list(self.values.type) or _is_tensor(self.values.type)
+
+    @property
+    def is_number(self) -> bool:
+        return _is_number(_plain(self.values.type))
+
+    @property
+    def is_text(self) -> bool:
+        return _is_text(_plain(self.values.type))
+
+    @property
+    def is_image(self) -> bool:
+        return _is_bytes(_image_bytes(self.values.type))
+
+    def numbers(self) -> NDArray[np.generic]:
+        """(n,), whatever their type."""
+        if not self.is_number:
+            raise self.wrong(f"it holds {self.values.type}; numbers are needed.")
+        return self.nested()
+
+    def features(self) -> Tensor:
+        """(n,) float32."""
+        return torch.from_numpy(self.numbers()).to(torch.float32)
+
+    def nested(self) -> NDArray[np.generic]:
+        """(n, …), with an axis more for each depth of lists."""
+        parts = [_dense(self, chunk) for chunk in self.values.chunks if len(chunk)]
+        if any(part.shape[1:] != parts[0].shape[1:] for part in parts):
+            raise self.wrong(_RAGGED)
+        return np.concatenate(parts)
+
+    def class_numbers(self, names: Sequence[str]) -> NDArray[np.generic]:
+        """(n,): the place of each name in ``names``."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        _no_nulls(self, self.values)
+        if not names:
+            raise self.wrong("the labels are names; list all classes in data.labels, in the order of their numbers.")
+        values = self.values.cast(pa.string())
+        found = pc.index_in(values, value_set=pa.array(names, pa.string()))
+        if found.null_count:
+            row = pc.index(found.is_null(), True).as_py()
+            raise self.wrong(f"row {row} is labelled '{values[row]}', which is none of data.labels: {', '.join(names)}.")
+        return np.concatenate([chunk.to_numpy() for chunk in found.chunks])
+
+    def pictures(self) -> list[Picture]:
+        import pyarrow as pa
+
+        _no_nulls(self, self.values)
+        cells = self.values
+        if pa.types.is_struct(cells.type):
+            cells = pa.chunked_array([chunk.field("bytes") for chunk in cells.chunks])
+            if cells.null_count:
+                raise self.wrong("some images have a path but no bytes; write the table with the images in it.")
+        return [Picture(f"{self.who}, row {row}", BytesIO(cell.as_py())) for row, cell in enumerate(cells)]
+
+
+_RAGGED = "its lists differ in length; every record needs the same number of values."
+
+
+def _dense(column: Column, values: Any) -> NDArray[np.generic]:
+    """Lists of one length become a further axis; no copy of the numbers where Arrow allows it."""
+    import pyarrow as pa
+
+    if _is_tensor(values.type):
+        _no_nulls(column, values)
+        whole: NDArray[np.generic] = values.to_numpy_ndarray()
+        return whole
+    shape = [len(values)]
+    while _is_list(values.type):
+        _no_nulls(column, values)
+        shape.append(_common_length(column, values))
+        values = values.flatten()
+    _no_nulls(column, values)
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not _is_number(values.type):
+        raise column.wrong(f"it holds {values.type}; numbers are needed.")
+    if pa.types.is_decimal(values.type):
+        values = values.cast(pa.float64())
+    if len(values) != math.prod(shape):
+        raise column.wrong(_RAGGED)
+    flat: NDArray[np.generic] = values.to_numpy(zero_copy_only=False)
+    return flat.reshape(shape)
+
+
+def _common_length(column: Column, values: Any) -> int:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_fixed_size_list(values.type):
+        length = values.type.list_size
+    else:
+        least, most = (pc.min_max(pc.list_value_length(values))[end].as_py() or 0 for end in ("min", "max"))
+        if least != most:
+            raise column.wrong(_RAGGED)
+        length = most
+    if not length:
+        raise column.wrong("its lists are empty; every record needs values.")
+    return int(length)
+
+
+def _no_nulls(column: Column, values: Any) -> None:
+    if values.null_count:
+        raise column.wrong("some values are missing (null); fill them or drop those rows.")
+
+
+def _plain(kind: Any) -> Any:
+    """The type of the values behind a dictionary."""
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _is_tensor(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return isinstance(kind, pa.FixedShapeTensorType)
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    one = pa.types
+    return bool(one.is_integer(kind) or one.is_floating(kind) or one.is_boolean(kind) or one.is_decimal(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _image_bytes(kind: Any) -> Any:
+    """The type of an image's bytes: the column itself, or in the struct that the datasets library writes."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        return kind.field("bytes").type
+    return kind
+
+
+def _is_bytes(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))

@@ -1,0 +1,60 @@
+"""Keeps a site in the federation. Nothing heavy is imported here: it waits, and starts what has ended."""
+
+import fcntl
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from understudy.engines.flower.node import Server, supernode
+from understudy.engines.flower.processes import end_with_parent
+from understudy.errors import UserError
+
+Says = Callable[[str], None]
+ON_PURPOSE = (0, 2, 130)  # done, told why not, stopped by a person
+AGAIN_AFTER = 2.0  # seconds
+
+
+def attend(name: str, *, server: str, keys: Path | None, folder: Path, command: Sequence[str], says: Says) -> int:
+    """Keeps a site in the federation: Flower's node, and a process that answers, each started anew when it ends.
+
+    ``command`` starts the process that answers; ``--at-door PORT`` tells it where its tasks are. Its exit code is
+    given where it ended on purpose.
+    """
+    known = Server(server, None, None) if keys is None else _site_keys(server, keys, name)
+    if keys is None:
+        says("--insecure: what is sent can be read and changed on its way, and nobody proves who they are.")
+    with only_one(folder), supernode(folder, known, says) as node:
+        while True:
+            worker = subprocess.Popen([*command, "--at-door", str(node.door.port)], preexec_fn=end_with_parent)
+            try:
+                code = worker.wait()
+            finally:
+                worker.terminate()
+                worker.wait()
+            if code in ON_PURPOSE:
+                return code
+            says(f"The process that answers for {name} ended with code {code}; it starts again.")
+            time.sleep(AGAIN_AFTER)
+
+
+def _site_keys(server: str, keys: Path, name: str) -> Server:
+    found = Server(server, keys / "ca.crt", keys / name)
+    if not (keys / name).is_file():
+        raise UserError(f"There is no key {keys / name}; make it with `understudy keys client {name} --keys {keys}`.")
+    if not (keys / "ca.crt").is_file():
+        raise UserError(f"There is no {keys / 'ca.crt'}; ask the server's operator for it.")
+    return found
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Two processes of one site would spend its budget twice."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".site-lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"Another process works for the site in {folder}; stop it, or choose --folder.") from None
+        yield

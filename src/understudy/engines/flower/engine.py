@@ -1,0 +1,197 @@
+"""The server's end: our loop over Flower's Grid.
+
+A client is a name. Which node answers for it is looked up again and again: after a crash it may be another one. A
+client that is away, or whose node went down over a request, is asked again until the time for this exchange is over;
+that is safe, since a site that answered once sends the same bytes again.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from understudy.engines.flower import wire
+from understudy.federation.exchange import Answer, Engine, Request, failed
+
+if TYPE_CHECKING:
+    from flwr.app import Message
+    from flwr.serverapp import Grid
+
+POLL = 0.2  # seconds between two looks for replies
+LOOK_AROUND = 2.0  # seconds between two looks at who is there
+WINDOW = 64  # clients that are asked at a time
+TRIES = 3  # requests that may go down with a client's process before it is given up
+GONE = (5, 8)  # Flower's codes: the node is not there; the process that worked died
+
+
+@dataclass
+class Waiting:
+    """A request that has no answer yet."""
+
+    request: Request
+    until: float
+    node: int | None = None  # where it was sent
+    message: str | None = None
+    tries: int = 0
+
+
+@dataclass
+class Flower(Engine):
+    grid: "Grid"
+    spool: Path  # early answers wait here
+    timeout: float  # seconds that a client has for an answer, being away included
+    insecure: bool = False  # nodes have no keys, so they say themselves who they are
+    check: Callable[[], None] = lambda: None  # raises when the link is gone
+    largest: int = wire.LARGEST
+    _names: dict[int, str] = field(default_factory=dict)  # of nodes that said hello
+    _owing: dict[str, str] = field(default_factory=dict)  # clients that were given up, and what they still work on
+    _looked: float = float("-inf")
+    _there: dict[str, int] = field(default_factory=dict)
+
+    def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
+        coming, order = iter(requests), deque[str]()
+        waiting: dict[str, Waiting] = {}
+        early: dict[str, Answer] = {}
+        exhausted = False
+        while True:
+            while not exhausted and len(order) < WINDOW:
+                request = next(coming, None)
+                exhausted = request is None
+                if request is not None:
+                    order.append(request.client)
+                    waiting[request.client] = Waiting(request, time.monotonic() + self.timeout)
+            while order and order[0] in early:
+                yield early.pop(order.popleft())
+            if not order:
+                if exhausted:
+                    return
+                continue
+            self._send(waiting)
+            answers = {**self._received(waiting), **self._given_up(waiting)}
+            for client, answer in answers.items():
+                early[client] = self._spooled(waiting.pop(client).request, answer)
+            if not answers:
+                self.check()
+                time.sleep(POLL)
+
+    # ---- sending
+
+    def _send(self, waiting: dict[str, Waiting]) -> None:
+        from flwr.app import Message
+
+        there = self.there()
+        for client, one in waiting.items():
+            node = there.get(client)
+            if node is None or (one.message is not None and one.node == node):
+                continue
+            message = Message(
+                wire.pack_request(one.request),
+                dst_node_id=node,
+                message_type=wire.ASK,
+                ttl=max(1.0, one.until - time.monotonic()) + 30,
+                group_id=str(one.request.round),
+            )
+            one.node, one.tries = node, one.tries + 1
+            one.message = next(iter(self.grid.push_messages([message])), None)
+
+    def there(self) -> dict[str, int]:
+        """Who is there now: the node that answers for each name."""
+        if time.monotonic() - self._looked >= LOOK_AROUND:
+            # A site that came back without keys is a new node, and the old one lingers: the newest counts.
+            newest_last = sorted(self.grid.get_nodes(), key=lambda node: str(node.last_activated_at))
+            nodes = {node.node_id: node.name for node in newest_last}
+            if self.insecure:
+                self._ask_names([node for node in nodes if node not in self._names])
+                nodes = {node: self._names.get(node, "") for node in nodes}
+            self._there = {name: node for node, name in nodes.items() if name}
+            self._looked = time.monotonic()
+        return self._there
+
+    def _ask_names(self, strangers: list[int]) -> None:
+        from flwr.app import Message, RecordDict
+
+        asked = {
+            message: node
+            for node in strangers
+            for message in self.grid.push_messages(
+                [Message(RecordDict(), dst_node_id=node, message_type=wire.HELLO, ttl=60.0)]
+            )
+        }
+        until = time.monotonic() + 30
+        while asked and time.monotonic() < until:
+            for reply in self.grid.pull_messages(list(asked)):
+                node = asked.pop(reply.metadata.reply_to_message_id)
+                if not reply.has_error():
+                    self._names[node] = wire.unpack(reply.content, wire.LONGEST_HEADER)[0].decode(errors="replace")
+            self.check()
+            time.sleep(POLL)
+
+    # ---- receiving
+
+    def _received(self, waiting: dict[str, Waiting]) -> dict[str, Answer]:
+        by_message = {one.message: client for client, one in waiting.items() if one.message is not None}
+        late = {message: client for client, message in self._owing.items()}
+        found: dict[str, Answer] = {}
+        for reply in self.grid.pull_messages([*by_message, *late]) if by_message or late else ():
+            message = reply.metadata.reply_to_message_id
+            if message in late:
+                self._owing.pop(late[message], None)  # nobody waits for it any more
+            elif message in by_message:
+                answer = self._read(waiting[by_message[message]], reply)
+                if answer is not None:
+                    found[by_message[message]] = answer
+        return found
+
+    def _read(self, one: Waiting, reply: "Message") -> Answer | None:
+        client = one.request.client
+        if not reply.has_error():
+            answer, body = wire.read_answer(reply.content, client=client, largest=self.largest)
+            return answer if not body else Answer(**answer.header(), read=lambda: body)
+        code, reason = reply.error.code, reply.error.reason
+        if code in GONE and one.tries < TRIES:
+            one.node = one.message = None  # it is asked again when its node is back
+            self._looked = float("-inf")
+            return None
+        return failed(client, f"its node failed (Flower's code {code}: {' '.join(str(reason).split())[:200]})")
+
+    def _given_up(self, waiting: dict[str, Waiting]) -> dict[str, Answer]:
+        """Time is over. Who still works on an earlier request is waited for only as long as others are."""
+        now = time.monotonic()
+        others = any(client not in self._owing and one.until > now for client, one in waiting.items())
+        only_debtors = not others and any(client not in self._owing for client in waiting)
+        found: dict[str, Answer] = {}
+        for client, one in waiting.items():
+            if one.until > now and not (only_debtors and client in self._owing):
+                continue
+            why = f"it did not answer within {self.timeout:.0f} s" if one.message else "it was not there"
+            found[client] = failed(client, why)
+            if one.message is not None:
+                self._owing[client] = one.message
+        return found
+
+    def _spooled(self, request: Request, answer: Answer) -> Answer:
+        """Bytes that wait for their turn wait on disk."""
+        if answer.outcome != "done":
+            return answer
+        self.spool.mkdir(parents=True, exist_ok=True)
+        file = self.spool / f"{request.client}.safetensors"
+        file.write_bytes(answer.read())
+        return Answer(**answer.header(), read=file.read_bytes)
+
+    def wait_for(self, clients: Iterable[str], heard: Callable[[list[str]], None], enough: int | None = None) -> None:
+        """Until all of them are there, or ``enough`` after the time that an answer may take.
+
+        ``heard`` is told who is missing.
+        """
+        wanted, until = list(clients), time.monotonic() + self.timeout
+        told: list[str] = []
+        while missing := [client for client in wanted if client not in self.there()]:
+            if enough is not None and len(wanted) - len(missing) >= enough and time.monotonic() > until:
+                return
+            if missing != told:
+                heard(missing)
+                told = missing
+            self.check()
+            time.sleep(POLL)

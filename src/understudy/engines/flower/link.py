@@ -1,0 +1,149 @@
+"""The SuperLink: Flower's process on the server's machine, on loopback, with one run of ours open in it."""
+
+import hashlib
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from understudy.engines.flower.keys import Certificates
+from understudy.engines.flower.processes import free_port, program, start, stop, wait_until_open
+from understudy.engines.flower.quiet import switch_off, switches
+from understudy.engines.flower.runtime import Door, kept_alive, new_secret, tokens
+from understudy.errors import UserError
+
+if TYPE_CHECKING:
+    from flwr.serverapp import Grid
+
+START_UP = 120.0  # seconds; a busy machine takes its time
+
+# What a run must bring along. Nothing of it is ever executed: both ends run what is installed there.
+APP = {
+    "pyproject.toml": b"""[project]
+name = "understudy-run"
+version = "1.0.0"
+license = "Apache-2.0"
+dependencies = []
+[tool.flwr.app]
+publisher = "understudy"
+[tool.flwr.app.components]
+serverapp = "nothing:app"
+clientapp = "nothing:app"
+[tool.flwr.app.config]
+""",
+    "nothing.py": b'raise SystemExit("Start a site with `understudy client`; this bundle holds no program.")\n',
+}
+
+
+@dataclass(frozen=True)
+class Link:
+    door: Door
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def check(self) -> None:
+        if self.process.poll() is not None:
+            raise UserError(f"Flower's SuperLink ended ({self.process.returncode}); see {self.log}, then --resume.")
+
+    # ---- Control API
+
+    def _control(self) -> Any:
+        from flwr.supercore.control import ControlHttpClient
+        from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+
+        door = self.door
+        certificates = None if door.ca is None else door.ca.read_bytes()
+        return ControlHttpClient.from_server_address(
+            door.address, door.ca is None, certificates, [RuntimeVersionHttpInterceptor(component_name="understudy")]
+        )
+
+    def register(self, nodes: dict[str, bytes]) -> None:
+        """Sites that may join: their names and public keys. Known ones stay; a key that changed is an error."""
+        from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest
+
+        control = self._control()
+        try:
+            known = {node.name: bytes(node.public_key) for node in control.ListNodes(ListNodesRequest()).nodes_info}
+            for name, key in nodes.items():
+                if name in known and known[name] != key:
+                    raise UserError(
+                        f"The site '{name}' is registered with another key; give it a new name, or begin with an "
+                        "empty --state folder."
+                    )
+                if name not in known:
+                    control.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
+        finally:
+            control.close()
+
+    def _start_run(self) -> None:
+        from flwr.cli.build import build_fab_from_files
+        from flwr.common.serde import fab_to_proto
+        from flwr.proto.control_pb2 import StartRunRequest
+        from flwr.supercore.fab import Fab
+
+        bundle, _ = build_fab_from_files(APP)
+        control = self._control()
+        try:
+            fab = Fab(hashlib.sha256(bundle).hexdigest(), bundle, {})
+            control.StartRun(StartRunRequest(fab=fab_to_proto(fab)))
+        finally:
+            control.close()
+
+    # ---- Runtime API
+
+    @contextmanager
+    def run(self) -> Iterator["Grid"]:
+        """A run of Flower's, for as long as this process works on it."""
+        from flwr.common.serde import run_from_proto
+        from flwr.proto.runtime_pb2 import PullTaskInputRequest, PushTaskOutputRequest
+        from flwr.supercore.task_identity import TaskIdentity
+        from flwr.superlink.grid import HttpGrid
+
+        self._start_run()
+        token = next(tokens(self.door, "server", going=self._alive))
+        certificates = None if self.door.ca is None else self.door.ca.read_bytes()
+        grid = HttpGrid(self.door.address, self.door.ca is None, certificates, token=token)
+        client = grid._runtime_client
+        with kept_alive(client):
+            given = client.PullTaskInput(PullTaskInputRequest())
+            TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
+            TaskIdentity.node_id = given.context.node_id
+            grid.set_run(run_from_proto(given.run))
+            try:
+                yield grid
+            finally:
+                if self.process.poll() is None:
+                    client.PushTaskOutput(PushTaskOutputRequest(sub_status="completed"))
+        grid.close()
+
+    def _alive(self) -> bool:
+        self.check()
+        return True
+
+
+@contextmanager
+def superlink(state: Path, certificates: Certificates | None, *, port: int | None = None) -> Iterator[Link]:
+    """``state`` holds its database, so that sites and their keys outlive it; without certificates, no TLS."""
+    state.mkdir(parents=True, exist_ok=True)
+    switch_off(state / "flower")
+    log = state / "superlink.log"
+    ca = None if certificates is None else certificates.ca
+    door = Door(port or free_port(), new_secret(state / "runtime.secret"), ca)
+    process = start(_command(door, state, certificates), log=log, env=switches(state / "flower"))
+    try:
+        wait_until_open(door.port, process, log, seconds=START_UP)
+        yield Link(door, process, log)
+    finally:
+        stop(process)
+
+
+def _command(door: Door, state: Path, certificates: Certificates | None) -> list[str]:
+    command = [program("flower-superlink"), "--host", "127.0.0.1", "--port", str(door.port)]
+    command += ["--database", str(state / "superlink.db"), "--isolation", "process"]
+    command += ["--superexec-auth-secret-file", str(door.secret), "--disable-runtime-dependency-installation"]
+    if certificates is None:
+        return [*command, "--insecure"]
+    command += ["--ssl-ca-certfile", str(certificates.ca), "--ssl-certfile", str(certificates.certificate)]
+    return [*command, "--ssl-keyfile", str(certificates.key), "--enable-supernode-auth"]

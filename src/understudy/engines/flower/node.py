@@ -1,0 +1,83 @@
+"""The SuperNode: Flower's process at a site, started again whenever it ends."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from understudy.engines.flower.processes import free_port, last_line, program, start, stop
+from understudy.engines.flower.quiet import switch_off, switches
+from understudy.engines.flower.runtime import Door, new_secret
+
+SECRET = "runtime.secret"  # in the site's folder
+AGAIN_AFTER = 15.0  # seconds: for up to a minute after a crash the server takes the key for one that is still there
+
+
+@dataclass(frozen=True)
+class Server:
+    """What a site must know of the server."""
+
+    address: str  # host:port
+    ca: Path | None  # None: without TLS, typed with --insecure
+    key: Path | None
+
+
+class Node:
+    def __init__(self, door: Door, server: Server, folder: Path, says: Callable[[str], None]):
+        self.door = door
+        self._server, self._folder, self._says = server, folder, says
+        self._log = folder / "supernode.log"
+        self._ending = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._supervise, name="supernode", daemon=True)
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def _supervise(self) -> None:
+        while not self._ending.is_set():
+            began = time.monotonic()
+            self._process = start(self._command(), log=self._log, env=switches(self._folder / "flower"))
+            while self._process.poll() is None and not self._ending.wait(0.2):
+                pass
+            if self._ending.is_set():
+                return
+            lived = time.monotonic() - began
+            self._says(
+                f"Flower's SuperNode ended after {lived:.0f} s ({last_line(self._log)}); again in {AGAIN_AFTER:.0f} s."
+            )
+            self._ending.wait(AGAIN_AFTER)
+
+    def _command(self) -> list[str]:
+        command = [program("flower-supernode"), "--superlink", self._server.address, "--host", "127.0.0.1"]
+        command += ["--port", str(self.door.port), "--isolation", "process"]
+        command += ["--superexec-auth-secret-file", str(self.door.secret)]
+        if self._server.ca is None:
+            return [*command, "--insecure"]
+        command += ["--root-certificates", str(self._server.ca)]
+        return [*command, "--auth-supernode-private-key", str(self._server.key)]
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self._ending.set()
+        if self._process is not None:
+            stop(self._process)
+        self._thread.join()
+
+
+@contextmanager
+def supernode(folder: Path, server: Server, says: Callable[[str], None]) -> Iterator[Node]:
+    folder.mkdir(parents=True, exist_ok=True)
+    switch_off(folder / "flower")
+    node = Node(Door(free_port(), new_secret(folder / SECRET)), server, folder, says)
+    node.begin()
+    try:
+        yield node
+    finally:
+        node.end()

@@ -1,0 +1,81 @@
+"""Programs that work for this process and end with it."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from understudy.errors import UserError
+
+GRACE = 5.0  # seconds between asking a program to end and ending it
+
+
+def program(name: str) -> str:
+    """The path of a command that was installed beside this Python."""
+    return str(Path(sys.executable).parent / name)
+
+
+def start(command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
+    """Its output goes into ``log``. It gets no Ctrl-C of ours, and ends when this process does."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+            preexec_fn=end_with_parent,
+        )
+
+
+def end_with_parent() -> None:
+    """Run in the child before it becomes another program: where the kernel offers it, it is ended with its parent."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """Ask, wait, end; with all that it started."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, sign)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+            return
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until_open(port: int, process: "subprocess.Popen[bytes]", log: Path, *, seconds: float) -> None:
+    """Until something listens on the loopback port; a sentence where the program ends or takes too long."""
+    until = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        if process.poll() is not None:
+            raise UserError(f"{Path(str(process.args[0])).name} ended at once; {last_line(log)} (see {log}).")  # type: ignore[index]
+        if time.monotonic() > until:
+            raise UserError(f"Nothing listens on port {port} after {seconds:.0f} s; see {log}.")
+        time.sleep(0.1)
+
+
+def last_line(log: Path) -> str:
+    """What a program said last, for a sentence."""
+    with contextlib.suppress(OSError):
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        if lines:
+            return f"it said: {lines[-1][:300]}"
+    return "it said nothing"

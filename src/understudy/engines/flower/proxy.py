@@ -1,0 +1,95 @@
+"""What is open to the world: nginx with TLS in front of the SuperLink, for the nodes' path and nothing else.
+
+On its one port Flower also takes new runs and hands out tasks, and asks nobody who wants them to show a key. So the
+SuperLink listens on loopback, and only ``/v1/fleet/``, where nodes prove who they are, is passed on.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from understudy.engines.flower.keys import Certificates
+from understudy.engines.flower.processes import start, stop, wait_until_open
+from understudy.engines.flower.runtime import Door
+from understudy.errors import UserError
+
+FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")  # where Debian puts it; not in everybody's PATH
+
+CONFIG = """# Written by understudy: only the path of the nodes is passed on to Flower's SuperLink.
+pid {folder}/nginx.pid;
+error_log {folder}/nginx-error.log warn;
+worker_processes 2;
+daemon off;
+events {{ worker_connections 4096; }}
+http {{
+  access_log {folder}/nginx-access.log;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  server_tokens off;
+  limit_conn_zone $binary_remote_addr zone=each:10m;
+  server {{
+    listen {listen} ssl;
+    ssl_certificate {certificate};
+    ssl_certificate_key {key};
+    ssl_protocols TLSv1.2 TLSv1.3;
+    client_max_body_size {largest}m;
+    limit_conn each 64;
+    location /v1/fleet/ {{
+      limit_except POST {{ deny all; }}
+      proxy_pass https://127.0.0.1:{port};
+      proxy_ssl_verify on;
+      proxy_ssl_name localhost;
+      proxy_ssl_trusted_certificate {ca};
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_request_buffering off;
+      proxy_read_timeout 300s;
+    }}
+    location / {{ return 403; }}
+  }}
+}}
+"""
+LARGEST = 64  # megabytes of one request; Flower sends arrays in pieces of five
+
+
+def nginx() -> str | None:
+    """Its path, where it is installed."""
+    return shutil.which("nginx") or next((found for at in FOLDERS if (found := shutil.which("nginx", path=at))), None)
+
+
+def config(folder: Path, listen: str, certificates: Certificates, door: Door) -> str:
+    at = {name: str(path.resolve()) for name, path in (("folder", folder), ("ca", certificates.ca))}
+    pair = {"certificate": str(certificates.certificate.resolve()), "key": str(certificates.key.resolve())}
+    return CONFIG.format(**at, **pair, listen=listen, port=door.port, largest=LARGEST)
+
+
+@contextmanager
+def proxy(folder: Path, listen: str, certificates: Certificates, door: Door) -> Iterator[None]:
+    """``listen`` is ADDRESS:PORT."""
+    found, port = nginx(), port_of(listen)
+    if found is None:
+        raise UserError(
+            "The server's port is opened by nginx, which is not installed (Debian: apt install nginx-light); "
+            "without it only --insecure on one machine is possible."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    file, log = folder / "nginx.conf", folder / "nginx.log"
+    file.write_text(config(folder, listen, certificates, door))
+    process = start([found, "-p", str(folder.resolve()), "-c", str(file.resolve())], log=log)
+    try:
+        wait_until_open(port, process, log, seconds=30)
+        yield
+    finally:
+        stop(process)
+
+
+def port_of(listen: str) -> int:
+    """Of ADDRESS:PORT."""
+    port = listen.rpartition(":")[2]
+    if ":" not in listen or not port.isdigit() or not 0 < int(port) < 65536:
+        raise UserError(f"--listen {listen}: write an address and a port, such as 0.0.0.0:8443.")
+    return int(port)

@@ -1,0 +1,27 @@
+"""Flower without calling out: no usage events, no update checks, no installing while it runs."""
+
+import os
+from pathlib import Path
+
+from understudy.errors import UserError
+
+SWITCHES = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+def switches(home: Path) -> dict[str, str]:
+    """What Flower's processes find in their environment; ``home`` is for files of its own."""
+    return {**SWITCHES, "FLWR_HOME": str(home), "FLWR_LOG_LEVEL": "WARNING"}
+
+
+def switch_off(home: Path) -> None:
+    """Before anything of Flower is imported here."""
+    os.environ.update(switches(home))
+    try:
+        import flwr  # noqa: F401
+    except ImportError:
+        raise UserError("A federation of machines needs Flower: pip install 'understudy[flower]'.") from None

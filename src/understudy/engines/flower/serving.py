@@ -1,0 +1,58 @@
+"""The site's end: takes Flower's tasks one after another and answers them."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from understudy.engines.flower import wire
+from understudy.engines.flower.runtime import Door, kept_alive, tokens
+from understudy.errors import UserError
+from understudy.federation.exchange import Request
+from understudy.federation.method import Method
+from understudy.federation.site import Site, answer
+
+if TYPE_CHECKING:
+    from flwr.app import Message, RecordDict
+
+Heard = Callable[[Request, str], None]  # a request, and what became of it
+
+
+def serve(
+    site: Site, method: Method, door: Door, *, going: Callable[[], bool], heard: Heard, largest: int = wire.LARGEST
+) -> None:
+    """Until ``going`` says no. Whatever comes in, an answer goes out."""
+    for token in tokens(door, "client", going=going):
+        _one(site, method, door, token, heard, largest)
+
+
+def _one(site: Site, method: Method, door: Door, token: str, heard: Heard, largest: int) -> None:
+    import httpx
+    from flwr.app import Message
+    from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
+    from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+
+    client = door.client("flwr-clientapp", RuntimeTokenHttpInterceptor(token))
+    with contextlib.suppress(httpx.HTTPError), _closing(client), kept_alive(client):
+        message, context, _, _ = pull_task_input(client)  # the fourth is the run's program, which is not run
+        push_message(client, Message(_reply(site, method, message, heard, largest), reply_to=message), context)
+        push_task_output(client, context, "completed", "")
+
+
+@contextlib.contextmanager
+def _closing(client: object) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        client.close()  # type: ignore[attr-defined]
+
+
+def _reply(site: Site, method: Method, message: "Message", heard: Heard, largest: int) -> "RecordDict":
+    if message.metadata.message_type == wire.HELLO:
+        return wire.pack(site.name.encode(), b"")
+    try:
+        request = wire.read_request(message.content, site=site.name, largest=largest)
+    except UserError as wrong:
+        return wire.pack_answer(wire.refusal(site.name, str(wrong)))
+    done = answer(site, method, request)
+    heard(request, done.why or done.outcome)
+    return wire.pack_answer(done)

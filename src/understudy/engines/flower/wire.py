@@ -1,0 +1,87 @@
+"""Our requests and answers inside Flower's messages: a JSON header, and the bytes of a Message as they are."""
+
+import json
+from typing import TYPE_CHECKING, Any, get_args
+
+from understudy.errors import UserError
+from understudy.federation.exchange import NOTHING, Answer, Outcome, Request, failed
+
+if TYPE_CHECKING:
+    from flwr.app import RecordDict
+
+ASK = "query.understudy"  # the type of Flower's message that brings a request
+HELLO = "query.hello"  # who are you? Asked only of nodes without keys
+LARGEST = 2**31  # bytes of one message, unless a setting says otherwise
+LONGEST_HEADER = 2**20
+RAW = "understudy.bytes"  # how an Array says what its bytes are
+
+
+def pack(header: bytes, body: bytes) -> "RecordDict":
+    from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+    content = RecordDict({"header": ConfigRecord({"json": header})})
+    content["body"] = ArrayRecord({"bytes": Array("uint8", (len(body),), RAW, body)})
+    return content
+
+
+def unpack(content: "RecordDict", largest: int) -> tuple[bytes, bytes]:
+    """Header and body; a sentence for everything that is not just that."""
+    from flwr.app import Array, ArrayRecord, ConfigRecord
+
+    texts, arrays = content.get("header"), content.get("body")
+    header = texts.get("json") if isinstance(texts, ConfigRecord) else None
+    array = arrays.get("bytes") if isinstance(arrays, ArrayRecord) else None
+    if not isinstance(header, bytes) or not isinstance(array, Array) or array.stype != RAW:
+        raise UserError("A message came that is not one of Understudy's.")
+    body = array.data
+    if len(header) > LONGEST_HEADER or len(body) > largest:
+        raise UserError(f"A message of {len(header) + len(body)} bytes came; at most {largest} are taken.")
+    return header, body
+
+
+def pack_request(request: Request) -> "RecordDict":
+    return pack(request.header(), request.body)
+
+
+def read_request(content: "RecordDict", *, site: str, largest: int) -> Request:
+    request = Request.of(*unpack(content, largest))
+    for name, kind in Request.__annotations__.items():
+        if type(getattr(request, name)) is not kind:
+            raise UserError(f"A request came whose {name} is no {kind.__name__}.")
+    if request.client != site:
+        raise UserError(f"A request for {request.client!r} came to {site}.")
+    return request
+
+
+def pack_answer(answer: Answer) -> "RecordDict":
+    return pack(json.dumps(answer.header()).encode(), answer.read() if answer.outcome == "done" else b"")
+
+
+def read_answer(content: "RecordDict", *, client: str, largest: int) -> tuple[Answer, bytes]:
+    """What ``client`` answered, and its bytes, whatever the other end may have sent."""
+    try:
+        header, body = unpack(content, largest)
+        said = _header(header)
+    except UserError as wrong:
+        return failed(client, str(wrong)), b""
+    if said["client"] != client:
+        return failed(client, f"it answered in the name of {said['client']!r}"), b""
+    return Answer(**said, read=lambda: body), body
+
+
+def _header(text: bytes) -> dict[str, Any]:
+    try:
+        said: Any = json.loads(text)
+    except ValueError:
+        raise UserError("its answer has a header that cannot be read") from None
+    wanted = {"client": str, "outcome": str, "why": str, "version": str, "charges": list}
+    fits = isinstance(said, dict) and said.keys() == wanted.keys()
+    if not fits or any(type(said[key]) is not kind for key, kind in wanted.items()):
+        raise UserError("its answer has a header of another make")
+    if said["outcome"] not in get_args(Outcome) or not all(isinstance(charge, dict) for charge in said["charges"]):
+        raise UserError("its answer has a header of another make")
+    return dict(said)
+
+
+def refusal(client: str, why: str) -> Answer:
+    return Answer(client, "refused", why, NOTHING, lambda: b"")

@@ -1,0 +1,203 @@
+"""A person's yes before a reply leaves a site.
+
+Where the site's policy wants it, a reply waits on the site's desk (``waiting/`` in its folder), from which nothing is
+ever sent, until a person has decided (``understudy approve``). A decision is bound to the bytes that the person could
+look at: other bytes need another one. It never touches the site's book: the work was done, so its charge stands, also
+after a no (whether there was a yes or a no may itself tell something about the records).
+"""
+
+import contextlib
+import getpass
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+from understudy.federation.exchange import Request
+from understudy.federation.message import Kind, Message, labels_from_wire
+from understudy.federation.release import Forbidden
+from understudy.files import write_whole
+from understudy.privacy.charges import Charge, epsilon_of
+from understudy.privacy.policy import Policy
+
+Decision = Literal["yes", "no"]
+REPLY, ABOUT = "reply.safetensors", "about.json"
+PLACE = ("run", "round", "step", "sha256")  # what a decision is about
+
+
+class Waits(UserError):
+    """A person at the site has not decided yet."""
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A reply that a site is about to send: for which request, from which file, and what is in it."""
+
+    request: Request
+    file: Path
+    kinds: Mapping[str, Kind]
+    problem: Problem
+    charges: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A reply on the desk."""
+
+    folder: Path
+    about: dict[str, Any]  # client, run, round, step, task, parts, epsilon, problem
+    reply: Message
+    sha256: str  # of the reply's bytes
+    decision: Decision | None  # None: it waits
+
+    @property
+    def id(self) -> str:
+        """It names the bytes as well, so that nobody says yes to others than those they looked at."""
+        return f"{self.folder.name}-{self.sha256[:8]}"
+
+    @property
+    def problem(self) -> Problem:
+        said = self.about["problem"]
+        return Problem(
+            tuple(said["shape"]), said["classes"], said["multilabel"], tuple(said["mean"]), tuple(said["std"])
+        )
+
+    def examples(self) -> Examples | None:
+        """The labelled records in it, if it holds any."""
+        kinds = {part["part"]: part["kind"] for part in self.about["parts"]}
+        if kinds.get("x") == kinds.get("y") == "examples":
+            return Examples(self.reply["x"], labels_from_wire(self.reply["y"]))
+        return None
+
+    def a_class(self) -> dict[int, int]:
+        """Records of each class that has any."""
+        found = self.examples()
+        counts = [] if found is None else found.label_counts(self.problem.classes).tolist()
+        return {label: count for label, count in enumerate(counts) if count}
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where the replies of one site wait for a person."""
+
+    home: Path  # the site's folder
+
+    def holds(self, request: Request) -> bool:
+        return (self._place(request) / REPLY).exists()
+
+    def check(self, policy: Policy | None, leaving: Leaving) -> None:
+        """Before every sending: a reply that may not leave is put on the desk, one that may is back in its file."""
+        place, file = self._place(leaving.request), leaving.file
+        wanted = () if policy is None else policy.approval
+        if not wanted and not place.exists():
+            return
+        data = (file if file.exists() else place / REPLY).read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        said = self._said((leaving.request.run, leaving.request.round, leaving.request.step, digest))
+        reply = Message.from_bytes(data)
+        if said == "no" or (said is None and any(leaving.kinds[part] in wanted for part in reply)):
+            self._hold(place, leaving, reply)
+            if said == "no":
+                raise Forbidden("a person there said no to its reply")
+            raise Waits("its reply waits for a person's approval there (understudy approve FOLDER)")
+        if not file.exists():
+            os.replace(place / REPLY, file)
+        shutil.rmtree(place, ignore_errors=True)
+
+    def held(self) -> list[Held]:
+        """What waits, and what was decided and has not been asked for since."""
+        found = []
+        for file in sorted(self.home.glob(f"waiting/*/{REPLY}")):
+            with contextlib.suppress(FileNotFoundError):  # a run that goes on may fetch it meanwhile
+                about, data = json.loads((file.parent / ABOUT).read_text()), file.read_bytes()
+                digest = hashlib.sha256(data).hexdigest()
+                said = self._said((about["run"], about["round"], about["step"], digest))
+                found.append(Held(file.parent, about, Message.from_bytes(data), digest, said))
+        return found
+
+    def decide(self, one: Held, decision: Decision) -> None:
+        """On disk before it returns; of several about the same bytes the last counts."""
+        kept = {key: one.about[key] for key in ("client", "run", "round", "step", "task", "parts")}
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        line = {"decision": decision, "when": when, "by": _who(), "sha256": one.sha256, **kept}
+        with self._decisions.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def forget(self, run: str) -> None:
+        """The run is past the round: nobody will ask for it again."""
+        for place in self.home.glob(f"waiting/{run}-r*s*"):
+            shutil.rmtree(place, ignore_errors=True)
+
+    @property
+    def _decisions(self) -> Path:
+        return self.home / "approvals.jsonl"
+
+    def _place(self, request: Request) -> Path:
+        return self.home / "waiting" / f"{request.run}-r{request.round}s{request.step}"
+
+    def _said(self, place: tuple[str, int, int, str]) -> Decision | None:
+        said: list[Decision] = [
+            line["decision"] for line in self._lines() if tuple(line[key] for key in PLACE) == place
+        ]
+        return said[-1] if said else None
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        if not self._decisions.exists():
+            return
+        for number, line in enumerate(self._decisions.read_text().splitlines(), start=1):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                raise UserError(
+                    f"{self._decisions.name} of the site, line {number}, cannot be read, so nothing leaves: "
+                    "restore the file from a copy, or take that line out and decide again."
+                ) from None
+
+    def _hold(self, place: Path, leaving: Leaving, reply: Message) -> None:
+        """Out of the file that engines send from; what is said about it is there before it is."""
+        if not leaving.file.exists():
+            return
+        place.mkdir(parents=True, exist_ok=True)
+        write_whole(place / ABOUT, (json.dumps(_about(leaving, reply), indent=1) + "\n").encode())
+        os.replace(leaving.file, place / REPLY)
+
+
+def _about(leaving: Leaving, reply: Message) -> dict[str, Any]:
+    request, charges = leaving.request, [Charge.of(charge) for charge in leaving.charges]
+    covered = {part for charge in charges for part in charge.covers}
+    parts = [
+        {
+            "part": part,
+            "kind": leaving.kinds[part],
+            "shape": list(tensor.shape),
+            "bytes": tensor.numel() * tensor.element_size(),
+            "covered": part in covered,
+        }
+        for part, tensor in reply.items()
+    ]
+    named = {key: getattr(request, key) for key in ("client", "run", "round", "step", "task")}
+    return {**named, "parts": parts, "epsilon": _epsilon(charges), "problem": asdict(leaving.problem)}
+
+
+def _epsilon(charges: Sequence[Charge]) -> float | None:
+    """Of this reply alone; None where its noise can be repeated."""
+    if any(charge.test_noise for charge in charges):
+        return None
+    return epsilon_of(charges, charges[0].delta, charges[0].accountant) if charges else 0.0
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        return f"user {os.getuid()}"

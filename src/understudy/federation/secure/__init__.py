@@ -1,0 +1,1 @@
+"""Sums under masks: what the phases of secure aggregation are made of."""

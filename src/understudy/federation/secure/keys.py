@@ -1,0 +1,67 @@
+"""Keys of a client, the key that two clients agree on, and boxes that only the other one opens.
+
+A key pair (X25519) grows from a seed of 16 bytes, so that the seed is all that has to be shared to recover it.
+"""
+
+import importlib.util
+import os
+
+from understudy.errors import UserError
+
+SEED, PUBLIC, NONCE, TAG = 16, 32, 12, 16  # lengths in bytes
+DOMAIN = b"understudy secure aggregation/"
+
+
+def need_packages() -> None:
+    """Refuses in one sentence where the packages of the extra are missing."""
+    missing = [name for name in ("cryptography", "Crypto") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError("secure-aggregation needs further packages; install them by pip install 'understudy[secure]'.")
+
+
+def fresh_seed() -> bytes:
+    """From the operating system, whatever the run's seed."""
+    return os.urandom(SEED)
+
+
+def public_key(seed: bytes) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(_derived(seed, "private key")).public_key().public_bytes_raw()
+
+
+def agreed_key(seed: bytes, public: bytes, purpose: str) -> bytes:
+    """32 bytes that the owner of ``seed`` and the owner of ``public`` both find, and nobody else."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+    mine = X25519PrivateKey.from_private_bytes(_derived(seed, "private key"))
+    try:
+        common = mine.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise UserError("A public key in the exchange of secure-aggregation is not valid.") from None
+    return _derived(common, purpose)
+
+
+def seal(key: bytes, content: bytes, about: str) -> bytes:
+    """Encrypted and authenticated; it opens only for the same ``about``."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    nonce = os.urandom(NONCE)
+    return nonce + AESGCM(key).encrypt(nonce, content, about.encode())
+
+
+def unseal(key: bytes, box: bytes, about: str) -> bytes:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    try:
+        return AESGCM(key).decrypt(box[:NONCE], box[NONCE:], about.encode())
+    except InvalidTag:
+        raise UserError(f"The {about} of secure-aggregation were changed on their way, or are not for us.") from None
+
+
+def _derived(secret: bytes, purpose: str) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(SHA256(), length=32, salt=None, info=DOMAIN + purpose.encode()).derive(secret)

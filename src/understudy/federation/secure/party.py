@@ -1,0 +1,149 @@
+"""What one client does in a masked sum. All that it must remember from phase to phase is in its memory, which never
+travels, under one name; its secrets are there until it has given its shares, or until the next sum begins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.errors import UserError
+from understudy.federation.client import Memory
+from understudy.federation.message import Message
+from understudy.federation.secure import keys
+from understudy.federation.secure.grid import Whole
+from understudy.federation.secure.masks import add_masks
+from understudy.federation.secure.shares import needed_of, split
+
+KEPT = "secure"  # in memory: a Message of its own, in bytes, because every tensor in memory is a file at the site
+# Parts of briefs, and of what is kept. Clients are told of one another by number: the place among all names.
+PREFIX = "secure."
+ME, PEERS, KEYS, SENDERS, BOXES, CLIENTS, SURVIVORS, DROPPED = (
+    PREFIX + name for name in ("me", "peers", "keys", "senders", "boxes", "clients", "survivors", "dropped")
+)
+ROUND, SEEDS, OWN_MASK, OWN_SHARE = (PREFIX + name for name in ("round", "seeds", "own_mask", "own_share"))
+BOX = keys.NONCE + 2 * keys.SEED + keys.TAG  # bytes: a share of the key's seed and one of the mask's, sealed
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a client insists on, whatever it is told."""
+
+    threshold: float
+    fewest: int  # clients in a sum
+    neighbours: int
+
+
+def to_tensor(data: bytes, *shape: int) -> Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(*shape)
+
+
+def to_bytes(tensor: Tensor) -> bytes:
+    return tensor.numpy().tobytes()
+
+
+def advertise(memory: Memory, round: int) -> Tensor:
+    """Phase 1. Fresh keys: one for masks, one for boxes. (2, 32) bytes of public keys."""
+    seeds = [keys.fresh_seed(), keys.fresh_seed()]
+    _keep(memory, Message({ROUND: torch.tensor(round), SEEDS: to_tensor(b"".join(seeds), 2, keys.SEED)}))
+    return to_tensor(b"".join(map(keys.public_key, seeds)), 2, keys.PUBLIC)
+
+
+def share(memory: Memory, round: int, brief: Message, rules: Rules) -> Tensor:
+    """Phase 2. The seeds of its mask key and of its own mask, a share of each for every peer: (peers, BOX) bytes."""
+    kept = _kept(memory, round, after=SEEDS, before=OWN_MASK)
+    me, peers = int(brief[ME]), brief[PEERS].tolist()
+    if me in peers or len(set(peers)) < len(peers) or len(peers) + 1 < min(rules.fewest, rules.neighbours + 1):
+        raise UserError(f"secure-aggregation wants {rules.fewest} different clients, and was offered {len(peers) + 1}.")
+    masking, sealing = map(to_bytes, kept[SEEDS])
+    own_mask, needed = keys.fresh_seed(), needed_of(len(peers) + 1, rules.threshold)
+    of_key, of_mask = (split(seed, len(peers) + 1, needed) for seed in (masking, own_mask))
+    places = {holder: at for at, holder in enumerate(sorted([me, *peers]))}
+    boxes = [
+        keys.seal(
+            keys.agreed_key(sealing, to_bytes(public[1]), "boxes"),
+            of_key[places[peer]] + of_mask[places[peer]],
+            _about(round, me, peer),
+        )
+        for peer, public in zip(peers, brief[KEYS], strict=True)
+    ]
+    own = {OWN_MASK: to_tensor(own_mask, keys.SEED), OWN_SHARE: to_tensor(of_mask[places[me]], keys.SEED)}
+    _keep(memory, kept.but(brief.only(ME, PEERS, KEYS)).but(own))
+    return to_tensor(b"".join(boxes), len(peers), BOX)
+
+
+def receive(memory: Memory, round: int, brief: Message, rules: Rules) -> None:
+    """Phase 3, before the work: the boxes of the peers that still take part."""
+    kept = _kept(memory, round, after=OWN_MASK, before=SENDERS)
+    senders, peers = brief[SENDERS].tolist(), kept[PEERS].tolist()
+    needed = needed_of(len(peers) + 1, rules.threshold)
+    if not set(senders) <= set(peers) or len(set(senders)) < len(senders) or len(senders) + 1 < needed:
+        raise UserError(f"secure-aggregation wants {needed - 1} of its {len(peers)} peers, and {len(senders)} came.")
+    _keep(memory, kept.but(brief.only(SENDERS, BOXES)))
+
+
+def mask(memory: Memory, round: int, values: Whole) -> None:
+    """Phase 3, after the work: masks over its input, in place."""
+    kept = _kept(memory, round, after=SENDERS, before=DROPPED)
+    public = dict(zip(kept[PEERS].tolist(), kept[KEYS], strict=True))
+    masking, purpose = to_bytes(kept[SEEDS][0]), mask_purpose(round)
+    pairs = {peer: keys.agreed_key(masking, to_bytes(public[peer][0]), purpose) for peer in kept[SENDERS].tolist()}
+    add_masks(values, int(kept[ME]), to_bytes(kept[OWN_MASK]), pairs)
+
+
+def unmask(memory: Memory, round: int, brief: Message, rules: Rules) -> Tensor:
+    """Phase 4. Of survivors the share of their own mask, of the dropped the share of their key: (rows, 16) bytes.
+
+    Never both for one client: its key takes the masks that it shares off, its own mask the last one.
+    """
+    kept = _kept(memory, round, after=SENDERS, before=DROPPED)
+    survivors, dropped = brief[SURVIVORS].tolist(), brief[DROPPED].tolist()
+    _check_lists(kept, survivors, dropped, rules)
+    of_masks = [_opened(kept, peer)[keys.SEED :] for peer in survivors]
+    of_keys = [_opened(kept, peer)[: keys.SEED] for peer in dropped]
+    _keep(memory, Message({ROUND: kept[ROUND], DROPPED: brief[DROPPED]}))  # secrets go; not a second time
+    return to_tensor(b"".join([*of_masks, *of_keys]), len(survivors) + len(dropped), keys.SEED)
+
+
+def mask_purpose(round: int) -> str:
+    return f"mask of round {round}"
+
+
+def _about(round: int, sender: int, receiver: int) -> str:
+    return f"shares of round {round} from {sender} for {receiver}"
+
+
+def _opened(kept: Message, peer: int) -> bytes:
+    """The two shares that it holds for a peer; of its own, the mask's alone."""
+    if peer == int(kept[ME]):
+        return bytes(keys.SEED) + to_bytes(kept[OWN_SHARE])
+    public = kept[KEYS][kept[PEERS].tolist().index(peer)]
+    box = kept[BOXES][kept[SENDERS].tolist().index(peer)]
+    key = keys.agreed_key(to_bytes(kept[SEEDS][1]), to_bytes(public[1]), "boxes")
+    return keys.unseal(key, to_bytes(box), _about(int(kept[ROUND]), peer, int(kept[ME])))
+
+
+def _check_lists(kept: Message, survivors: Sequence[int], dropped: Sequence[int], rules: Rules) -> None:
+    both = set(survivors) & set(dropped)
+    if both:
+        raise UserError(
+            f"secure-aggregation gives one kind of share for a client, and was asked for both of number {min(both)}."
+        )
+    senders, me = kept[SENDERS].tolist(), int(kept[ME])
+    if not set(survivors) <= {*senders, me} or not set(dropped) <= set(senders):
+        raise UserError("secure-aggregation was asked for shares of a client that took no part.")
+    needed = needed_of(len(kept[PEERS]) + 1, rules.threshold)
+    if len(set(survivors)) < needed:
+        raise UserError(f"secure-aggregation opens no sum with fewer than {needed} of its neighbourhood in it.")
+
+
+def _kept(memory: Memory, round: int, *, after: str, before: str) -> Message:
+    """A phase follows the one before it, in the same round, once."""
+    kept = Message.from_bytes(to_bytes(memory[KEPT])) if KEPT in memory else Message()
+    if ROUND not in kept or int(kept[ROUND]) != round or after not in kept or before in kept:
+        raise UserError("secure-aggregation was asked for a phase that is not the next one of this sum.")
+    return kept
+
+
+def _keep(memory: Memory, kept: Message) -> None:
+    memory[KEPT] = to_tensor(kept.to_bytes(), -1)

@@ -1,0 +1,67 @@
+"""A method seen through an add-on: what the add-on does not change is the inner method's."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor, nn
+
+from understudy.data.problem import Problem
+from understudy.federation.client import Client
+from understudy.federation.message import Message
+from understudy.federation.method import Job, Method, State
+from understudy.federation.server import Server
+from understudy.models.network import Network
+
+
+class WrappedMethod(Method):
+    def __init__(self, inner: Method):
+        self.inner = inner
+
+    def bind(self, net: Network, rounds: int) -> None:
+        super().bind(net, rounds)
+        self.inner.privacy, self.inner.spent_before = self.privacy, self.spent_before
+        self.inner.bind(net, rounds)
+
+    def seen(self, server: Server) -> Server:
+        """The server as the inner method sees it."""
+        return server
+
+    def start(self, server: Server) -> State:
+        return self.inner.start(self.seen(server))
+
+    def round(self, server: Server, state: State) -> State:
+        return self.inner.round(self.seen(server), state)
+
+    def jobs(self) -> dict[str, Job]:
+        return {**self.inner.jobs(), **super().jobs()}
+
+    def result(self, state: State) -> Tensor:
+        return self.inner.result(state)
+
+    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+        return self.inner.dress(module, problem)
+
+    def also(self, state: State) -> Mapping[str, Tensor]:
+        return self.inner.also(state)
+
+    def metrics(self, state: State) -> Mapping[str, float]:
+        return self.inner.metrics(state)
+
+    def remarks(self, state: State) -> Sequence[str]:
+        return self.inner.remarks(state)
+
+    def personal(self, client: Client, model: Tensor) -> Tensor:
+        return self.inner.personal(client, model)
+
+    @property
+    def private(self) -> bool:
+        return self.inner.private
+
+    @property
+    def scored_at_home(self) -> bool:
+        return self.inner.scored_at_home
+
+    def model_brief(self, state: State) -> Message:
+        return self.inner.model_brief(state)
+
+    def effort(self, records: int) -> int:
+        return self.inner.effort(records)

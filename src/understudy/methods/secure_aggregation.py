@@ -1,0 +1,145 @@
+"""Secure aggregation: "Secure Single-Server Aggregation with (Poly)Logarithmic Overhead" (SecAgg+), after "Practical
+Secure Aggregation for Privacy-Preserving Machine Learning".
+
+An add-on to methods in which the server only adds up what clients send. It gets the sum and nothing else: every
+input comes under masks that cancel in the sum. A sum takes four exchanges. Client i has a number, N(i) are its
+neighbours on a random ring (everyone, where ``neighbours`` k is enough for that), its neighbourhood is N(i) and itself,
+and t is ``threshold`` times the size of that, rounded up, always more than half.
+
+    1  advertise  i sends two public keys, of c_i for boxes and of s_i for masks
+    2  share      i draws a seed b_i, splits s_i and b_i among its neighbourhood (Shamir, t shares open it), and sends
+                  each neighbour its two shares in a box that only that one opens
+    3  the task   i works, rounds its numbers x_i to a grid, and sends, modulo 2^bits,
+                      y_i = x_i + PRG(b_i) + Σ_{j ∈ N(i), i < j} PRG(s_ij) − Σ_{j ∈ N(i), i > j} PRG(s_ij)
+                  where s_ij is the key that i and j agree on, over neighbours whose boxes came
+    4  unmask     of those whose y came, i sends its share of b; of those that dropped out after phase 2, its share of
+                  s; never both for one client
+
+The server opens b of everyone in the sum and s of everyone that dropped out, computes their masks, and takes them off.
+It can do so as long as t of each neighbourhood answer; otherwise the round is undone.
+
+The grid: ``bits`` wide, with the finest step 2^−f for which n clients within ±``range`` fit. A sum is off by n · step
+/ 2 at the most, and whole numbers are exact. Keys and seeds come from the operating system, never from the run's seed;
+the model has the same bits whatever they are. Both sides follow the protocol: a server that lies is not covered.
+
+Departures from the paper: i keeps a share of b_i itself, as in the earlier paper, so that few clients can lose one;
+secrets are seeds of 16 bytes, from which key pairs grow.
+"""
+
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field, field_validator
+
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.federation.message import Message
+from understudy.federation.method import Job, Method, State, task
+from understudy.federation.registry import AROUND_SUMS, add_on
+from understudy.federation.secure import keys, party
+from understudy.federation.secure.summing import Phases, SecureServer
+from understudy.federation.server import Server, Task
+from understudy.federation.wrapped import WrappedMethod
+from understudy.models.network import Network
+from understudy.settings import Settings
+
+
+class SecureAggregationSettings(Settings):
+    range: float = Field(default=1e6, gt=0)  # of every number in a reply; changes come times their weight
+    bits: Literal[32, 40, 48, 56, 64] = 48  # of a masked number on the wire
+    overflow: Literal["refuse", "clip"] = "refuse"  # a number beyond the range
+    threshold: float = Field(default=0.6, gt=0.5, le=1)  # t, as a share of a neighbourhood
+    neighbours: int = Field(default=30, ge=2)  # k
+    fewest: int = Field(default=3, ge=2)  # clients in a sum; with fewer the round is undone
+
+    @field_validator("neighbours")
+    @classmethod
+    def _as_many_on_either_side(cls, given: int) -> int:
+        if given % 2:
+            raise ValueError("it must be even: half of them sit on either side")
+        return given
+
+
+class SecureAggregation(WrappedMethod):
+    def __init__(self, settings: SecureAggregationSettings, inner: Method):
+        super().__init__(inner)
+        self.settings = settings
+        self.rules = party.Rules(settings.threshold, settings.fewest, settings.neighbours)
+
+    def bind(self, net: Network, rounds: int) -> None:
+        keys.need_packages()
+        super().bind(net, rounds)
+
+    @property
+    def phases(self) -> Phases:
+        settings = self.settings
+        return Phases(self.advertise, self.share, self.unmask, self.rules, settings.range, settings.bits)
+
+    # ---- on the client
+
+    @task(keys="keys")
+    def advertise(self, client: Client, brief: Message) -> Message:
+        return Message(keys=party.advertise(client.memory, client.round))
+
+    @task(shares="keys")
+    def share(self, client: Client, brief: Message) -> Message:
+        return Message(shares=party.share(client.memory, client.round, brief, self.rules))
+
+    @task(shares="keys")
+    def unmask(self, client: Client, brief: Message) -> Message:
+        return Message(shares=party.unmask(client.memory, client.round, brief, self.rules))
+
+    def jobs(self) -> dict[str, Job]:
+        """The tasks of the method underneath send what they sent, under masks."""
+        inner = {
+            name: Job(name, self._under_masks(job), job.kinds) for name, job in self.inner.jobs().items() if job.kinds
+        }
+        return {**super().jobs(), **inner}
+
+    def _under_masks(self, job: Job) -> Task:
+        def work_and_mask(client: Client, brief: Message) -> Message:
+            if party.BOXES not in brief:
+                raise UserError(f"{job.name} sends under masks only, and the brief brought no boxes for them.")
+            party.receive(client.memory, client.round, brief, self.rules)
+            reply = job.work(client, brief.only(*(part for part in brief if not part.startswith(party.PREFIX))))
+            return self._masked(client, reply, int(brief[party.CLIENTS]))
+
+        return work_and_mask
+
+    def _masked(self, client: Client, reply: Message, clients: int) -> Message:
+        broken = reply.not_finite()  # nobody could see it later
+        if broken:
+            raise UserError(f"its reply is not finite in {', '.join(broken)} (a smaller learning rate may help)")
+        grid, overflow = self.phases.grid(clients), self.settings.overflow
+        whole = [grid.whole(numbers, part=part, overflow=overflow) for part, numbers in reply.items()]
+        values = np.concatenate(whole)
+        party.mask(client.memory, client.round, values)
+        packed = torch.split(grid.pack(values), [len(part) for part in whole])
+        return Message(dict(zip(reply, packed, strict=True)))
+
+    # ---- on the server
+
+    def start(self, server: Server) -> State:
+        there = len(server.cohort())
+        if there < self.settings.fewest:
+            raise UserError(
+                f"with.secure-aggregation: {there} clients take part in a round, and a sum of fewer than "
+                f"{self.settings.fewest} says too much of each; raise method.cohort, or lower fewest."
+            )
+        self.phases.grid(there)  # sums that do not fit are refused here
+        return super().start(server)
+
+    def seen(self, server: Server) -> Server:
+        return SecureServer(server, self.phases)
+
+
+@add_on("secure-aggregation", settings=SecureAggregationSettings, layer=AROUND_SUMS)
+def secure_aggregation(settings: SecureAggregationSettings, method: Method) -> Method:
+    name = type(method).__name__
+    if not method.sums_only:
+        raise UserError(
+            f"secure-aggregation hides each client in a sum, and the server of {name} needs their single replies; "
+            "leave it out, or take a method that averages, such as fedavg."
+        )
+    return SecureAggregation(settings, method)

@@ -1,0 +1,92 @@
+"""A run whose sites are elsewhere: the server's side and the client's."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from understudy.config.schema import Config
+from understudy.engines.flower.engine import Flower
+from understudy.engines.flower.keys import Certificates, server_certificates
+from understudy.engines.flower.link import superlink
+from understudy.engines.flower.node import SECRET
+from understudy.engines.flower.proxy import port_of, proxy
+from understudy.engines.flower.quiet import switch_off
+from understudy.engines.flower.runtime import Door
+from understudy.engines.flower.serving import serve
+from understudy.errors import UserError
+from understudy.federation.exchange import Engine, Request
+from understudy.federation.method import Method
+from understudy.federation.site import Site
+from understudy.heap import keep_freed_memory
+from understudy.privacy.policy import Policy
+from understudy.studies.run import Observer, Result, one_thread, play
+from understudy.studies.site import build_site
+
+Says = Callable[[str], None]
+
+
+def play_as_server(
+    config: Config, out: Path, *, keys: Path | None, listen: str, state: Path, resume: bool, observer: Observer
+) -> Result:
+    """Without ``keys``: no TLS, and only sites on this machine reach it."""
+    certificates = None if keys is None else server_certificates(keys)
+
+    @contextmanager
+    def opened(sites: Mapping[str, Site], _: Method) -> Iterator[Engine]:
+        with ExitStack() as open_things:
+            engine = _engine(open_things, config, list(sites), certificates, listen, state, observer)
+            yield engine
+
+    return play(config, out, resume=resume, observer=observer, engine=opened)
+
+
+def _engine(
+    open_things: ExitStack,
+    config: Config,
+    names: list[str],
+    certificates: Certificates | None,
+    listen: str,
+    state: Path,
+    observer: Observer,
+) -> Engine:
+    if certificates is not None:
+        _check_admitted(certificates, names)
+    port = port_of(listen)
+    link = open_things.enter_context(superlink(state, certificates, port=None if certificates else port))
+    if certificates is None:
+        observer.says(f"--insecure: anyone on this machine can join, or submit runs, at {link.door.address}.")
+    else:
+        link.register(certificates.nodes())
+        open_things.enter_context(proxy(state / "proxy", listen, certificates, link.door))
+    grid = open_things.enter_context(link.run())
+    timeout, enough = config.engine.timeout, config.plan.min_replies
+    engine = Flower(grid, state / "incoming", timeout, insecure=certificates is None, check=link.check)
+    engine.wait_for(names, lambda missing: observer.says(f"Waiting for {', '.join(missing)}."), enough=enough)
+    return engine
+
+
+def _check_admitted(certificates: Certificates, names: list[str]) -> None:
+    missing = [name for name in names if name not in certificates.nodes()]
+    if missing:
+        raise UserError(
+            f"There is no key of {missing[0]} in {certificates.folder / 'nodes'}; let it join with "
+            f"`understudy keys admit {missing[0]}.pub --keys {certificates.folder}`."
+        )
+
+
+def answer_at(
+    door: int, config: Config, name: str, *, source: Path | None, policy: Policy | None, folder: Path, says: Says
+) -> None:
+    """The process that answers, until it is ended; its imports and its records are loaded once."""
+    switch_off(folder / "flower")
+    keep_freed_memory()
+    with one_thread():
+        site, method = build_site(config, name, source=source, folder=folder, policy=policy)
+        if policy is None:
+            says("There is no policy: everything that the config asks for may leave.")
+        says(f"{name} takes part with {len(site.holding.own)} records.")
+
+        def heard(request: Request, outcome: str) -> None:
+            says(f"round {request.round}, {request.task}: {outcome}")
+
+        serve(site, method, Door(door, folder / SECRET), going=lambda: True, heard=heard)

@@ -1,0 +1,84 @@
+"""What waits for a person at a site: a table, and a sheet of the images in it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from understudy.data.examples import Examples
+from understudy.errors import UserError
+from understudy.federation.approval import Held
+from understudy.view.canvas import save_figure
+from understudy.view.listings import shape_words
+from understudy.view.numbers import NONE, size
+from understudy.view.ruled import number, print_notes, print_table, ruled, words
+from understudy.view.sheet import Sheet, figure_of
+
+STANDING = {None: "waits", "yes": "yes, not sent yet", "no": "no"}
+
+
+def print_waiting(held: Sequence[Held], console: Console | None = None) -> None:
+    console = console or Console()
+    print_table(console, lambda gap: waiting_table(held, gap))
+    notes = [f"{one.about['client']}: {one.id}{_a_class(one)}" for one in held]
+    if any(one.about["epsilon"] for one in held):
+        notes.append("ε is of this reply alone, and stays spent whatever is decided.")
+    print_notes(console, notes)
+
+
+def waiting_table(held: Sequence[Held], gap: int = 2) -> Table:
+    table = ruled(gap)
+    words(table, "client")
+    number(table, "round")
+    words(table, "task")
+    words(table, "would send")
+    number(table, "bytes")
+    number(table, "ε")
+    words(table, "decision")
+    for one in held:
+        about = one.about
+        parts = "\n".join(f"{p['part']}: {p['kind']}, {_shape(p['shape'])}" for p in about["parts"])
+        total = size(sum(part["bytes"] for part in about["parts"]))
+        cells = (about["client"], str(about["round"]), about["task"], parts, total, _epsilon(about["epsilon"]))
+        table.add_row(*map(Text, (*cells, STANDING[one.decision])))
+    return table
+
+
+def draw_waiting(held: Sequence[Held], file: Path, per_class: int) -> Path:
+    """Clients down, classes across, up to ``per_class`` images in a cell; a sheet for every ask that has images."""
+    asks: dict[tuple[str, int, int], list[tuple[Held, Examples]]] = {}
+    for one in held:
+        examples = one.examples()
+        if examples is not None and len(examples) and len(one.problem.shape) == 3:
+            about = one.about
+            asks.setdefault((about["run"], about["round"], about["step"]), []).append((one, examples))
+    if not asks:
+        raise UserError("Nothing that waits there holds images, so there is nothing to draw; leave --sheet out.")
+    sheets = [_sheet(group) for group in asks.values()]
+    most = max((count for one in held for count in one.a_class().values()), default=1)
+    return save_figure(figure_of(sheets, min(per_class, most), "Images that wait for a person's approval"), file)
+
+
+def _sheet(group: Sequence[tuple[Held, Examples]]) -> Sheet:
+    first = group[0][0]
+    sets: Mapping[str, Examples] = {one.about["client"]: examples for one, examples in group}
+    label = f"{first.about['task']}, round {first.about['round']}"
+    return Sheet(label, first.problem, dict(sets), list(sets), "not sent")
+
+
+def _a_class(one: Held) -> str:
+    return "".join(f", {count:,} of class {label}" for label, count in one.a_class().items())
+
+
+def _shape(shape: Sequence[int]) -> str:
+    """(72, 1, 8, 8) -> 72 of 8×8; one number has no shape."""
+    if not shape:
+        return "one number"
+    count, *rest = shape
+    return f"{count:,} of {shape_words(rest)}" if rest else f"{count:,} numbers"
+
+
+def _epsilon(epsilon: float | None) -> str:
+    return NONE if not epsilon else f"{epsilon:.3f}"

@@ -1,0 +1,53 @@
+"""A method whose clients misbehave on command: files named ROUND-CLIENT in $FAULTS say who does what."""
+
+import os
+import time
+from pathlib import Path
+
+import torch
+
+from understudy.federation.client import Client
+from understudy.federation.message import Message
+from understudy.federation.method import Method, State, task
+from understudy.federation.registry import NoSettings, method
+from understudy.federation.server import Server
+
+
+@method("faulty")
+class Faulty(Method):
+    """Adds up 1 a client and round, so that the total tells how many answers counted."""
+
+    def __init__(self, settings: NoSettings):
+        self.settings = settings
+
+    @task(change="weights")
+    def work(self, client: Client, brief: Message) -> Message:
+        """Does what it is told, once."""
+        client.memory["times"] = client.memory.get("times", torch.zeros(1)) + 1
+        order = Path(os.environ["FAULTS"], f"{client.round}-{client.id}")
+        if order.exists():
+            words = order.read_text().split()
+            order.rename(order.with_suffix(".done"))
+            _misbehave(*words)
+            if words[0] == "nan":
+                return Message(change=torch.full((1,), torch.nan))
+        return Message(change=torch.ones(1))
+
+    def start(self, server: Server) -> State:
+        return Message(model=self.net.initial(), total=torch.zeros(1))
+
+    def round(self, server: Server, state: State) -> State:
+        total = server.sum(self.work, Message(), to=server.cohort(), like={"change": (1,)})
+        return state.but(total=state["total"] + total["change"].float())
+
+    def metrics(self, state: State) -> dict[str, float]:
+        return {"total": float(state["total"])}
+
+
+def _misbehave(what: str, seconds: str = "0") -> None:
+    if what == "raise":
+        raise ValueError("the record of a patient")
+    if what == "die":
+        os._exit(9)
+    if what == "sleep":
+        time.sleep(float(seconds))

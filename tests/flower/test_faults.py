@@ -1,0 +1,98 @@
+"""What networks and machines do, with real processes on loopback, TLS and keys."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from federation_of_processes import FAULTY, Federation, child
+
+from understudy.engines.flower.proxy import nginx
+
+pytestmark = [
+    pytest.mark.skipif(nginx() is None, reason="nginx is not installed"),
+    pytest.mark.skipif(shutil.which("ps") is None and not Path("/proc").exists(), reason="no /proc here"),
+]
+
+SITES = ("client-0", "client-1", "client-2")
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Iterator[Federation]:
+    made = Federation(tmp_path, SITES)
+    yield made
+    made.stop()
+
+
+def configure(federation: Federation, *, rounds: int, timeout: float, min_replies: int = 1) -> None:
+    method = {"name": f"{FAULTY}:Faulty", "rounds": rounds, "min_replies": min_replies}
+    federation.write_config(
+        data={"name": "digits", "clients": 3, "limit": 60},
+        model={"name": "softmax"},
+        method=method,
+        engine={"name": "flower", "timeout": timeout},
+    )
+
+
+def failures(federation: Federation, round: int) -> dict[str, str]:
+    return {failure["client"]: failure["why"] for failure in federation.lines()[round]["failures"]}
+
+
+def test_sites_that_raise_lie_or_are_late_are_left_out_and_come_back(federation: Federation) -> None:
+    configure(federation, rounds=6, timeout=20)
+    federation.fault(1, "client-1", "raise")
+    federation.fault(2, "client-1", "nan")
+    federation.fault(3, "client-1", "sleep 30")
+    for site in SITES:
+        federation.start_site(site)
+    federation.start_server()
+    federation.finish(400)
+    lines = federation.lines()
+
+    assert "ValueError" in failures(federation, 1)["client-1"]
+    assert "patient" not in (federation.folder / "run" / "metrics.jsonl").read_text()  # that stays at home
+    assert "not finite" in failures(federation, 2)["client-1"]
+    assert "did not answer within 20 s" in failures(federation, 3)["client-1"]
+    # The late one still works; it is waited for no longer than the others, and is whole again later.
+    assert lines[6]["clients"] == 3
+    assert lines[6]["total"] == sum(line["clients"] for line in lines.values() if line["round"])
+    assert all(line["clients"] >= 2 for line in lines.values() if line["round"])
+
+
+def test_a_process_that_dies_a_node_that_is_killed_a_cut_link_and_a_killed_server(federation: Federation) -> None:
+    configure(federation, rounds=4, timeout=300, min_replies=3)
+    federation.fault(1, "client-1", "die")
+    federation.fault(2, "client-1", "sleep 8")
+    federation.fault(3, "client-0", "sleep 6")
+    for site in SITES:
+        federation.start_site(site)
+    federation.start_server()
+
+    # The process that answers dies in round 1: it is started again and asked again.
+    federation.wait_until(lambda: 1 in federation.lines(), 400)
+    assert "ended with code 9; it starts again" in federation.log("client-1")
+
+    # Flower's node is killed while its site works on round 2: it comes back under its key.
+    federation.wait_until(lambda: (federation.folder / "faults" / "2-client-1.done").exists(), 120)
+    os.kill(child(federation.running["client-1"].pid, "flower-supernode"), signal.SIGKILL)
+    federation.wait_until(lambda: 2 in federation.lines(), 400)
+
+    # The proxy hangs for a while in round 3, as a network does.
+    federation.wait_until(lambda: (federation.folder / "faults" / "3-client-0.done").exists(), 120)
+    proxy = child(federation.running["server"].pid, "nginx")
+    os.kill(proxy, signal.SIGSTOP)
+    signal.sigtimedwait([], 10)
+    os.kill(proxy, signal.SIGCONT)
+    federation.wait_until(lambda: 3 in federation.lines(), 400)
+
+    # The server is killed and started again.
+    os.killpg(federation.running["server"].pid, signal.SIGKILL)
+    federation.running.pop("server").wait()
+    federation.start_server("--resume")
+    federation.finish(400)
+
+    lines = federation.lines()
+    assert [lines[round]["clients"] for round in (1, 2, 3, 4)] == [3, 3, 3, 3]
+    assert lines[4]["total"] == 12  # nothing was counted twice
