@@ -1,5 +1,6 @@
 """What networks and machines do, with real processes on loopback, TLS and keys."""
 
+import json
 import os
 import shutil
 import signal
@@ -26,10 +27,10 @@ def federation(tmp_path: Path) -> Iterator[Federation]:
     made.stop()
 
 
-def configure(federation: Federation, *, rounds: int, timeout: float, min_replies: int = 1) -> None:
+def configure(federation: Federation, *, rounds: int, timeout: float, clients: int = 3, min_replies: int = 1) -> None:
     method = {"name": f"{FAULTY}:Faulty", "rounds": rounds, "min_replies": min_replies}
     federation.write_config(
-        data={"name": "digits", "clients": 3, "limit": 60},
+        data={"name": "digits", "clients": clients, "limit": 60},
         model={"name": "softmax"},
         method=method,
         engine={"name": "flower", "timeout": timeout},
@@ -40,25 +41,35 @@ def failures(federation: Federation, round: int) -> dict[str, str]:
     return {failure["client"]: failure["why"] for failure in federation.lines()[round]["failures"]}
 
 
-def test_sites_that_raise_lie_or_are_late_are_left_out_and_come_back(federation: Federation) -> None:
-    configure(federation, rounds=6, timeout=20)
+def test_sites_that_raise_lie_are_late_or_refuse_are_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, (*SITES, "client-3"))
+    configure(federation, rounds=6, timeout=20, clients=4)
     federation.fault(1, "client-1", "raise")
     federation.fault(2, "client-1", "nan")
     federation.fault(3, "client-1", "sleep 30")
-    for site in SITES:
-        federation.start_site(site)
-    federation.start_server()
-    federation.finish(400)
+    (tmp_path / "site.yaml").write_text("kinds: [scalars, examples]\n")
+    try:
+        for site in SITES:
+            federation.start_site(site)
+        federation.start_site("client-3", "--policy", "site.yaml")
+        federation.start_server()
+        federation.finish(400)
+    finally:
+        federation.stop()
     lines = federation.lines()
 
     assert "ValueError" in failures(federation, 1)["client-1"]
-    assert "patient" not in (federation.folder / "run" / "metrics.jsonl").read_text()  # that stays at home
+    assert "patient" not in (tmp_path / "run" / "metrics.jsonl").read_text()  # that stays at home
     assert "not finite" in failures(federation, 2)["client-1"]
     assert "did not answer within 20 s" in failures(federation, 3)["client-1"]
     # The late one still works; it is waited for no longer than the others, and is whole again later.
     assert lines[6]["clients"] == 3
-    assert lines[6]["total"] == sum(line["clients"] for line in lines.values() if line["round"])
-    assert all(line["clients"] >= 2 for line in lines.values() if line["round"])
+    assert lines[6]["total"] == sum(line["clients"] for line in lines.values())
+    # What its policy forbids never left client-3, and both sides have it in writing.
+    why = "its policy does not let weights leave, and the task would send 'change'"
+    assert [failures(federation, round)["client-3"] for round in range(1, 7)] == [why] * 6
+    at_home = (tmp_path / "sites" / "client-3" / "state" / "refusals.jsonl").read_text().splitlines()
+    assert [json.loads(line)["why"] for line in at_home] == [why] * 6
 
 
 def test_a_process_that_dies_a_node_that_is_killed_a_cut_link_and_a_killed_server(federation: Federation) -> None:

@@ -254,4 +254,4 @@ class Rounds:
             return ""
         first = server.books.failures[0]
         more = len(server.books.failures) - 1
-        return f" ({first['client']}: {first['why']}{f'; {more} more' if more else ''})"
+        return f" ({first['client']}: {first['why'].rstrip('.')}{f'; {more} more' if more else ''})"

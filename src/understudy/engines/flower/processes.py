@@ -24,8 +24,9 @@ def program(name: str) -> str:
 def start(command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
     """Its output goes into ``log``. It gets no Ctrl-C of ours, and ends when this process does."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    end_leftovers(log)
     with log.open("ab") as file:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=file,
@@ -34,6 +35,23 @@ def start(command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = 
             start_new_session=True,
             preexec_fn=end_with_parent,
         )
+    _group(log).write_text(f"{process.pid} {Path(command[0]).name[:15]}")
+    return process
+
+
+def _group(log: Path) -> Path:
+    return log.with_suffix(".group")
+
+
+def end_leftovers(log: Path) -> None:
+    """A parent that was killed takes the program with it, but not what that program had started (nginx's workers)."""
+    with contextlib.suppress(OSError, ValueError):
+        group, name = _group(log).read_text().split()
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                before, _, after = status.read_text().rpartition(")")
+                if after.split()[2] == group and before.endswith(f"({name}"):
+                    os.kill(int(status.parent.name), signal.SIGKILL)
 
 
 def end_with_parent() -> None:
@@ -49,7 +67,7 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
             os.killpg(process.pid, sign)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE)
-            return
+            break
 
 
 def free_port() -> int:

@@ -5,12 +5,13 @@ SuperLink listens on loopback, and only ``/v1/fleet/``, where nodes prove who th
 """
 
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from understudy.engines.flower.keys import Certificates
-from understudy.engines.flower.processes import start, stop, wait_until_open
+from understudy.engines.flower.processes import end_leftovers, start, stop, wait_until_open
 from understudy.engines.flower.runtime import Door
 from understudy.errors import UserError
 
@@ -79,6 +80,8 @@ def proxy(folder: Path, listen: str, certificates: Certificates, door: Door) -> 
     folder.mkdir(parents=True, exist_ok=True)
     file, log = folder / "nginx.conf", folder / "nginx.log"
     file.write_text(config(folder, listen, certificates, door))
+    end_leftovers(log)
+    check_free(listen)
     process = start([found, "-p", str(folder.resolve()), "-c", str(file.resolve())], log=log)
     try:
         wait_until_open(port, process, log, seconds=30)
@@ -93,3 +96,14 @@ def port_of(listen: str) -> int:
     if ":" not in listen or not port.isdigit() or not 0 < int(port) < 65536:
         raise UserError(f"--listen {listen}: write an address and a port, such as 0.0.0.0:8443.")
     return int(port)
+
+
+def check_free(listen: str) -> None:
+    """Somebody else who answers there would be taken for our nginx."""
+    host, _, port = listen.rpartition(":")
+    with socket.socket(socket.AF_INET6 if host.startswith("[") else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), int(port)))
+        except OSError as error:
+            raise UserError(f"--listen {listen} cannot be used ({error.strerror}); choose another port.") from None
