@@ -67,7 +67,7 @@ def test_every_command_of_the_readme_is_one(tmp_path: Path) -> None:
         if "method=feddm" in words:
             words += ["method.steps=2", "method.server.epochs=2"]
         if "with=[fedssyn]" in words:
-            words += ["with.fedssyn.generator={name: vae, epochs: 2}"]
+            words += ["with.fedssyn.generator={name: vae, epochs: 2}", "with.fedssyn.sound_only=false"]
         done = subprocess.run(
             [sys.executable, "-m", "understudy", *words], cwd=tmp_path, capture_output=True, text=True, check=False
         )

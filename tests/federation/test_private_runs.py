@@ -50,6 +50,15 @@ class Open(Spender):
     more = ("x", "y")
 
 
+class Diverging(Spender):
+    """At ash, what it sends is no number, after records were touched."""
+
+    @task(mean="statistics")
+    def release(self, client: Client, brief: Message) -> Message:
+        client.ledger.charge(rate=RATE, noise=NOISE, steps=STEPS, clip=1.0, covers=("mean",))
+        return Message(mean=torch.full((4,), torch.nan if client.id == "ash" else 1.0))
+
+
 def sites() -> Federation:
     rng = np.random.default_rng(0)
     made = {name: (rng.integers(0, 9, (8, 4)).astype(np.float32), np.array([0, 1] * 4)) for name in ("ash", "beech")}
@@ -73,6 +82,13 @@ def test_every_round_prints_what_is_spent_so_far(tmp_path: Path) -> None:
     charge = ledger(tmp_path / "run")["charges"]["ash"][0]
     wanted = {"mechanism": "sampled Gaussian", "clip": 1.0, "noise": 1.0, "rate": 0.0256, "steps": 200, "delta": 1e-5}
     assert {key: charge[key] for key in wanted} == wanted
+
+
+def test_what_a_failed_task_spent_is_in_the_ledger(tmp_path: Path) -> None:
+    result = private_run(tmp_path / "run", Diverging, privacy={"delta": 1e-5})
+    assert [failure["client"] for failure in result.metrics[1]["failures"]] == ["ash"]
+    spent = ledger(tmp_path / "run")["epsilon_by_client"]
+    assert spent["ash"] == spent["beech"] == pytest.approx(4.42, abs=0.1)
 
 
 def test_a_part_that_no_charge_covers_takes_the_guarantee_away(tmp_path: Path) -> None:

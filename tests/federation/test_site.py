@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -182,7 +183,7 @@ def test_old_versions_go_once_the_checkpoint_is_past_them(site: Site, method: Co
 def test_a_server_cannot_name_files_outside_the_sites_folder(
     site: Site, method: Counting, field: str, name: str
 ) -> None:
-    asked = answer(site, method, replace(request(1, 1), **{field: name}))
+    asked = answer(site, method, replace(request(1, 1), **cast(Any, {field: name})))
     assert (asked.outcome, asked.why) == ("refused", f"the request's {field} cannot name a file")
 
 

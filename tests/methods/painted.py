@@ -22,14 +22,19 @@ from understudy.synthesis.generator import Generator, generator
 
 
 class PaintedSettings(Settings):
-    pass
+    epochs: int = 1
+    batch: int = 4
+    checkpoints: tuple[int, ...] = ()
+    flat: int = -1  # a client of this class alone paints without contrast
+    copies: int = 0  # the first images are records over again
 
 
 class Painted(Generator):
-    """Paints an image in the number of its class, and notes what it was given to learn from."""
+    """Paints a slope from the number of its class, and notes what it was given to learn from."""
 
     smallest = 3
     seen: ClassVar[list[Examples]] = []
+    steps: ClassVar[list[PrivateSteps | None]] = []
 
     def __init__(self, settings: PaintedSettings) -> None:
         self.settings = settings
@@ -37,12 +42,21 @@ class Painted(Generator):
     def course(
         self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
     ) -> Iterator[generators.Stage]:
-        self.require_enough(examples)
+        if private is None:
+            self.require_enough(examples)
         self.seen.append(examples)
-        yield generators.Stage(1, {"who": examples.x[:1]})
+        self.steps.append(private)
+        for epoch in (*self.settings.checkpoints, self.settings.epochs):
+            some = examples.x[: self.settings.copies]
+            yield generators.Stage(epoch, {"epoch": torch.tensor(epoch), "some": some})
 
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
-        return labels.view(-1, 1, 1, 1).expand(-1, *problem.shape).to(torch.uint8)
+        _, high, wide = problem.shape
+        slope = torch.arange(high).view(-1, 1) + torch.arange(wide)
+        steep = torch.randint(3, 15, (len(labels), 1, 1, 1), generator=rng)
+        steep = steep * (0 if bool((labels == self.settings.flat).all()) else 1)
+        made = (labels.view(-1, 1, 1, 1) + steep * slope + state["epoch"] - 1).expand(-1, *problem.shape)
+        return torch.cat([state["some"], made[len(state["some"]) :].to(torch.uint8)])
 
 
 @contextmanager
@@ -52,6 +66,7 @@ def painted() -> Iterator[None]:
     before = dict(generators._entries)
     generator("painted", settings=PaintedSettings)(Painted)
     Painted.seen.clear()
+    Painted.steps.clear()
     yield
     generators._entries.clear()
     generators._entries.update(before)

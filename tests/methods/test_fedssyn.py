@@ -80,7 +80,7 @@ def test_the_published_share_is_the_default_and_the_generator_is_spelled_out() -
 def test_the_generator_of_the_paper_works_in_its_place() -> None:
     vae = {"name": "vae", "epochs": 1, "batch": 8, "width": 4, "hidden": 8, "latent": 2}
     sites = {"a": pictures([0, 0, 1, 1], side=8), "b": pictures([2] * 5, side=8)}
-    stage = Stage(bound(add(generator=vae), image_net(side=8)), sites)
+    stage = Stage(bound(add(generator=vae, sound_only=False), image_net(side=8)), sites)
     assert torch.isfinite(stage.play(1)["model"]).all()
     assert [len(reply["y"]) for round, _, reply in stage.replies if round == 0] == [4, 5]
 

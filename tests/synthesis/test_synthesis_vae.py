@@ -4,16 +4,19 @@ import math
 
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load, save
 from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
+from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator
+from understudy.synthesis.image_layout import Layout
 from understudy.synthesis.vae import Vae, _statistics
-from understudy.synthesis.vae_networks import Encoder, Layout
-from understudy.synthesis.vae_training import VaeSettings, divergence_from_unit, objective
+from understudy.synthesis.vae_networks import Encoder
+from understudy.synthesis.vae_training import VaeSettings, divergence_from_unit, objective, record_objective
 
 EIGHT = Problem(shape=(1, 8, 8), classes=3, mean=(0.5,), std=(0.25,))
 BRIEF = VaeSettings(epochs=2, batch=4, width=2, hidden=8, latent=3)
@@ -195,3 +198,121 @@ def test_records_with_several_labels_need_a_conditional_vae() -> None:
     vae = Vae(BRIEF.model_copy(update={"conditional": True}))
     state = vae.fit(examples, problem, generator(0))
     assert vae.sample(state, y, problem, generator(1)).shape == (4, 1, 8, 8)
+
+
+# ---- along the way
+
+
+@pytest.mark.parametrize("spread", ["unit", "class", "prior"])
+def test_checkpoints_change_nothing_but_what_is_seen(spread: str) -> None:
+    examples, wanted = noise(9, EIGHT, 0, 1), {"epochs": 4, "spread": spread, "conditional": True}
+    plain, watched = (BRIEF.model_copy(update=wanted | {"checkpoints": c}) for c in ((), (1, 3, 4)))
+    end = Vae(plain).fit(examples, EIGHT, generator(0))
+    stages = list(Vae(watched).course(examples, EIGHT, generator(0)))
+    assert [stage.epoch for stage in stages] == [1, 3, 4]
+    assert all(torch.equal(stages[-1].state[name], end[name]) for name in end)
+    first, middle, _ = (stage.state["decoder.dense.0.weight"] for stage in stages)
+    assert not torch.equal(first, middle)
+
+
+def test_a_stage_is_where_a_shorter_training_would_have_ended() -> None:
+    # Capacity at its height from the start: then no step knows how many are to come.
+    settings = BRIEF.model_copy(update={"epochs": 4, "checkpoints": (2,), "capacity_share": 0.0})
+    examples = noise(9, EIGHT, 0, 1)
+    stage, _ = Vae(settings).course(examples, EIGHT, generator(0))
+    short = Vae(settings.model_copy(update={"epochs": 2, "checkpoints": ()})).fit(examples, EIGHT, generator(0))
+    assert all(torch.equal(stage.state[name], short[name]) for name in short)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "steps", "checkpoints", "expected"),
+    [
+        (3, 9, (), {9: [3]}),
+        (3, 9, (2, 1, 2), {3: [1], 6: [2], 9: [3]}),
+        (4, 10, (1, 3), {2: [1], 7: [3], 10: [4]}),  # 10/4 and 30/4, rounded down
+        (4, 2, (1, 2, 3), {1: [1, 2, 3], 2: [4]}),  # fewer steps than epochs: the first is never the zeroth
+    ],
+)
+def test_after_which_steps_it_is_kept(
+    epochs: int, steps: int, checkpoints: tuple[int, ...], expected: dict[int, list[int]]
+) -> None:
+    settings = VaeSettings(epochs=epochs, checkpoints=checkpoints)
+    found = {step: list(settings.kept_after(step, steps)) for step in range(1, steps + 1)}
+    assert {step: kept for step, kept in found.items() if kept} == expected
+
+
+def test_settings_that_contradict_themselves_are_refused() -> None:
+    with pytest.raises(ValidationError, match="5 is none of the epochs 1 to 4"):
+        VaeSettings(epochs=4, checkpoints=(2, 5))
+    with pytest.raises(ValidationError, match="the decoder must be told: conditional: true"):
+        VaeSettings(spread="prior")
+
+
+# ---- private
+
+PRIVATE = BRIEF.model_copy(update={"conditional": True, "spread": "prior"})
+
+
+def private(steps: int = 4, noise: float = 1.0, clip: float = 1.0, expected: float = 4.0) -> PrivateSteps:
+    streams = [generator("private", which) for which in ("sampling", "noises", "coins")]
+    return PrivateSteps(0.5, steps, clip, noise, expected, *streams)
+
+
+def test_the_objective_of_a_record_by_hand() -> None:
+    # A network whose logits are 0 (ln 2 for each of 4 pixels) and whose latent has mean 2 and variance 1: KL 2. C is
+    # 5. In a batch with a record of KL 8, the mean would be exactly C; each by itself is 3 away from it.
+    def call(x: Tensor, told: Tensor, _noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.zeros_like(x), told, torch.zeros_like(told)
+
+    loss = record_objective(VaeSettings(gamma=10), capacity=5)
+    x, no_noise = torch.zeros(1, 2, 2), torch.zeros(1)
+    for mean in (2.0, 4.0):
+        found = loss(call, x, torch.tensor([mean]), no_noise)
+        assert float(found) == pytest.approx(4 * math.log(2) + 10 * 3)
+
+
+def test_a_private_fit_learns_the_shade_of_a_class_where_noise_is_small() -> None:
+    settings = THOROUGH.model_copy(update={"conditional": True, "spread": "prior"})
+    state = Vae(settings).fit(dark_and_bright(), EIGHT, generator(0), private(steps=150, noise=0.01, expected=20))
+    shades = sample(settings, state, [0] * 20 + [2] * 20).float().mean((1, 2, 3))
+    assert bool((shades[:20] < 125).all())
+    assert bool((shades[20:] > 125).all())
+
+
+def test_what_a_private_fit_gives_is_weights_alone_and_every_label_can_be_drawn() -> None:
+    state = Vae(PRIVATE).fit(noise(4, EIGHT, 0), EIGHT, generator(0), private())
+    assert all(name.startswith("decoder.") for name in state)
+    assert sample(PRIVATE, state, [0, 1, 2]).shape == (3, 1, 8, 8)
+
+
+def test_a_private_fit_needs_no_record() -> None:
+    settings = PRIVATE.model_copy(update={"checkpoints": (1,)})
+    stages = list(Vae(settings).course(noise(2, EIGHT, 0).none(), EIGHT, generator(0), private(steps=4)))
+    assert [stage.epoch for stage in stages] == [1, 2]  # after 2 of the 4 steps, and at the end
+    assert sample(settings, stages[-1].state, [2]).shape == (1, 1, 8, 8)
+
+
+def test_a_private_fit_repeats_itself_with_its_streams_and_takes_nothing_else_from_the_known_one() -> None:
+    examples, left = noise(9, EIGHT, 0, 1), []
+    for records in (examples, examples, examples.none()):
+        rng = generator("known")
+        state = Vae(PRIVATE).fit(records, EIGHT, rng, private())
+        left.append((state["decoder.dense.0.weight"], torch.randint(2**62, (1,), generator=rng)))
+    assert torch.equal(left[0][0], left[1][0])
+    assert torch.equal(left[0][1], left[2][1])
+
+
+def test_class_means_are_not_released_privately() -> None:
+    for update in ({"conditional": True}, {"spread": "class", "conditional": True}):
+        with pytest.raises(UserError, match="conditional: true and spread: prior to be private"):
+            Vae(BRIEF.model_copy(update=update)).fit(noise(4, EIGHT, 0), EIGHT, generator(0), private())
+
+
+def test_drawn_from_the_prior_a_class_obeys_its_label_and_must_have_been_seen() -> None:
+    settings = THOROUGH.model_copy(update={"conditional": True, "spread": "prior"})
+    state = Vae(settings).fit(dark_and_bright(), EIGHT, generator(0))
+    shades = sample(settings, state, [0] * 20 + [2] * 20).float().mean((1, 2, 3))
+    assert bool((shades[:20] < 125).all())
+    assert bool((shades[20:] > 125).all())
+    with pytest.raises(UserError, match="no record of class 1"):
+        sample(settings, state, [0, 1])

@@ -48,6 +48,7 @@ class Top(Settings):
     device: str = "auto"
     privacy: PrivacySettings | None = None
     policy: str | None = None  # the sites' policy, a YAML file; in a real federation each site reads its own
+    measure: int = Field(default=0, ge=0)  # every so many rounds, ζ², σ² and L in the metrics; 0: never
 
     @field_validator("device")
     @classmethod
@@ -113,6 +114,7 @@ class Config:
             "with": [chosen.words() for chosen in self.add_ons],
             "privacy": None if self.top.privacy is None else self.top.privacy.model_dump(mode="json"),
             "policy": self.top.policy,
+            "measure": self.top.measure,
             "engine": self.engine.model_dump(mode="json"),
             "device": device,
             "data_digest": data_digest,

@@ -75,7 +75,9 @@ class Column:
         found = pc.index_in(values, value_set=pa.array(names, pa.string()))
         if found.null_count:
             row = pc.index(found.is_null(), True).as_py()
-            raise self.wrong(f"row {row} is labelled '{values[row]}', which is none of data.labels: {', '.join(names)}.")
+            raise self.wrong(
+                f"row {row} is labelled '{values[row]}', which is none of data.labels: {', '.join(names)}."
+            )
         return np.concatenate([chunk.to_numpy() for chunk in found.chunks])
 
     def pictures(self) -> list[Picture]:
@@ -110,7 +112,7 @@ def _dense(column: Column, values: Any) -> NDArray[np.generic]:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if not _is_number(values.type):
-        raise column.wrong(f"it holds {values.type}; numbers are needed.")
+        raise column.wrong(f"its lists hold {values.type}; numbers are needed.")
     if pa.types.is_decimal(values.type):
         values = values.cast(pa.float64())
     if len(values) != math.prod(shape):

@@ -101,12 +101,21 @@ class Federation:
         return cls(problem, holdings, kept, label_names=label_names)
 
 
-def remote_federation(problem: Problem, names: Sequence[str], test: Examples | None) -> Federation:
+def remote_federation(
+    problem: Problem,
+    names: Sequence[str],
+    test: Examples | None,
+    *,
+    pixels: bool = True,
+    label_names: tuple[str, ...] = (),
+) -> Federation:
     """What a server knows of sites that keep their records at home."""
-    nothing = Examples(torch.empty(0, *problem.shape, dtype=torch.uint8), _no_labels(problem))
+    kind = torch.uint8 if pixels else torch.float32
+    nothing = Examples(torch.empty(0, *problem.shape, dtype=kind), _no_labels(problem))
     if test is not None:
         problem.check(test, "test")
-    return Federation(problem, {name: Holding(nothing, nothing) for name in names}, test, remote=True)
+    sites = {name: Holding(nothing, nothing) for name in names}
+    return Federation(problem, sites, test, label_names=label_names, remote=True)
 
 
 def _no_labels(problem: Problem) -> torch.Tensor:

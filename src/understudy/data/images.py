@@ -83,5 +83,5 @@ def _pixels(picture: Picture) -> NDArray[np.uint8]:
             return np.asarray(image.convert("L" if image.mode in GREY else "RGB"))
     except UnidentifiedImageError:
         raise UserError(f"{picture.name} cannot be read as an image: its kind is unknown.") from None
-    except (OSError, SyntaxError, ValueError) as broken:
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as broken:
         raise UserError(f"{picture.name} cannot be read as an image: {broken}.") from None

@@ -1,4 +1,4 @@
-"""Own data: a .npz file, or a folder of images by class; to be split, or one source a site."""
+"""Own data: .npz, Parquet, or a folder of images by class; to be split, or one source a site."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from torch import Tensor
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
 from understudy.data.images import class_names, read_images
+from understudy.data.parquet import holds_parquet, read_parquet, read_users
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 
@@ -35,7 +36,7 @@ class Scaling:
 
 
 def is_path(name: str) -> bool:
-    return name.endswith(".npz") or "/" in name or "\\" in name or Path(name).is_dir()
+    return name.endswith((".npz", ".parquet")) or "/" in name or "\\" in name or Path(name).is_dir()
 
 
 def problem_of(parts: Sequence[Examples], scaling: Scaling, who: str) -> Problem:
@@ -53,13 +54,13 @@ def problem_of(parts: Sequence[Examples], scaling: Scaling, who: str) -> Problem
 
 
 def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
-    if path.suffix != ".npz":
-        raise UserError(f"{path} is neither a folder of images by class nor an .npz file.")
+    if path.suffix != ".npz" and path.exists():
+        raise UserError(f"{path} is neither a folder of images by class nor an .npz or .parquet file.")
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except FileNotFoundError:
-        raise UserError(f"There is no file {path}.") from None
+        raise UserError(f"There is no file or folder {path}.") from None
     except (BadZipFile, ValueError, EOFError, OSError, TypeError, zlib.error) as broken:
         raise UserError(f"{path} cannot be read as .npz: {broken}.") from None
 
@@ -88,48 +89,63 @@ def _users(arrays: Mapping[str, NDArray[np.generic]], path: Path) -> Tensor | No
     return torch.from_numpy(users.astype(np.int64))
 
 
-def read_own(name: str, scaling: Scaling, test: str | None = None) -> Dataset:
-    """One source, to be split; ``test`` names a second one for the scores."""
+def read_own(
+    name: str,
+    scaling: Scaling,
+    test: str | None = None,
+    *,
+    labels: tuple[str, ...] = (),
+    shape: tuple[int, ...] | None = None,
+) -> Dataset:
+    """One source, to be split; ``test`` names a second one for the scores.
+
+    ``labels`` are the names of the classes in order, ``shape`` is that of records that lie flat in a table.
+    """
     path = Path(name).expanduser()
-    return _from_folder(path, scaling, test) if path.is_dir() else _from_npz(path, scaling, test)
+    kept_at = None if test is None else Path(test).expanduser()
+    if path.is_dir() and kept_at is None and (path / "train").is_dir() and (path / "test").is_dir():
+        path, kept_at = path / "train", path / "test"
+    names = labels
+    if not names and is_folder_of_images(path):
+        names = _classes_in([path] if kept_at is None else [path, kept_at])
+    kept_back = None if kept_at is None else read_source(kept_at, names, shape)
+    if path.is_dir() or holds_parquet(path):
+        train, users = read_source(path, names, shape), read_users(path) if holds_parquet(path) else None
+    else:
+        train, kept_back, users = _from_npz(path, kept_back)
+    known = Scaling(len(names) or scaling.classes, scaling.mean, scaling.std)
+    problem = problem_of([train] if kept_back is None else [train, kept_back], known, name)
+    return Dataset(name, problem, train, kept_back, users=users, label_names=names)
 
 
-def _from_npz(path: Path, scaling: Scaling, test: str | None) -> Dataset:
+def _from_npz(path: Path, kept_back: Examples | None) -> tuple[Examples, Examples | None, Tensor | None]:
+    """(records, test set, users); a test set that was named goes before one inside the file."""
     arrays = read_npz(path)
-    train = pair(arrays, "x", "y", path)
-    kept_back = None
-    if test is not None:
-        kept_back = read_source(Path(test), ())
-    elif "x_test" in arrays or "y_test" in arrays:
+    if kept_back is None and ("x_test" in arrays or "y_test" in arrays):
         kept_back = pair(arrays, "x_test", "y_test", path)
-    problem = problem_of([train] if kept_back is None else [train, kept_back], scaling, str(path))
-    return Dataset(str(path), problem, train, kept_back, users=_users(arrays, path))
+    return pair(arrays, "x", "y", path), kept_back, _users(arrays, path)
 
 
-def _from_folder(path: Path, scaling: Scaling, test: str | None) -> Dataset:
-    train_folder = path
-    if test is None and (path / "train").is_dir() and (path / "test").is_dir():
-        train_folder, test = path / "train", str(path / "test")
-    kept_at = None if test is None else Path(test)
-    names = _classes_in([train_folder] if kept_at is None else [train_folder, kept_at])
-    train = read_source(train_folder, names)
-    kept_back = None if kept_at is None else read_source(kept_at, names)
-    parts = [train] if kept_back is None else [train, kept_back]
-    problem = problem_of(parts, Scaling(len(names), scaling.mean, scaling.std), str(path))
-    return Dataset(str(path), problem, train, kept_back, label_names=names)
+def is_folder_of_images(path: Path) -> bool:
+    return path.is_dir() and not holds_parquet(path)
 
 
 def _classes_in(sources: Sequence[Path]) -> tuple[str, ...]:
-    return tuple(sorted({name for source in sources if source.is_dir() for name in class_names(source)}))
+    return tuple(sorted({name for source in sources if is_folder_of_images(source) for name in class_names(source)}))
 
 
-def read_source(path: Path, names: Sequence[str]) -> Examples:
-    """All records of a file, or of a folder of images by class; ``names`` of the classes, in order."""
+def read_source(path: Path, names: Sequence[str], shape: tuple[int, ...] | None = None) -> Examples:
+    """All records of a file or folder; ``names`` of the classes in order, ``shape`` of those flat in a table."""
+    if holds_parquet(path):
+        return read_parquet(path, names, shape)
     if not path.is_dir():
         return pair(read_npz(path), "x", "y", path)
+    unknown = set(class_names(path)) - set(names) if names else set()
+    if unknown:
+        raise UserError(f"{path} has a folder '{min(unknown)}', which is none of the classes: {', '.join(names)}.")
     found = read_images(path, names or class_names(path))
     if found is None:
-        raise UserError(f"{path} holds no PNG or JPEG image in a folder a class.")
+        raise UserError(f"{path} holds no PNG or JPEG image in a folder a class, and no .parquet file.")
     return found
 
 
@@ -140,19 +156,28 @@ class OwnSites:
     label_names: tuple[str, ...]
 
 
-def read_sites(sites: Mapping[str, str], test: str | None) -> OwnSites:
-    """One source a site; folders share the class names found in all of them together."""
-    sources = {site: Path(source) for site, source in sites.items()}
+def read_sites(
+    sites: Mapping[str, str],
+    test: str | None,
+    *,
+    labels: tuple[str, ...] = (),
+    shape: tuple[int, ...] | None = None,
+) -> OwnSites:
+    """One source a site; without ``labels``, folders share the class names found in all of them together."""
+    sources = {site: Path(source).expanduser() for site, source in sites.items()}
     for site, path in sources.items():
         if not path.exists():
             raise UserError(f"data.sites.{site}: there is no file or folder {path}.")
-    kept_at = None if test is None else Path(test)
+    kept_at = None if test is None else Path(test).expanduser()
     every = [*sources.values()] if kept_at is None else [*sources.values(), kept_at]
-    names = _classes_in(every)
-    if names and not all(path.is_dir() for path in every):
-        raise UserError("data.sites: use folders of images for every site and the test set, or .npz for all.")
+    names = labels or _classes_in(every)
+    if names and not labels and not all(is_folder_of_images(path) for path in every):
+        raise UserError(
+            "data.sites: use folders of images for every site and the test set, or for none; "
+            "or name the classes in order with data.labels."
+        )
     return OwnSites(
-        {site: read_source(path, names) for site, path in sources.items()},
-        None if kept_at is None else read_source(kept_at, names),
+        {site: read_source(path, names, shape) for site, path in sources.items()},
+        None if kept_at is None else read_source(kept_at, names, shape),
         names,
     )

@@ -66,7 +66,7 @@ def holds_parquet(path: Path) -> bool:
 def read_parquet(path: Path, names: Sequence[str], shape: tuple[int, ...] | None = None) -> Examples:
     """All records; ``names`` of the classes in order, ``shape`` of a record where flat lists do not show it."""
     tables = _tables(path)
-    y = _joined([_labels(table.one_of(LABELS, "labels"), names) for table in tables], tables, "labels")
+    y = _joined([_labels(table.one_of(LABELS, "labels"), names) for table in tables], tables)
     x = _records(tables)
     if shape is not None and x.ndim == 2 and x.shape[1] == math.prod(shape):
         x = x.reshape(-1, *shape)
@@ -99,7 +99,10 @@ def _records(tables: Sequence[Table]) -> Tensor | NDArray[np.generic]:
             raise column.wrong(
                 f"it holds {column.values.type}; needed are lists of numbers, or images as PNG or JPEG bytes."
             )
-    return _joined([column.nested() for column in columns], tables, "records")
+    parts = [column.nested() for column in columns]
+    if len({part.dtype == np.uint8 for part in parts}) > 1:
+        raise UserError(f"Some files beside {tables[0].file} hold uint8 pixels, others other numbers; use one kind.")
+    return _joined(parts, tables)
 
 
 def _features(tables: Sequence[Table]) -> Tensor:
@@ -108,7 +111,9 @@ def _features(tables: Sequence[Table]) -> Tensor:
     for table in tables:
         features = table.features()
         if not features:
-            raise UserError(f"{table.file} has no records; put them in a column {', '.join(RECORDS)}, or one a feature.")
+            raise UserError(
+                f"{table.file} has no records; put them in a column {', '.join(RECORDS)}, or one a feature."
+            )
         if features.keys() != tables[0].features().keys():
             raise UserError(f"{table.file} and {tables[0].file} have different columns; every file needs the same.")
         rows.append(torch.stack([column.features() for column in features.values()], dim=1))
@@ -126,12 +131,12 @@ def _labels(column: Column, names: Sequence[str]) -> NDArray[np.generic]:
     return several
 
 
-def _joined(parts: Sequence[NDArray[np.generic]], tables: Sequence[Table], what: str) -> NDArray[np.generic]:
+def _joined(parts: Sequence[NDArray[np.generic]], tables: Sequence[Table]) -> NDArray[np.generic]:
     for part, table in zip(parts, tables, strict=True):
-        if part.shape[1:] != parts[0].shape[1:] or part.dtype != parts[0].dtype:
+        if part.shape[1:] != parts[0].shape[1:]:
             raise UserError(
-                f"{table.file}: {what} are {part.dtype} of shape {part.shape[1:]}, "
-                f"in {tables[0].file} {parts[0].dtype} of shape {parts[0].shape[1:]}; every file needs the same."
+                f"{table.file} has lists of shape {part.shape[1:]}, {tables[0].file} of shape {parts[0].shape[1:]}; "
+                "every file needs the same."
             )
     return np.concatenate(parts)
 
@@ -168,13 +173,14 @@ def _read(file: Path, only: Sequence[str] | None) -> Any:
     except ImportError:
         raise UserError(f"To read {file} pyarrow is needed; `pip install 'understudy[parquet]'`.") from None
     try:
-        with ParquetFile(file) as parquet:
+        with ParquetFile(file, page_checksum_verification=True) as parquet:
             table = parquet.read(columns=None if only is None else list(only))
         table.validate(full=True)
+        twice = len(set(table.column_names)) < table.num_columns
     except FileNotFoundError:
         raise UserError(f"There is no file {file}.") from None
-    except (pa.ArrowException, OSError) as broken:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as broken:
         raise UserError(f"{file} cannot be read as Parquet: {str(broken).rstrip('.')}.") from None
-    if len(set(table.column_names)) < len(table.column_names):
+    if twice:
         raise UserError(f"{file} has two columns of one name; rename one.")
     return table

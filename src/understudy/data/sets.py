@@ -58,21 +58,25 @@ def names(folder: Path | None = None) -> list[Listed]:
 def source(name: str) -> Source:
     if name in SOURCES:
         return SOURCES[name]
-    raise unknown_name("data set", name, SOURCES, ", or the path of an .npz file or of a folder of images by class")
+    raise unknown_name(
+        "data set", name, SOURCES, ", or the path of an .npz or .parquet file or of a folder of images by class"
+    )
 
 
 def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:
     """The data set of that name, or from that path. Nothing is downloaded: that is what `get` does.
 
-    Options are those of `shapes`, `canvases` and `flair` (their settings), or of own data: classes, mean, std, test.
+    Options are those of `shapes`, `canvases` and `flair` (their settings), or of own data: classes, labels, shape,
+    mean, std, test.
     """
     if name in SETTINGS:
         return _read_with(_settings_of(name, options), folder)
     if is_path(name) and name not in SOURCES:
         test = options.pop("test", None)
         scaling = {key: options.pop(key) for key in ("classes", "mean", "std") if key in options}
-        _refuse(name, options, "classes, mean, std, test")
-        return read_own(name, Scaling(**scaling), test)
+        words = {key: tuple(options.pop(key)) for key in ("labels", "shape") if options.get(key) is not None}
+        _refuse(name, options, "classes, labels, shape, mean, std, test")
+        return read_own(name, Scaling(**scaling), test, **words)
     found = source(name)
     _refuse(name, options, "none")
     return found.read(folder)

@@ -2,15 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
+import torch
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from understudy.data.canvases import CanvasesSettings
 from understudy.data.dataset import Dataset
+from understudy.data.examples import Examples
 from understudy.data.federation import Federation, Holding, holding, remote_federation
 from understudy.data.flair import FlairSettings
-from understudy.data.own import Scaling, is_path, read_own, read_sites, read_source
+from understudy.data.own import Scaling, is_folder_of_images, is_path, read_own, read_sites, read_source
 from understudy.data.problem import Problem
 from understudy.data.resize import resized, shrunk
 from understudy.data.sets import NATURAL_USERS, SETTINGS, SOURCES, load
@@ -20,9 +22,11 @@ from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 from understudy.settings import Settings
 
+Shape = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)]
+
 
 class DataSettings(Settings):
-    name: str = "digits"  # a data set, or the path of an .npz file or a folder of images by class
+    name: str = "digits"  # a data set, or the path of .npz, Parquet or a folder of images by class
     clients: int = Field(default=10, ge=1)  # natural users and own sites bring their own number
     split: SplitSettings = Dirichlet(alpha=0.1)  # `users` where a data set has natural ones
     held_out: float = Field(default=0.0, ge=0, lt=1)  # share of each client's records kept back for scores
@@ -36,9 +40,10 @@ class DataSettings(Settings):
     sites: dict[str, str | None] | None = None  # own data, a source a site, or null: it lies with the site
     test: str | None = None  # own data: a file or folder to score on
     classes: int | None = Field(default=None, ge=2)  # own data; None: as many as the labels show
-    shape: tuple[int, ...] | None = None  # of a record, channels first, where records lie with the sites
+    labels: tuple[str, ...] = ()  # own data: names of the classes, in order, of image folders and of Parquet
+    shape: Shape | None = None  # of a record, channels first, where records lie with the sites, or flat in Parquet
+    pixels: bool | None = None  # likewise: uint8 pixels, or floats taken as they are; None: only images are pixels
     multilabel: bool = False  # likewise: a record has several labels
-    labels: tuple[str, ...] = ()  # names of the classes, in order, where sites bring folders of images
     mean: tuple[float, ...] = ()  # of pixels between 0 and 1, a channel; empty: what a data set brings along
     std: tuple[float, ...] = ()
 
@@ -49,6 +54,14 @@ class DataSettings(Settings):
         if isinstance(given, dict) and given.get("name") in NATURAL_USERS:
             return {"split": "users", **given}
         return given
+
+    @model_validator(mode="after")
+    def _one_name_a_class(self) -> Self:
+        if self.labels and (len(set(self.labels)) < len(self.labels) or len(self.labels) < 2):
+            raise ValueError("labels must name two classes or more, each once")
+        if self.labels and self.classes not in (None, len(self.labels)):
+            raise ValueError(f"labels name {len(self.labels)} classes, classes says {self.classes}; leave classes out")
+        return self
 
     @field_validator("split", mode="before")
     @classmethod
@@ -66,6 +79,7 @@ def load_dataset(settings: DataSettings, seed: int) -> Dataset:
     dataset = _whole(settings)
     if settings.size is not None:
         dataset = resized(dataset, settings.size)
+    _as_said(dataset.train, settings, dataset.name)
     if settings.limit is not None:
         dataset = dataset.limited(settings.limit, numpy_generator(seed, "limit"))
     return dataset
@@ -77,7 +91,7 @@ def _whole(settings: DataSettings) -> Dataset:
             raise UserError(f"data.{name}: these settings belong to the data set '{name}', not to {settings.name}.")
     if is_path(settings.name) and settings.name not in SOURCES:
         scaling = Scaling(settings.classes, settings.mean, settings.std)
-        return read_own(settings.name, scaling, settings.test)
+        return read_own(settings.name, scaling, settings.test, labels=settings.labels, shape=settings.shape)
     _refuse_own_words(settings)
     folder = None if settings.folder is None else Path(settings.folder).expanduser()
     return _scaled(load(settings.name, folder=folder, **_options(settings)), settings)
@@ -108,8 +122,8 @@ def _options(settings: DataSettings) -> dict[str, Any]:
 
 
 def _refuse_own_words(settings: DataSettings) -> None:
-    for word in ("test", "classes"):
-        if getattr(settings, word):
+    for word in ("test", "classes", "labels", "shape", "pixels", "multilabel"):
+        if getattr(settings, word) not in (None, (), False):
             raise UserError(f"data.{word}: this is for own data; {settings.name} brings it along.")
 
 
@@ -128,47 +142,96 @@ def federation(settings: DataSettings, *, seed: int) -> Federation:
     return Federation.from_split(dataset, split)
 
 
-def _remote(settings: DataSettings) -> Federation:
-    classes = settings.classes or len(settings.labels)
-    if settings.shape is None or classes < 2:
-        raise UserError(
-            "data.sites: records that lie with their sites cannot be looked at here; say data.shape, such as "
-            "[1, 28, 28], and data.classes."
-        )
-    Scaling(classes, settings.mean, settings.std).check(settings.shape[0], "data")
-    problem = Problem(settings.shape, classes, settings.multilabel, settings.mean, settings.std)
-    test = None if settings.test is None else read_source(Path(settings.test), settings.labels)
-    return remote_federation(problem, [*(settings.sites or {})], test)
-
-
-def at_site(settings: DataSettings, name: str, source: Path, problem: Problem, seed: int) -> Holding:
-    """What a site brings to a federation by itself."""
-    part = read_source(source, settings.labels)
-    if settings.size is not None:
-        part = shrunk(part, settings.size, name)
-    problem.check(part, name)
-    return holding(part, settings.held_out, seed, name)
-
-
 def _of_sites(settings: DataSettings, seed: int) -> Federation:
-    sources = {site: source for site, source in (settings.sites or {}).items() if source is not None}
-    if not sources and settings.sites:
-        return _remote(settings)
-    if len(sources) < len(settings.sites or {}):
-        raise UserError("data.sites: give a source for every site, or null for every site; not some of each.")
     for word, value in (("validation", settings.validation), ("limit", settings.limit)):
         if value:
             raise UserError(f"data.{word}: own sites keep their records at home; leave it out beside data.sites.")
-    brought = read_sites(sources, settings.test)
-    sites, test = dict(brought.sites), brought.test
-    if settings.size is not None:
-        sites = {site: shrunk(part, settings.size, site) for site, part in sites.items()}
-        test = None if test is None else shrunk(test, settings.size, "test")
+    given = settings.sites or {}
+    sources = {site: source for site, source in given.items() if source is not None}
+    if given and not sources:
+        return _remote(settings)
+    if len(sources) < len(given):
+        raise UserError("data.sites: give a source for every site, or null for every site; not some of each.")
+    brought = read_sites(sources, settings.test, labels=settings.labels, shape=settings.shape)
     return Federation.from_examples(
-        sites,
-        test,
+        {site: _as_said(part, settings, site) for site, part in brought.sites.items()},
+        None if brought.test is None else _as_said(brought.test, settings, "test"),
         Scaling(len(brought.label_names) or settings.classes, settings.mean, settings.std),
         held_out=settings.held_out,
         seed=seed,
         label_names=brought.label_names,
     )
+
+
+def _remote(settings: DataSettings) -> Federation:
+    classes = settings.classes or len(settings.labels)
+    shape = _shape_to_learn(settings)
+    if shape is None or classes < 2:
+        raise UserError(
+            "data.sites: records that lie with their sites cannot be looked at here; say data.shape, such as "
+            "[1, 28, 28], and data.classes or the names of the classes in data.labels."
+        )
+    Scaling(classes, settings.mean, settings.std).check(shape[0], "data")
+    problem = Problem(shape, classes, settings.multilabel, settings.mean, settings.std)
+    pixels = len(shape) == 3 if settings.pixels is None else settings.pixels
+    test = None if settings.test is None else _brought(settings, Path(settings.test).expanduser(), "test")
+    names = [*(settings.sites or {})]
+    return remote_federation(problem, names, test, pixels=pixels, label_names=settings.labels)
+
+
+def at_site(settings: DataSettings, name: str, source: Path, problem: Problem, seed: int) -> Holding:
+    """What a site brings to a federation by itself."""
+    part = _brought(settings, source, name)
+    problem.check(part, name)
+    return holding(part, settings.held_out, seed, name)
+
+
+def _brought(settings: DataSettings, source: Path, who: str) -> Examples:
+    """A source that is read where no other can be seen, so that the config must say what they have in common."""
+    if is_folder_of_images(source) and not settings.labels:
+        raise UserError(
+            f"{source}: the folders of {who} do not show the classes of others; "
+            "name all classes, in one order for everybody, with data.labels."
+        )
+    part = read_source(source, settings.labels, settings.shape)
+    if not len(part):
+        raise UserError(f"{source} holds no record at all.")
+    part = _as_said(part, settings, who)
+    if settings.shape is not None and settings.pixels is None:
+        _check_kind(part, len(settings.shape) == 3, who)
+    return part
+
+
+def _as_said(part: Examples, settings: DataSettings, who: str) -> Examples:
+    """Records as the config says, shrunk where it says so; one that differs is refused, not passed over."""
+    if not len(part):
+        return part
+    if settings.size is not None:
+        part = shrunk(part, settings.size, who)
+    shape = _shape_to_learn(settings)
+    if shape is not None and tuple(part.x.shape[1:]) != shape:
+        raise UserError(f"{who}: records have shape {tuple(part.x.shape[1:])}, data.shape says {shape}.")
+    if settings.multilabel and not part.multilabel:
+        raise UserError(f"{who}: there is one label a record; data.multilabel says that there are several.")
+    if settings.pixels is not None:
+        _check_kind(part, settings.pixels, who)
+    return part
+
+
+def _check_kind(part: Examples, pixels: bool, who: str) -> None:
+    if (part.x.dtype == torch.uint8) != pixels:
+        here, needed = ("floats", "uint8 pixels") if pixels else ("uint8 pixels", "floats")
+        raise UserError(
+            f"{who}: records are {here}, all sites need {needed}; change them, "
+            f"or write data.pixels: {str(not pixels).lower()} in the config of all."
+        )
+
+
+def _shape_to_learn(settings: DataSettings) -> tuple[int, ...] | None:
+    """``data.shape`` is that of records as they lie; square images shrink to ``data.size``."""
+    shape, size = settings.shape, settings.size
+    if shape is None or size is None:
+        return shape
+    if len(shape) != 3 or shape[1] != shape[2] or size > shape[1]:
+        raise UserError(f"data.size: only square images shrink; data.shape is {list(shape)}, not to become {size}.")
+    return (shape[0], size, size)

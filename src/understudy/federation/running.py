@@ -183,7 +183,13 @@ class RunServer(Server):
         if answer.outcome == "waiting":
             asked.waiting.append(client)
             return None
+        try:
+            charges = [Charge.of(charge) for charge in answer.charges]
+        except UserError as broken:
+            books.fail(client, str(broken))
+            return None
         if answer.outcome != "done":
+            self.ledger.release(client, asked.task, {}, {}, charges)
             if answer.outcome == "spent":
                 self.spent.add(client)
                 self._spent_now.add(client)
@@ -198,7 +204,7 @@ class RunServer(Server):
             return None
         # It has left the house: from here on it is in the ledger, whatever becomes of it.
         kinds = {**self._kinds[asked.task], SCORE: "statistics"}
-        self.ledger.release(client, asked.task, kinds, message, [Charge.of(charge) for charge in answer.charges])
+        self.ledger.release(client, asked.task, kinds, message, charges)
         if SCORE in message:
             books.scores = books.scores + Tally.from_tensor(message[SCORE])
             message = message.only(*(part for part in message if part != SCORE))

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,15 @@ class Site:
 
 def answer(site: Site, method: Method, request: Request) -> Answer:
     """Whatever a task does, the caller gets an answer and the federation goes on."""
+    given = _whatever_happens(site, method, request)
+    if given.outcome in ("done", "waiting") or site.privacy is None:
+        return given
+    # A task that failed may have touched records first: what it spent is spent.
+    spent = [charge.as_dict() for charge in site.book.of_step(request.run, request.round, request.step)]
+    return replace(given, charges=spent)
+
+
+def _whatever_happens(site: Site, method: Method, request: Request) -> Answer:
     try:
         return _answer(site, method, request)
     except BudgetSpent as spent:

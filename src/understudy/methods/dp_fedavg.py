@@ -74,10 +74,15 @@ class PrivateAveraging(Averaging):
             )
         return super().and_term(term)
 
+    @property
+    def private(self) -> bool:
+        return True
+
     def budget(self, records: int) -> Plan:
         """Rate, steps a round and noise of a client with so many records."""
         assert self.privacy is not None
-        return planned(self.privacy, self.settings.local, self.settings.noise, records, self.rounds)
+        settings, before = self.settings, self.spent_before(records)
+        return planned(self.privacy, settings.local, settings.noise, records, self.rounds, before)
 
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
         settings, budget = self.settings, self.budget(len(client.own))

@@ -106,6 +106,10 @@ class FedDM(Pooled):
             raise UserError("method.weights: size tells the server record counts; write pool under dp: stat.")
         check_promise(self.privacy, settings.noise)
 
+    @property
+    def private(self) -> bool:
+        return self.settings.dp == "stat"
+
     def effort(self, records: int) -> int:
         owned = min(self.problem.classes, max(1, records // (self.settings.min_class_records or FEWEST)))
         return self.settings.steps * owned * (self.settings.real_batch + self.settings.ipc)
@@ -190,7 +194,8 @@ class FedDM(Pooled):
         if settings.stat_releases is not None:
             rate = 1.0
         steps = (settings.stat_releases or settings.steps) * self.rounds
-        return classes, Release(rate, records, clip, settings.noise or solved_noise(privacy, rate, steps))
+        before = self.spent_before(len(client.own))
+        return classes, Release(rate, records, clip, settings.noise or solved_noise(privacy, rate, steps, before))
 
     def _published_privacy(self, client: Client) -> Any:
         settings, rng = self.settings, client.secret_rng("feddm published noise")

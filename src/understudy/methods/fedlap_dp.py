@@ -94,6 +94,10 @@ class FedLapDp(FedLap):
         if self._promise().records is not None:
             self._plan(0)  # an ε out of reach is said before anything is asked
 
+    @property
+    def private(self) -> bool:
+        return True
+
     def _promise(self) -> PrivacySettings:
         if self.privacy is None:
             raise UserError(
@@ -104,7 +108,7 @@ class FedLapDp(FedLap):
 
     def _plan(self, own: int) -> Plan:
         a_round = Local(steps=self.settings.releases, batch=self.settings.batch)
-        return planned(self._promise(), a_round, self.settings.noise, own, self.rounds)
+        return planned(self._promise(), a_round, self.settings.noise, own, self.rounds, self.spent_before(own))
 
     # ---- on the client
 

@@ -1,202 +1,183 @@
 """Fedssyn: "Synthetic data shuffling accelerates the convergence of federated learning under data
 heterogeneity".
 
-An add-on to any method. Before the first round every client trains a generator on a share ρ of its records and
-sends ñ labelled images with the class frequencies of that share, in bytes. The server joins them, draws one
-permutation, and deals every client an equal part, which comes with the first brief that a client gets, whether
-it gave any or not. From then on clients train on their own records and the dealt ones; the number of gradient
-steps stays that of their own records.
+An add-on to any method. Before the first round every client trains a generator on a share ρ (``records``) of its
+records and sends ñ (``images``) labelled images with the class frequencies of that share, in bytes. The server joins
+them, draws one permutation, and deals every client an equal part, which comes with the first brief that a client gets,
+whether it gave any or not: a client with too few records, or whose generator came to nothing, still receives. From then
+on clients train on their own records and the dealt ones; the number of gradient steps stays that of their own records.
 
-The controls of the paper are settings: ``deal: own`` leaves every client with the images that it made itself
-(nothing is sent), ``source: real`` shuffles real records, which is the upper bound and no privacy at all.
+The controls of the paper: (a) the method underneath alone; (b) ``deal: own`` leaves every client with the images that
+it made itself (no image is sent); (c) this; (d) ``source: real`` shuffles ``images`` real records of each client, which
+is the upper bound and no privacy at all; (e) and (f) are the method ``central``, on real and on synthetic records.
+
+Before images leave, near-duplicates of the client's records can be dropped or counted (``veto``), and a generator that
+diverged or collapsed is found out: then nothing is sent. ``keep_generator`` keeps the stages of its training with the
+client (the generator's ``checkpoints``), and a later run samples from them (``from_run``, ``epoch``).
+
+With ``dp`` the generator learns by DP-SGD (`methods.fedssyn_privacy`). The paper prints σ = 1.906 for (10, 1e-5), which
+holds for one batch size only; here σ is solved from the budget. Its claim covers the exchange (``scope: exchange``):
+models that clients train later on the same records go without noise, so the run as a whole promises nothing. ``scope:
+all`` wants a private method underneath; both spend of one budget, and that method's noise is solved for what is left.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
-from pydantic import Field, field_validator
-from torch import Tensor, nn
+from torch import Tensor
 
-from understudy.complaints import checked
 from understudy.data.examples import Examples
-from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
-from understudy.federation.message import Message, labels_to_wire
-from understudy.federation.method import Job, Method, State, task
+from understudy.federation.message import Kind, Message, labels_to_wire
+from understudy.federation.method import Job, Method, State, task, task_name
 from understudy.federation.registry import AROUND_ROUNDS, add_on
-from understudy.federation.server import Brief, Reply, Server, Task, WrappedServer
+from understudy.federation.server import Reply, Server
+from understudy.federation.wrapped import WrappedMethod
+from understudy.methods.dealing import GIVEN, POOL_X, POOL_Y, Dealer, nothing_to_deal, receiving, shuffled, slices
+from understudy.methods.fedssyn_privacy import PrivateExchange, private_exchange, rehearse
+from understudy.methods.fedssyn_settings import FedssynSettings
+from understudy.methods.imitation import Imitation, check_single_labels
+from understudy.methods.kept_generators import keep, kept_by
+from understudy.methods.pooled import fault
 from understudy.models.network import Network
-from understudy.settings import Settings
-from understudy.synthesis import generator as generators
-from understudy.synthesis.labels import labels_from_counts, largest_remainder
+from understudy.synthesis.duplicates import near_duplicates
+from understudy.synthesis.generator import Stage
 
-POOL_X, POOL_Y, GIVEN = (
-    "fedssyn.x",
-    "fedssyn.y",
-    "fedssyn.given",
-)  # in State: the shuffled pool; who has its part
+__all__ = ["GIVEN", "POOL_X", "POOL_Y", "Fedssyn", "FedssynSettings", "slices"]
 
+MADE = "fedssyn.made."  # in State after the opening, a client each: images sent, near-duplicates, of how many
 
-class FedssynSettings(Settings):
-    generator: dict[str, Any] = Field(default="vae", validate_default=True)  # a name will do
-    records: float = Field(default=0.75, gt=0, le=1)  # ρ: the share of its records that a generator sees
-    images: int | None = Field(default=None, ge=0)  # ñ of each client; None: as many as it has records
-    source: Literal["generator", "real"] = "generator"
-    deal: Literal["shuffled", "own"] = "shuffled"
-
-    @field_validator("generator", mode="before")
-    @classmethod
-    def _spelled_out(cls, given: object) -> object:
-        """Every default of the generator's own settings, so that the resolved config shows them."""
-        wanted = {"name": given} if isinstance(given, str) else given
-        if not isinstance(wanted, dict) or not isinstance(wanted.get("name"), str):
-            raise ValueError("name a generator, such as vae")
-        rest = {key: value for key, value in wanted.items() if key != "name"}
-        entry = generators.entry(wanted["name"])
-        settings = checked(entry.settings, rest, "with.fedssyn.generator")
-        return {"name": entry.name, **settings.model_dump(mode="json")}
+BYTES = torch.zeros(0, dtype=torch.uint8)
 
 
-class Fedssyn(Method):
+class Fedssyn(WrappedMethod):
     def __init__(self, settings: FedssynSettings, inner: Method):
-        self.settings, self.inner = settings, inner
-        rest = {key: value for key, value in settings.generator.items() if key != "name"}
-        entry = generators.entry(settings.generator["name"])
-        self.generator = entry.build(entry.settings(**rest))
+        super().__init__(inner)
+        self.settings = settings
+        self.generator = settings.built()
+        self.exchange: PrivateExchange | None = None
 
     def bind(self, net: Network, rounds: int) -> None:
+        check_single_labels(net.problem)
+        if self.settings.dp is not None:
+            self.exchange = private_exchange(self.settings, self.privacy, self.inner)
+            rehearse(self.generator, net.problem)
+            self.spent_before = self.exchange.spendings
+        elif self.inner.private and self.settings.deal == "own":
+            raise UserError(
+                "with.fedssyn: a client's own images would bring its records past the noise of the method underneath; "
+                "say with.fedssyn.dp, or deal: shuffled."
+            )
         super().bind(net, rounds)
-        self.inner.privacy = self.privacy
-        self.inner.bind(net, rounds)
-        if net.problem.multilabel:
-            raise UserError("fedssyn: the generators make images of one class each, not of several labels.")
+
+    @property
+    def private(self) -> bool:
+        return self.settings.dp is not None and self.inner.private
 
     # ---- on the client
 
-    @task(x="examples", y="examples")
+    @task(x="examples", y="examples", duplicates="statistics")  # which of them: see `jobs`
     def generate(self, client: Client, brief: Message) -> Message:
-        made = self._share_real(client) if self.settings.source == "real" else self._imitate(client)
+        made, found = self._after_veto(client, self._made(client))
         message = Message(x=made.x, y=labels_to_wire(made.y, self.net.problem.classes))
-        if self.settings.deal == "shuffled":
-            return message
-        client.keep_dealt(message)
-        return Message()
+        if self.settings.deal == "own":
+            client.keep_dealt(message)
+            message = Message()
+        return message if found is None else message.but(duplicates=found)
 
-    def _imitate(self, client: Client) -> Examples:
-        own, problem, rng = client.own, self.net.problem, client.rng("fedssyn generator")
-        some = own.take(torch.randperm(len(own), generator=rng)[: round(self.settings.records * len(own))])
-        if own.x.dtype != torch.uint8:
-            raise UserError(f"fedssyn: the records of {client.id} are not uint8 pixels, which a generator needs.")
-        if len(some) < self.generator.smallest:
-            return Examples(torch.empty(0, *problem.shape, dtype=torch.uint8), own.y[:0])
-        state = self.generator.fit(some, problem, rng)
-        counts = largest_remainder(self._wanted(client), some.label_counts(problem.classes))
-        labels = labels_from_counts(counts)
-        return Examples(self.generator.sample(state, labels, problem, rng), labels)
+    def _made(self, client: Client) -> Examples:
+        imitation = Imitation(self.settings, self.generator, self.net.problem)
+        if self.settings.source == "real":
+            order = torch.randperm(len(client.own), generator=client.rng("fedssyn real records"))
+            return client.own.take(order[: imitation.wanted(len(client.own))])
 
-    def _share_real(self, client: Client) -> Examples:
-        order = torch.randperm(len(client.own), generator=client.rng("fedssyn real records"))
-        return client.own.take(order[: self._wanted(client)])
+        def note(stage: Stage) -> None:
+            if self.settings.keep_generator:
+                keep(client.memory, stage)
 
-    def _wanted(self, client: Client) -> int:
-        return len(client.own) if self.settings.images is None else self.settings.images
+        if self.exchange is not None:
+            return self.exchange.of(client, imitation, note)
+        if self.settings.from_run is not None:
+            return self._made_again(client, imitation, Path(self.settings.from_run))
+        return imitation.of(client, lambda client, some: imitation.learn(client, some, keep=note))
+
+    def _made_again(self, client: Client, imitation: Imitation, run: Path) -> Examples:
+        try:
+            return imitation.of(client, lambda client, _: kept_by(client.id, run, self.settings.epoch))
+        except (RuntimeError, KeyError):
+            raise UserError(
+                f"with.fedssyn.from_run: what {client.id} kept in {run} is no {self.settings.generator['name']} with "
+                "these settings; write the generator as that run's config.yaml has it."
+            ) from None
+
+    def _after_veto(self, client: Client, made: Examples) -> tuple[Examples, Tensor | None]:
+        """What may go, and with ``veto`` how many images were near-duplicates of the client's records, of how many."""
+        if self.settings.veto is None:
+            return made, None
+        features = self._features if self.settings.veto_space == "features" else None
+        near = near_duplicates(made.x, client.own.x, features=features)
+        kept = made if self.settings.veto == "flag" else made.take(torch.nonzero(~near).flatten())
+        return kept, torch.tensor([int(near.sum()), len(made)])
+
+    def _features(self, x: Tensor) -> Tensor:
+        """Of the network before any training: the same to everybody, and they know nothing of the records."""
+        net, first = self.net, self.net.initial().to(self.net.device)
+        with net.scoring():
+            return net.at(first, x.to(net.device))[0].cpu()
 
     def jobs(self) -> dict[str, Job]:
-        """Its own task, and those of the method underneath, which may bring a client its part."""
-        inner = {name: Job(name, self._receiving(job.work), job.kinds) for name, job in self.inner.jobs().items()}
-        return {**inner, **super().jobs()}
-
-    def _receiving(self, work: Task) -> Task:
-        def receive_and_work(client: Client, brief: Message) -> Message:
-            if POOL_X in brief:
-                client.keep_dealt(Message(x=brief[POOL_X], y=brief[POOL_Y]))
-            return work(client, brief.only(*(part for part in brief if part not in (POOL_X, POOL_Y))))
-
-        return receive_and_work
+        """Its own task with what it really sends, and those of the method underneath."""
+        inner = {name: Job(name, receiving(job.work), job.kinds) for name, job in self.inner.jobs().items()}
+        kinds: dict[str, Kind] = {} if self.settings.deal == "own" else {"x": "examples", "y": "examples"}
+        if self.settings.veto is not None:
+            kinds["duplicates"] = "statistics"
+        mine = task_name(self.generate)
+        return {**inner, **Method.jobs(self), mine: Job(mine, self.generate, kinds)}
 
     # ---- on the server
 
     def start(self, server: Server) -> State:
-        replies = list(server.ask(self.generate, Message(), to=server.clients))
-        given = torch.zeros(len(server.clients), dtype=torch.uint8)
+        replies = [reply for reply in server.ask(self.generate, Message(), to=server.clients) if self._sound(reply)]
+        counts = {MADE + reply.client: self._counts(reply) for reply in replies}
         if self.settings.deal == "own" or not replies:
-            pool = Message({GIVEN: torch.ones_like(given)})
+            pool = nothing_to_deal(len(server.clients))
         else:
-            x, y = torch.cat([reply["x"] for reply in replies]), torch.cat([reply["y"] for reply in replies])
-            order = torch.randperm(len(y), generator=server.rng("fedssyn shuffle"))
-            pool = Message({POOL_X: x[order], POOL_Y: y[order], GIVEN: given})
+            pool = shuffled(replies, len(server.clients), server.rng("fedssyn shuffle"))
         dealer = Dealer(server, pool)
-        return self.inner.start(dealer).but(pool).but({GIVEN: dealer.given})
+        state = self.inner.start(dealer)
+        return state.but(pool).but(counts).but({GIVEN: dealer.given})
+
+    def _sound(self, reply: Reply) -> bool:
+        why = None if self.settings.deal == "own" else fault(reply, self.net)
+        if why is None and self.settings.source == "generator" and reply.get("x", BYTES).dtype != torch.uint8:
+            why = "its images are not in bytes"
+        if why is None and self.settings.veto is not None and reply.get("duplicates", BYTES).shape != (2,):
+            why = "it does not say how many near-duplicates there were"
+        if why is not None:
+            reply.refuse(why)
+        return why is None
+
+    def _counts(self, reply: Mapping[str, Tensor]) -> Tensor:
+        sent = len(reply["y"]) if "y" in reply else -1  # its own images are known to nobody else
+        return torch.tensor([sent, *(reply["duplicates"].tolist() if "duplicates" in reply else (0, sent))])
 
     def round(self, server: Server, state: State) -> State:
         dealer = Dealer(server, state)
-        return self.inner.round(dealer, state).but({GIVEN: dealer.given})
+        after = self.inner.round(dealer, state).but({GIVEN: dealer.given})
+        return after.only(*(part for part in after if not part.startswith(MADE)))
 
-    def result(self, state: State) -> Tensor:
-        return self.inner.result(state)
-
-    @property
-    def scored_at_home(self) -> bool:
-        return self.inner.scored_at_home
-
-    def model_brief(self, state: State) -> Message:
-        return self.inner.model_brief(state)
-
-    def personal(self, client: Client, model: Tensor) -> Tensor:
-        return self.inner.personal(client, model)
-
-    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
-        return self.inner.dress(module, problem)
-
-    def also(self, state: State) -> Mapping[str, Tensor]:
-        return self.inner.also(state)
-
-    def metrics(self, state: State) -> Mapping[str, float]:
-        return self.inner.metrics(state)
-
-
-class Dealer(WrappedServer):
-    """Puts a client's part into the first brief that it gets."""
-
-    def __init__(self, server: Server, state: State):
-        super().__init__(server)
-        self._state = state
-        self._heard_from: dict[int, Reply] = {}
-
-    def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
-        if bool(self.given.all()):
-            return self.inner.ask(task, brief, to, at_least)
-        return self._noted(self.inner.ask(task, lambda client: self._with_part(client, brief), to, at_least))
-
-    def _noted(self, replies: Iterator[Reply]) -> Iterator[Reply]:
-        for reply in replies:
-            self._heard_from[list(self.clients).index(reply.client)] = reply
-            yield reply
-
-    @property
-    def given(self) -> Tensor:
-        """Who has its part: also those that answered just now, unless their reply was refused."""
-        given = self._state[GIVEN].clone()
-        given[[at for at, reply in self._heard_from.items() if reply.refusal is None]] = 1
-        return given
-
-    def _with_part(self, client: str, brief: Brief) -> Message:
-        message = brief if isinstance(brief, Message) else brief(client)
-        at = list(self.clients).index(client)
-        if self._state[GIVEN][at] or at in self._heard_from:
-            return message
-        mine = slices(len(self._state[POOL_Y]), len(self.clients))[at]
-        return message.but({POOL_X: self._state[POOL_X][mine], POOL_Y: self._state[POOL_Y][mine]})
-
-
-def slices(total: int, parts: int) -> list[slice]:
-    """Equal parts; where they do not come out even, the first ones are longer by one."""
-    short, longer = divmod(total, parts)
-    ends = [short * k + min(k, longer) for k in range(parts + 1)]
-    return [slice(a, b) for a, b in pairwise(ends)]
+    def remarks(self, state: State) -> Sequence[str]:
+        done = "dropped" if self.settings.veto == "drop" else "sent all the same"
+        said = list(super().remarks(state))
+        for client in (part.removeprefix(MADE) for part in state if part.startswith(MADE)):
+            sent, near, made = state[MADE + client].tolist()
+            if near:
+                said.append(f"{client}: {near} of {made} images were near-duplicates of its records, {done}.")
+            elif sent == 0 and self.settings.images != 0 and self.settings.source == "generator":
+                said.append(f"{client}: no images were made, since a generator needs more records than it has.")
+        return said
 
 
 @add_on("fedssyn", settings=FedssynSettings, layer=AROUND_ROUNDS)

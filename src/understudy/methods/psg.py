@@ -57,6 +57,10 @@ class PSG(Condensing):
         check_promise(self.privacy, self.settings.noise)
 
     @property
+    def private(self) -> bool:
+        return True
+
+    @property
     def gradients(self) -> int:
         """That are released, and charged for."""
         return self.settings.iterations * self.settings.loops[0] * self.settings.batches
@@ -66,7 +70,8 @@ class PSG(Condensing):
         assert privacy is not None
         records = planned_records(privacy, own)
         rate = min(1.0, settings.real_batch / records)
-        return Release(rate, records, settings.clip, settings.noise or solved_noise(privacy, rate, self.gradients))
+        noise = settings.noise or solved_noise(privacy, rate, self.gradients, self.spent_before(own))
+        return Release(rate, records, settings.clip, noise)
 
     # ---- on the client
 

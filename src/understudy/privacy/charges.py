@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from understudy.errors import UserError
 from understudy.privacy.settings import Accountant
@@ -49,7 +49,16 @@ class Charge:
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> "Charge":
-        return cls(**{**saved, "covers": tuple(saved["covers"]), "public": tuple(saved["public"])})
+        """From a file or from a site; a sentence for everything else."""
+        try:
+            made = cls(**{**saved, "covers": tuple(saved["covers"]), "public": tuple(saved["public"])})
+            sound = 0 < made.rate <= 1 and 0 <= made.noise < math.inf and made.steps >= 0 and 0 < made.delta < 1
+            hash(made.place)
+        except (TypeError, KeyError):
+            sound = False
+        if not sound or made.accountant not in get_args(Accountant):
+            raise UserError("A charge of privacy came that cannot be read.")
+        return made
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -114,11 +123,14 @@ class Book:
     def close(self, run: str, round: int, step: int) -> list[Charge]:
         """The charges of a task whose reply is about to leave."""
         closed = {tuple(line["closed"]) for line in self._lines() if "closed" in line}
-        mine = [charge for charge in self.charges() if charge.place[:3] == (run, round, step)]
+        mine = self.of_step(run, round, step)
         for charge in mine:
             if charge.place not in closed:
                 self._add({"closed": list(charge.place)})
         return mine
+
+    def of_step(self, run: str, round: int, step: int) -> list[Charge]:
+        return [charge for charge in self.charges() if charge.place[:3] == (run, round, step)]
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         if not self.path.exists():

@@ -60,9 +60,15 @@ class Ledger:
         return None if math.isinf(found) else found
 
     @property
+    def clients(self) -> list[str]:
+        """All that sent or spent; a task that failed after it had touched records spent without sending."""
+        spent = [who for who, mine in self.charges.items() if mine]
+        return list(dict.fromkeys([*(who for who, _, _ in self.lines), *spent]))
+
+    @property
     def epsilon(self) -> float | None:
         """The largest over clients: a record is held by one of them."""
-        found = [self.epsilon_of(client) for client in dict.fromkeys(who for who, _, _ in self.lines)]
+        found = [self.epsilon_of(client) for client in self.clients]
         return None if None in found else max([each for each in found if each is not None], default=0.0)
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +76,7 @@ class Ledger:
         for (client, task, part), line in self.lines.items():
             clients.setdefault(client, []).append({"task": task, "part": part, **line})
         charges = {who: [charge.as_dict() for charge in mine.values()] for who, mine in self.charges.items() if mine}
-        by_client = {client: self.epsilon_of(client) for client in clients}
+        by_client = {client: self.epsilon_of(client) for client in self.clients}
         about = {"epsilon": self.epsilon, "unit": "record", "epsilon_by_client": by_client}
         return {**about, "clients": clients, "charges": charges}
 

@@ -5,7 +5,8 @@ An image of class c is decoded from z ~ N(μ_c, I), μ_c being the mean of the c
 
 Where we go further: any image of 8×8 to 64×64 pixels; ``spread: class`` draws z with the class's own spread
 (the variance of its posterior means plus its mean posterior variance), since a unit sphere around μ_c strays
-into other classes where one latent space holds several; ``conditional`` tells encoder and decoder the label.
+into other classes where one latent space holds several; ``conditional`` tells encoder and decoder the label, and
+then ``spread: prior`` draws every class from N(0, I). Only that can be private: nothing but the weights is released.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,11 +20,12 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import private_global_stream
-from understudy.synthesis.generator import Generator, Stage, generator
-from understudy.synthesis.vae_networks import Decoder, Encoder, Layout
-from understudy.synthesis.vae_training import VaeSettings, train
+from understudy.synthesis.generator import Generator, Stage, State, generator
+from understudy.synthesis.image_layout import Layout, layout_of
+from understudy.synthesis.labels_told import groups_of, require_seen, told_in_full
+from understudy.synthesis.vae_networks import Autoencoder, Decoder, Encoder
+from understudy.synthesis.vae_training import VaeSettings, train, train_privately
 
-SMALLEST_SIDE, LARGEST_SIDE = 8, 64
 AT_ONCE = 500  # images that are encoded or decoded in one pass
 DECODER = "decoder."  # before the names of its weights
 
@@ -40,60 +42,69 @@ class Vae(Generator):
     def course(
         self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
     ) -> Iterator[Stage]:
-        """The decoder's weights; each class's count, mean and spread in the latent space."""
-        self.require_enough(examples)
+        """The decoder's weights; each class's count, mean and spread in the latent space, unless the prior's."""
+        if private is None:
+            self.require_enough(examples)
+        elif self.settings.spread != "prior" or not self.settings.conditional:
+            raise UserError(
+                "Generator 'vae' needs conditional: true and spread: prior to be private, "
+                "since each class's place in the latent space would be a further release."
+            )
         sizes = self._sizes(problem)
         pixels = problem.unscale(examples.x).to(torch.float32).div_(255)
-        x = pixels.to(memory_format=torch.channels_last)
         told = self._told(examples.y, problem)
         with private_global_stream(int(torch.randint(2**62, (1,), generator=rng))):
-            encoder, decoder = Encoder(*sizes), Decoder(*sizes)
-        for net in (encoder, decoder):
-            net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        train(encoder, decoder, x, told, self.settings, rng)
-        mean, variance = _encode(encoder, x, told)
-        if not bool(torch.isfinite(mean).all() and torch.isfinite(variance).all()):
+            net = Autoencoder(*sizes)
+        if private is not None:
+            for epoch in train_privately(net, pixels, told, self.settings, private):
+                yield Stage(epoch, self._finite(_weights(net.decoder)))
+            return
+        x = pixels.to(memory_format=torch.channels_last)
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        for epoch in train(net, x, told, self.settings, rng):
+            found = self._whereabouts(net.encoder, x, told, *groups_of(examples.y, problem))
+            yield Stage(epoch, self._finite(_weights(net.decoder) | found))
+
+    def _whereabouts(self, encoder: Encoder, x: Tensor, told: Tensor, group: Tensor, groups: int) -> State:
+        """Where each class lies in the latent space, if that is where it is drawn; how many records it has."""
+        if self.settings.spread == "prior":
+            return {"count": torch.bincount(group, minlength=groups)}
+        return _statistics(*_encode(encoder, x, told), group, groups)
+
+    def _finite(self, state: State) -> State:
+        if not all(bool(torch.isfinite(values).all()) for values in state.values()):
             raise UserError(f"The VAE diverged with lr {self.settings.lr}; lower the generator's lr or gamma.")
-        weights = {DECODER + name: value.contiguous() for name, value in decoder.state_dict().items()}
-        yield Stage(self.settings.epochs, weights | _statistics(mean, variance, *_groups(examples.y, problem)))
+        return state
 
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
-        group, _ = _groups(labels, problem)
-        unseen = sorted(set(group[state["count"][group] == 0].tolist()))
-        if unseen:
-            raise UserError(f"The generator has seen no record of class {unseen[0]}; ask for others.")
-        noise = torch.randn(len(labels), self.settings.latent, generator=rng)
-        spread = state["spread"][group] if self.settings.spread == "class" else 1.0
+        group, _ = groups_of(labels, problem)
+        if "count" in state:  # of a private fit nobody may know
+            require_seen(group, state["count"])
+        z = torch.randn(len(labels), self.settings.latent, generator=rng)
+        if self.settings.spread != "prior":
+            spread = state["spread"][group] if self.settings.spread == "class" else 1.0
+            z = state["mean"][group] + spread * z
         with torch.device("meta"):  # no weights are drawn: they are in the state
             decoder = Decoder(*self._sizes(problem))
         weights = {name.removeprefix(DECODER): w for name, w in state.items() if name.startswith(DECODER)}
         decoder.load_state_dict(weights, assign=True)
-        return _decode(decoder, state["mean"][group] + spread * noise, self._told(labels, problem))
+        return _decode(decoder, z, self._told(labels, problem))
 
     def _sizes(self, problem: Problem) -> tuple[Layout, int, int, int, int]:
-        shape, wanted = problem.shape, self.settings
-        if len(shape) != 3 or not SMALLEST_SIDE <= min(shape[1:]) <= max(shape[1:]) <= LARGEST_SIDE:
-            raise UserError(
-                f"Generator 'vae' makes images (channels, height, width) of "
-                f"{SMALLEST_SIDE} to {LARGEST_SIDE} pixels a side, and records here have shape {shape}; "
-                f"resize them or use another generator."
-            )
-        channels, high, wide = shape
+        wanted = self.settings
         told = problem.classes if wanted.conditional else 0
-        return Layout(channels, high, wide), told, wanted.latent, wanted.width, wanted.hidden
+        return layout_of(problem, "vae"), told, wanted.latent, wanted.width, wanted.hidden
 
     def _told(self, y: Tensor, problem: Problem) -> Tensor:
         """(n, t): what encoder and decoder are told of the labels."""
         if problem.multilabel and not self.settings.conditional:
             raise UserError("Generator 'vae' needs conditional: true where records have several labels.")
-        if not self.settings.conditional:
-            return torch.zeros(len(y), 0)
-        return y.to(torch.float32) if problem.multilabel else functional.one_hot(y, problem.classes).float()
+        return told_in_full(y, problem) if self.settings.conditional else torch.zeros(len(y), 0)
 
 
-def _groups(y: Tensor, problem: Problem) -> tuple[Tensor, int]:
-    """Whose mean each record belongs to: its class's, or everybody's where records have several labels."""
-    return (torch.zeros(len(y), dtype=torch.int64), 1) if problem.multilabel else (y, problem.classes)
+def _weights(decoder: Decoder) -> State:
+    """A copy, since training may go on."""
+    return {DECODER + name: value.contiguous().clone() for name, value in decoder.state_dict().items()}
 
 
 @torch.no_grad()

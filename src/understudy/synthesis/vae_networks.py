@@ -9,16 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-
-class Layout:
-    """How often the sides are halved, and what is left of them."""
-
-    def __init__(self, channels: int, high: int, wide: int) -> None:
-        self.channels, self.high, self.wide = channels, high, wide
-        self.stages = max(1, (min(self.high, self.wide) // 4).bit_length() - 1)
-        step = 2**self.stages
-        self.rows, self.columns = -(-self.high // step), -(-self.wide // step)
-        self.below, self.beside = self.rows * step - self.high, self.columns * step - self.wide
+from understudy.synthesis.image_layout import Layout
 
 
 class Encoder(nn.Module):
@@ -68,6 +59,20 @@ class Decoder(nn.Module):
     def forward(self, z: Tensor, told: Tensor) -> Tensor:
         grown: Tensor = self.convolutions(self.dense(torch.cat([z, told], 1)))
         return grown[:, :, : self.layout.high, : self.layout.wide]
+
+
+class Autoencoder(nn.Module):
+    """Both, so that a record's gradient is clipped as one; ``noise``: (n, latent), standard normal."""
+
+    def __init__(self, layout: Layout, told: int, latent: int, width: int, hidden: int) -> None:
+        super().__init__()
+        self.encoder = Encoder(layout, told, latent, width, hidden)
+        self.decoder = Decoder(layout, told, latent, width, hidden)
+
+    def forward(self, x: Tensor, told: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits of the pixels; mean and log-variance of the latent."""
+        mean, log_variance = self.encoder(x, told)
+        return self.decoder(mean + noise * (log_variance / 2).exp(), told), mean, log_variance
 
 
 def _he_start(layer: nn.Module) -> None:

@@ -1,0 +1,108 @@
+"""Central training, the control of "Synthetic data shuffling accelerates the convergence of federated learning under
+data heterogeneity": one model on everything that all clients have.
+
+Every client sends its records once, when it is first asked, and the server trains on the pool: a round is
+``local.epochs`` passes over it, from where the last round ended. What federation costs is what a federated method loses
+against this. It sends private records as they are: there is no privacy whatsoever.
+
+``source: generator`` is the other central control: clients send images that a generator made, as under Fedssyn
+(``generator``, ``records``, ``images`` mean the same there), and the server trains on those alone. With the add-on
+fedssyn, real records are sent together with the images that their client was dealt.
+"""
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from understudy.data.examples import Examples
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.federation.message import Message, labels_from_wire, labels_to_wire
+from understudy.federation.method import Method, State, task
+from understudy.federation.registry import method
+from understudy.federation.server import Reply, Server
+from understudy.learning.local import Local
+from understudy.learning.pool import learn_near
+from understudy.methods.fedssyn_settings import ImitationSettings
+from understudy.methods.imitation import Imitation, check_single_labels
+from understudy.methods.pooled import fault
+from understudy.models.network import Network
+
+POOL = "central."  # in State: the records of each client that was heard
+
+
+class CentralSettings(ImitationSettings):
+    where: ClassVar[str] = "method.generator"
+
+    source: Literal["real", "generator"] = "real"
+    local: Local = Local()  # of the server
+
+
+@method("central", settings=CentralSettings)
+class Central(Method):
+    def __init__(self, settings: CentralSettings):
+        self.settings, self.generator = settings, settings.built()
+
+    def bind(self, net: Network, rounds: int) -> None:
+        super().bind(net, rounds)
+        if self.settings.source == "generator":
+            check_single_labels(net.problem)
+        if self.privacy is not None and self.privacy.epsilon is not None:
+            raise UserError(
+                "central sends records, or images made from them, without noise, so no privacy.epsilon can hold; "
+                "leave privacy out."
+            )
+
+    def effort(self, records: int) -> int:
+        return self.settings.local.step_count(records) * self.settings.local.batch
+
+    # ---- on the client
+
+    @task(x="examples", y="examples")
+    def hand_over(self, client: Client, brief: Message) -> Message:
+        real = self.settings.source == "real"
+        sent = client.examples if real else Imitation(self.settings, self.generator, self.net.problem).of(client)
+        return Message(x=sent.x, y=labels_to_wire(sent.y, self.net.problem.classes))
+
+    # ---- on the server
+
+    def round(self, server: Server, state: State) -> State:
+        new = [client for client in server.cohort() if f"{POOL}{client}.y" not in state]
+        sent: dict[str, Tensor] = {}
+        for reply in server.ask(self.hand_over, Message(), to=new) if new else ():
+            wrong = self._fault(reply)
+            if wrong:
+                reply.refuse(wrong)
+            else:
+                sent |= {f"{POOL}{reply.client}.{part}": reply[part] for part in ("x", "y")}
+        state = state.but(sent)
+        return state.but(model=self._learn(server, state))
+
+    def _fault(self, reply: Reply) -> str | None:
+        """Why a reply cannot join the pool."""
+        problem = self.net.problem
+        if not problem.multilabel:
+            return fault(reply, self.net)
+        try:
+            problem.check(Examples(reply["x"], labels_from_wire(reply["y"])), "its reply")
+        except (KeyError, UserError) as wrong:
+            return str(wrong)
+        return None
+
+    def _learn(self, server: Server, state: State) -> Tensor:
+        heard = [f"{POOL}{client}" for client in server.clients if f"{POOL}{client}.y" in state]
+        if not any(len(state[f"{name}.y"]) for name in heard):
+            return state["model"]
+        x = torch.cat([state[f"{name}.x"] for name in heard])
+        y = torch.cat([labels_from_wire(state[f"{name}.y"]) for name in heard])
+        local = self.settings.local
+        return learn_near(
+            self.net,
+            state["model"],
+            Examples(x, y),
+            local,
+            rate=local.rate(server.round, self.rounds),
+            order=server.rng("pool"),
+            rng=server.rng("augmentation"),
+        ).model

@@ -1,0 +1,144 @@
+"""How the U-Net is trained: to find the noise in a noisy image.
+
+    ‖ε − ε_w(√ᾱ_t x₀ + √(1−ᾱ_t) ε, t, label)‖² averaged over pixels, t uniform over the T time steps
+
+by AdamW, with a running average of the weights beside. The average begins at the random start, so its decay rises
+with the number s of updates, min(ema, (1+s)/(10+s)): otherwise a thousand updates would still be mostly the start.
+
+A private run takes Poisson draws of records; each record's loss is the average over several (t, ε) before its gradient
+is clipped, which costs no privacy (Differentially Private Diffusion Models), and the decay is 0.999 at most.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from understudy.errors import UserError
+from understudy.privacy.sgd import PrivateSteps
+from understudy.randomness import private_global_stream
+from understudy.synthesis.diffusion_network import predict_noise
+from understudy.synthesis.diffusion_schedule import T, add_noise, remaining
+from understudy.synthesis.diffusion_settings import DiffusionSettings
+
+PRIVATE_EMA = 0.999
+MAP_AT_ONCE = 1_500_000  # numbers in one map of full size and width, in a private pass: bounds what it holds
+
+Weights = dict[str, Tensor]
+
+
+def ema_decay(updates: int, height: float) -> float:
+    return min(height, (1 + updates) / (10 + updates))
+
+
+class Average:
+    """Of the weights on their way."""
+
+    def __init__(self, weights: Sequence[Tensor], height: float):
+        self.weights = [w.detach().clone() for w in weights]
+        self._height, self._updates = height, 0
+
+    def update(self, now: Sequence[Tensor]) -> None:
+        self._updates += 1
+        torch._foreach_lerp_(self.weights, list(now), 1 - ema_decay(self._updates, self._height))
+
+
+def train(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    settings: DiffusionSettings,
+    rng: torch.Generator,
+    private: PrivateSteps | None = None,
+) -> Iterator[tuple[int, Weights]]:
+    """The weights after each epoch of ``settings.stages``; ``x``: pixels between −1 and 1."""
+    named = dict(net.named_parameters())
+    live = [p.detach() for p in named.values()]  # the same numbers
+    adam = torch.optim.AdamW(named.values(), lr=settings.lr, weight_decay=settings.decay, fused=True)
+    if private is None:
+        steps, height = settings.steps(len(x)), settings.ema
+        gradients = _plain_gradients(net, x, y, settings, rng)
+    else:
+        steps, height = private.steps, min(settings.ema, PRIVATE_EMA)
+        gradients = _private_gradients(net, x, y, settings, private)
+    average = Average(live, height)
+    done = 0
+    for epoch in settings.stages:
+        for _ in range(epoch * steps // settings.epochs - done):
+            next(gradients)
+            adam.step()
+            average.update(live)
+            done += 1
+        kept = average.weights if settings.weights == "ema" else live
+        _require_finite(kept, settings)
+        yield epoch, {name: w.clone() for name, w in zip(named, kept, strict=True)}
+
+
+def _plain_gradients(
+    net: nn.Module, x: Tensor, y: Tensor, settings: DiffusionSettings, rng: torch.Generator
+) -> Iterator[None]:
+    """One batch after another, each record once an epoch; the gradients are left in the network."""
+    kept = remaining()
+    stream = int(torch.randint(2**62, (1,), generator=rng))
+    for step, rows in enumerate(_batches(len(x), settings.batch, rng)):
+        images = _mirrored(x[rows], rng) if settings.flip else x[rows]
+        t = torch.randint(T, (len(rows),), generator=rng)
+        noise = torch.randn(images.shape, generator=rng)
+        noisy = add_noise(images, noise, kept[t])
+        loss = _with_dropout(settings.dropout, stream, step, lambda: _loss(net, noisy, t, y[rows], noise))  # noqa: B023
+        if not bool(torch.isfinite(loss)):
+            raise _diverged(settings)
+        net.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        yield
+
+
+def _private_gradients(
+    net: nn.Module, x: Tensor, y: Tensor, settings: DiffusionSettings, private: PrivateSteps
+) -> Iterator[None]:
+    kept, draws, coins = remaining(), settings.draws_per_record, private.coins
+    at_once = max(1, MAP_AT_ONCE // (draws * settings.width * x.shape[2] * x.shape[3]))
+
+    def record(call: Callable[..., Tensor], noisy: Tensor, t: Tensor, label: Tensor, noise: Tensor) -> Tensor:
+        return functional.mse_loss(predict_noise(call, noisy, t, label.expand(draws)), noise)
+
+    while True:
+        rows = private.rows(len(x))
+        images = _mirrored(x[rows], coins) if settings.flip else x[rows]
+        t = torch.randint(T, (len(rows), draws), generator=coins)
+        noise = torch.randn(len(rows), draws, *x.shape[1:], generator=coins)
+        noisy = add_noise(images[:, None], noise, kept[t])
+        private.fill_gradients(net, record, noisy, t, y[rows], noise, at_once=at_once)
+        yield
+
+
+def _loss(net: nn.Module, noisy: Tensor, t: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
+    return functional.mse_loss(predict_noise(net, noisy, t, labels), noise)
+
+
+def _with_dropout(share: float, stream: int, step: int, work: Callable[[], Tensor]) -> Tensor:
+    """Dropout can only draw from the global stream: it has one of its own here, the same wherever training pauses."""
+    if not share:
+        return work()
+    with private_global_stream(stream, step):
+        return work()
+
+
+def _batches(records: int, batch: int, rng: torch.Generator) -> Iterator[Tensor]:
+    while True:
+        yield from torch.split(torch.randperm(records, generator=rng), batch)
+
+
+def _mirrored(x: Tensor, coins: torch.Generator) -> Tensor:
+    heads = torch.rand(len(x), 1, 1, 1, generator=coins) < 0.5
+    return torch.where(heads, x.flip(3), x)
+
+
+def _require_finite(weights: Sequence[Tensor], settings: DiffusionSettings) -> None:
+    if not all(bool(torch.isfinite(w).all()) for w in weights):
+        raise _diverged(settings)
+
+
+def _diverged(settings: DiffusionSettings) -> UserError:
+    return UserError(f"The diffusion generator diverged with lr {settings.lr}; lower the generator's lr.")

@@ -1,0 +1,91 @@
+"""What the judge and the painter of a GAN are asked to lower, image by image.
+
+Hinge: the judge max(0, 1 − s) on real and max(0, 1 + s) on painted images, the painter −s. Non-saturating:
+softplus(−s) and softplus(s), the painter softplus(−s). s is the judge's score, larger for what looks real.
+
+Beside that, by variant (x an image, T its augmentation):
+
+- plain: nothing;
+- diffaugment (Differentiable Augmentation for Data-Efficient GAN Training): everybody sees T(x) in the place of x;
+- consistency (Improved Consistency Regularization for GANs, its balanced form): the judge pays λ·(s(x) − s(T(x)))²
+  on real images and on painted ones;
+- negative (Negative Data Augmentation): of what the judge must call painted, a share are real images spoilt: their
+  quarters in another order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Variant = Literal["plain", "diffaugment", "consistency", "negative"]
+Loss = Literal["hinge", "non-saturating"]
+Score = Callable[[Tensor, Tensor], Tensor]  # images, what is told of their labels -> (n,)
+
+ORDERS = list(permutations(range(4)))[1:]  # of four quarters, all but the one they had
+
+
+def real_cost(score: Tensor, loss: Loss) -> Tensor:
+    """For the judge, of an image that is real."""
+    return functional.relu(1 - score) if loss == "hinge" else functional.softplus(-score)
+
+
+def painted_cost(score: Tensor, loss: Loss) -> Tensor:
+    """For the judge, of an image that is not."""
+    return functional.relu(1 + score) if loss == "hinge" else functional.softplus(score)
+
+
+def painter_cost(score: Tensor, loss: Loss) -> Tensor:
+    return -score if loss == "hinge" else functional.softplus(-score)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The judge's cost, (n,), of images that come with their changed selves."""
+
+    variant: Variant
+    loss: Loss
+    consistency: float  # λ
+    negative: float  # share
+
+    def real(self, score: Score, x: Tensor, changed: Tensor, told: Tensor) -> Tensor:
+        if self.variant == "diffaugment":
+            return real_cost(score(changed, told), self.loss)
+        here = score(x, told)
+        cost = real_cost(here, self.loss)
+        if self.variant == "consistency":
+            return cost + self.consistency * (here - score(changed, told)).square()
+        if self.variant == "negative":
+            return cost + self.negative * painted_cost(score(changed, told), self.loss)
+        return cost
+
+    def painted(self, score: Score, x: Tensor, changed: Tensor, told: Tensor) -> Tensor:
+        if self.variant == "diffaugment":
+            return painted_cost(score(changed, told), self.loss)
+        here = score(x, told)
+        cost = painted_cost(here, self.loss)
+        if self.variant == "consistency":
+            return cost + self.consistency * (here - score(changed, told)).square()
+        if self.variant == "negative":
+            return (1 - self.negative) * cost
+        return cost
+
+
+def quarters_moved(x: Tensor, u: Tensor) -> Tensor:
+    """Each image with its four quarters in another order, one of 23 by ``u``, (n,) in [0, 1).
+
+    The middle row or column of a side that is odd stays where it is.
+    """
+    high, wide = x.shape[2] // 2, x.shape[3] // 2
+    corners = [(slice(a, a + high), slice(b, b + wide)) for a in (0, x.shape[2] - high) for b in (0, x.shape[3] - wide)]
+    parts = torch.stack([x[:, :, rows, columns] for rows, columns in corners], 1)
+    order = torch.tensor(ORDERS)[(u * len(ORDERS)).long().clamp(max=len(ORDERS) - 1)]
+    moved = parts[torch.arange(len(x)).unsqueeze(1), order]
+    spoilt = x.clone()
+    for at, (rows, columns) in enumerate(corners):
+        spoilt[:, :, rows, columns] = moved[:, at]
+    return spoilt

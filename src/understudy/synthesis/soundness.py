@@ -1,0 +1,82 @@
+"""Whether a generator collapsed or diverged, told from its images alone.
+
+It never looks at a record, so that after a private training the answer costs nothing further. Three things are
+measured, all free of units:
+
+- contrast: the standard deviation of an image's pixels. Below 2 of 255 levels an image is one flat colour, which no
+  set of photographs or drawings is made of.
+- roughness: the mean squared difference of neighbouring pixels over twice the variance of the image, which is one
+  less their correlation. White noise has 1 whatever its distribution, a smooth picture close to 0; real 8×8 digits
+  have about 0.4, larger pictures less. Above 0.8 neighbours have next to nothing to do with each other.
+- diversity: the root mean squared pixel distance between two images of a class, over √2 times the contrast: about 1
+  for images that share nothing, 0 for one that is repeated; real digits have 0.6 to 0.9. Below 0.05 the images of a
+  class differ by less than a twentieth of what can be seen on each.
+
+The generator is complained about when more than half of its images are flat, or the typical one is noise, or more than
+half of those that share a class with others lie in a class of one picture.
+"""
+
+import torch
+from torch import Tensor
+
+FLAT = 2 / 255
+ROUGH = 0.8
+ALIKE = 0.05
+TINY = 1e-12
+
+
+def complaint(images: Tensor, labels: Tensor) -> str | None:
+    """What is wrong with images (n, channels, height, width) uint8 and their labels, in a sentence; None: nothing.
+
+    ``labels`` are (n,), or (n, classes) of zeros and ones: then equal rows make a class.
+    """
+    if not len(images):
+        return None
+    x = images.to(torch.float32) / 255
+    contrast = x.flatten(1).std(1, correction=0)
+    flat = float((contrast < FLAT).float().mean())
+    if flat > 0.5:
+        return f"The generator made images without contrast: {flat:.0%} of them are a flat colour."
+    rough = roughness(x[contrast >= FLAT])
+    if rough is not None and rough > ROUGH:
+        return f"The generator made noise: neighbouring pixels differ by {rough:.2f} of what distant ones do."
+    alike, with_others = 0, 0
+    for members in _by_class(labels):
+        spread = diversity(x[members])
+        if spread is not None:
+            with_others += len(members)
+            alike += len(members) if spread < ALIKE else 0
+    if alike > with_others / 2:
+        return (
+            f"The generator collapsed: {alike} of its {len(images)} images lie in classes "
+            f"whose images are nearly all the same."
+        )
+    return None
+
+
+def roughness(x: Tensor) -> float | None:
+    """The median over images, along both axes together; None where images have a single pixel."""
+    steps = [x.diff(dim=axis).square().flatten(1) for axis in (2, 3)]
+    neighbours = torch.cat(steps, 1)
+    if not neighbours.numel():
+        return None
+    return float((neighbours.mean(1) / (2 * x.flatten(1).var(1, correction=0)).clamp(min=TINY)).median())
+
+
+def diversity(x: Tensor) -> float | None:
+    """Of the images of one class; None where there is one only.
+
+    The mean squared distance over all pairs is twice the variance of a pixel over the images, averaged over pixels, so
+    pairs need not be looked at one by one.
+    """
+    if len(x) < 2:
+        return None
+    between = x.flatten(1).var(0).mean()
+    seen = x.flatten(1).var(1, correction=0).mean()
+    return float((between / seen.clamp(min=TINY)).sqrt())
+
+
+def _by_class(labels: Tensor) -> list[Tensor]:
+    """Places of the images of each class there is."""
+    _, group = labels.unique(dim=0, return_inverse=True)  # type: ignore[no-untyped-call]
+    return [torch.nonzero(group == which).flatten() for which in range(int(group.max()) + 1)]

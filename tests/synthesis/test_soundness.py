@@ -1,0 +1,111 @@
+"""When a generator is complained about, from its images alone."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from understudy.data.digits import read_digits, read_mnist_5k
+from understudy.data.examples import Examples
+from understudy.randomness import generator
+from understudy.synthesis.soundness import complaint, diversity, roughness
+
+
+def digits(n: int = 200) -> Examples:
+    return read_digits().train.take(range(n))
+
+
+def noise(*shape: int, of: int = 256) -> Tensor:
+    drawn = torch.randint(0, of, shape, generator=generator("noise", *shape))
+    return (drawn * (255 // (of - 1))).to(torch.uint8)
+
+
+LABELS = torch.arange(40) % 4
+
+
+def test_real_digits_are_fine() -> None:
+    some, larger = digits(), read_mnist_5k().train.take(range(200))
+    assert complaint(some.x, some.y) is None
+    assert complaint(larger.x, larger.y) is None
+
+
+@pytest.mark.parametrize("digit", range(10))
+def test_each_digit_alone_is_fine(digit: int) -> None:
+    train = read_digits().train
+    ones = train.x[train.y == digit]
+    assert complaint(ones, torch.full((len(ones),), digit)) is None
+
+
+def test_no_image_is_no_complaint() -> None:
+    assert complaint(torch.empty(0, 1, 8, 8, dtype=torch.uint8), torch.empty(0, dtype=torch.int64)) is None
+
+
+@pytest.mark.parametrize("shade", [0, 90, 255])
+def test_constant_images_have_no_contrast(shade: int) -> None:
+    flat = torch.full((40, 3, 8, 8), shade, dtype=torch.uint8)
+    assert "without contrast: 100% of them" in str(complaint(flat, LABELS))
+
+
+def test_half_of_the_images_may_be_flat() -> None:
+    some = digits(40)
+    x = some.x.clone()
+    x[:20] = 0
+    assert complaint(x, some.y) is None
+    x[:21] = 0
+    assert "52% of them are a flat colour" in str(complaint(x, some.y))
+
+
+def test_one_image_a_class_repeated_is_a_collapse() -> None:
+    train = read_digits().train
+    one_each = torch.stack([train.x[train.y == c][0] for c in range(4)])
+    repeated = one_each[LABELS]
+    shaken = (repeated.int() + torch.randint(-3, 4, repeated.shape, generator=generator(0))).clamp(0, 255)
+    for x in (repeated, shaken.to(torch.uint8)):
+        assert "40 of its 40 images lie in classes whose images are nearly all the same" in str(complaint(x, LABELS))
+
+
+def test_one_collapsed_class_among_others_is_let_pass() -> None:
+    some = digits(100)
+    x = some.x.clone()
+    x[some.y == 3] = x[some.y == 3][:1]
+    assert complaint(x, some.y) is None
+
+
+@pytest.mark.parametrize("of", [2, 256])  # black or white, and every shade
+@pytest.mark.parametrize("shape", [(40, 1, 8, 8), (40, 3, 32, 32)])
+def test_white_noise_is_recognised(shape: tuple[int, ...], of: int) -> None:
+    assert "made noise" in str(complaint(noise(*shape, of=of), LABELS))
+
+
+def test_a_class_with_one_image_is_fine() -> None:
+    some = digits(1)
+    assert complaint(some.x, some.y) is None
+    one_each = read_digits().train.take(range(30))
+    assert complaint(one_each.x, torch.arange(30)) is None
+
+
+def test_records_with_several_labels_are_grouped_by_all_of_them() -> None:
+    train = read_digits().train
+    two = train.x[:2].repeat(10, 1, 1, 1)  # two images by turns; apart they are copies, together they are not
+    apart = torch.tensor([[1.0, 0, 1], [0, 1, 1]]).repeat(10, 1)
+    assert "20 of its 20" in str(complaint(two, apart))
+    assert complaint(two, torch.ones(20, 3)) is None
+
+
+def test_roughness_by_hand() -> None:
+    # Columns 0 1 0 1: neighbours across differ by 1 (2 rows × 3), down by 0 (4): 6/10 on average; the variance is 1/4.
+    stripes = torch.tensor([0.0, 1.0, 0.0, 1.0]).expand(1, 1, 2, 4)
+    assert roughness(stripes) == pytest.approx(0.6 / (2 * 0.25))
+    # A step in the middle: 2 of 10 pairs differ by 1.
+    assert roughness(torch.tensor([0.0, 0.0, 1.0, 1.0]).expand(1, 1, 2, 4)) == pytest.approx(0.2 / 0.5)
+    assert roughness(torch.ones(3, 1, 1, 1)) is None
+
+
+def test_diversity_by_hand() -> None:
+    # Two images of two pixels, (0, 1) and (1, 0): their squared distance is 1 a pixel, the variance of each 1/4:
+    # 1 over √2·½ is √2.
+    pair = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).view(2, 1, 1, 2)
+    assert diversity(pair) == pytest.approx(2**0.5)
+    # (0, 1) and (0, 0.5): 1/8 a pixel; half of it over the mean of the variances, 1/4 and 1/16: (1/16)/(5/32) = 2/5.
+    other = torch.tensor([[0.0, 1.0], [0.0, 0.5]]).view(2, 1, 1, 2)
+    assert diversity(other) == pytest.approx((2 / 5) ** 0.5)
+    assert diversity(pair[:1]) is None
