@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.report import Row, machine, table
 from benchmarks.timing import Elsewhere
 
-PARTS = ("start", "memory", "matching", "gradient_matching", "terms", "private", "training")
+PARTS = ("start", "memory", "matching", "gradient_matching", "terms", "private", "diffusion", "training", "federation")
 
 
 def main() -> None:

@@ -43,10 +43,10 @@ def failures(federation: Federation, round: int) -> dict[str, str]:
 
 def test_sites_that_raise_lie_are_late_or_refuse_are_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
     federation = Federation(tmp_path, (*SITES, "client-3"))
-    configure(federation, rounds=6, timeout=20, clients=4)
+    configure(federation, rounds=6, timeout=45, clients=4)
     federation.fault(1, "client-1", "raise")
     federation.fault(2, "client-1", "nan")
-    federation.fault(3, "client-1", "sleep 30")
+    federation.fault(3, "client-1", "sleep 75")
     (tmp_path / "site.yaml").write_text("kinds: [scalars, examples]\n")
     try:
         for site in SITES:
@@ -61,7 +61,7 @@ def test_sites_that_raise_lie_are_late_or_refuse_are_left_out_and_the_run_goes_o
     assert "ValueError" in failures(federation, 1)["client-1"]
     assert "patient" not in (tmp_path / "run" / "metrics.jsonl").read_text()  # that stays at home
     assert "not finite" in failures(federation, 2)["client-1"]
-    assert "did not answer within 20 s" in failures(federation, 3)["client-1"]
+    assert "did not answer within 45 s" in failures(federation, 3)["client-1"]
     # The late one still works; it is waited for no longer than the others, and is whole again later.
     assert lines[6]["clients"] == 3
     assert lines[6]["total"] == sum(line["clients"] for line in lines.values())

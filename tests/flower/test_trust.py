@@ -10,9 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from understudy.engines.flower.dialling import Server
 from understudy.engines.flower.keys import Certificates, admit, make_node, make_server
 from understudy.engines.flower.link import Link, superlink
-from understudy.engines.flower.node import Server, supernode
+from understudy.engines.flower.node import supernode
 from understudy.engines.flower.processes import free_port
 from understudy.engines.flower.proxy import nginx, proxy
 

@@ -42,7 +42,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "fedssyn": {
         "method": {"name": "fedavg", "rounds": 3, **LOCAL},
-        "with": [{"name": "fedssyn", "generator": {"name": "vae", "epochs": 2, "width": 4, "hidden": 8}}],
+        "with": [{"name": "fedssyn", "generator": {"name": "vae", "epochs": 2, "width": 4}, "sound_only": False}],
     },
 }
 

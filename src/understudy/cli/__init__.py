@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from understudy import __version__
-from understudy.cli import approval, data, federation, lists, privacy, runs, studies  # noqa: F401
+from understudy.cli import approval, data, federation, lists, privacy, runs, studies, theory  # noqa: F401
 from understudy.cli.words import app
 from understudy.errors import UserError
 

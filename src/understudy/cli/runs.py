@@ -15,7 +15,7 @@ def run(
     config: Annotated[str | None, typer.Argument(help="A YAML file or a preset (see `understudy presets`).")] = None,
     changes: Overrides = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one below runs/.")] = None,
-    engine: Annotated[str | None, typer.Option(help="inline or workers.")] = None,
+    engine: Annotated[str | None, typer.Option(help="inline, workers, or flower, on this machine.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     as_json: Json = False,
 ) -> None:

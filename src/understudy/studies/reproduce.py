@@ -6,6 +6,17 @@ from typing import Any, Literal
 
 from understudy.complaints import unknown_name
 from understudy.errors import UserError
+from understudy.studies import lap_studies as lap
+from understudy.studies import theory_studies
+from understudy.studies.experiment import Experiment
+from understudy.studies.surrogate_studies import (
+    OPTIONS_ABOUT,
+    SKEW_ABOUT,
+    options_at_desk,
+    options_smoke,
+    skew_at_desk,
+    skew_smoke,
+)
 from understudy.studies.tuned import Comparison, Contender
 
 Scale = Literal["smoke", "desk", "paper"]
@@ -15,10 +26,10 @@ Scale = Literal["smoke", "desk", "paper"]
 class Study:
     name: str
     about: str
-    scales: Mapping[Scale, Callable[[], Comparison]]
+    scales: Mapping[Scale, Callable[[], Comparison | Experiment]]
 
 
-def study(name: str, scale: Scale) -> Comparison:
+def study(name: str, scale: Scale) -> Comparison | Experiment:
     if name not in STUDIES:
         raise unknown_name("study", name, STUDIES)
     found = STUDIES[name]
@@ -91,6 +102,12 @@ def _personal(changes: Mapping[str, Any], rates: tuple[float, ...], seeds: tuple
     return Comparison("personal-models", about, SKEWED, rates, seeds, contenders, measure, measure)
 
 
+# ---- the theory measured
+
+THEORY: Mapping[str, Study] = {
+    name: Study(name, about, scales) for name, (about, scales) in theory_studies.STUDIES.items()
+}
+
 STUDIES: Mapping[str, Study] = {
     "averaging-family": Study(
         "averaging-family",
@@ -108,4 +125,12 @@ STUDIES: Mapping[str, Study] = {
             "desk": lambda: _personal({}, (0.01, 0.03, 0.1, 0.3), (0, 1, 2)),
         },
     ),
+    "feddm-skew": Study("feddm-skew", SKEW_ABOUT, {"smoke": skew_smoke, "desk": skew_at_desk}),
+    "feddm-options": Study("feddm-options", OPTIONS_ABOUT, {"smoke": options_smoke, "desk": options_at_desk}),
+    "fedlap-pairs": Study("fedlap-pairs", lap.PAIRS_ABOUT, {"smoke": lap.pairs_smoke, "desk": lap.pairs_at_desk}),
+    "fedlap-options": Study(
+        "fedlap-options", lap.OPTIONS_ABOUT, {"smoke": lap.options_smoke, "desk": lap.options_at_desk}
+    ),
+    "fedlap-dp": Study("fedlap-dp", lap.PRIVATE_ABOUT, {"smoke": lap.private_smoke, "desk": lap.private_at_desk}),
+    **THEORY,
 }

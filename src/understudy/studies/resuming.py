@@ -7,10 +7,11 @@ from typing import Any
 from understudy.data.federation import Federation
 from understudy.errors import UserError
 
-FREE = ("engine", "version")
+FREE = ("engine", "version", "measure")
 
 
 def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+    saved, wanted = _said(saved), _said(wanted)
     for key in sorted(saved.keys() | wanted.keys()):
         a, b = saved.get(key), wanted.get(key)
         if key in FREE:
@@ -25,6 +26,13 @@ def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
         if a != b:
             part = _first_difference(a, b, key)
             raise UserError(f"This folder belongs to another config: {part}; choose another --out.")
+
+
+def _said(words: Any) -> Any:
+    """Without what is null: a setting that is newer than the folder, and not used, makes no difference."""
+    if isinstance(words, dict):
+        return {key: _said(value) for key, value in words.items() if value is not None}
+    return [_said(item) for item in words] if isinstance(words, list) else words
 
 
 def _follows_a_curve(words: object) -> bool:

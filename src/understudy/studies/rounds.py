@@ -54,7 +54,7 @@ class Rounds:
         self.digest, self.observer = digest, observer
         self.last = config.plan.rounds
         self.undone = 0  # rounds in a row
-        self.scores = Scorekeeper(method, data, folder, observer)
+        self.scores = Scorekeeper(method, data, folder, observer, config.top.measure)
 
     def to_the_end(self, open_engine: OpenEngine) -> Result:
         if self.data.split is not None:

@@ -80,6 +80,8 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
         )
     if data.test is None and not at_home:
         watcher.says("There is nothing to score on: no test set, and no records held out at the clients.")
+    if config.top.measure and (data.remote or config.top.privacy is not None):
+        raise UserError("measure looks at all clients' records, without noise; leave it out in a real or private run.")
     if config.engine.name == "workers" and method.net.device.type != "cpu":
         watcher.says(f"On {method.net.device} the clients run one after another in this process.")
 

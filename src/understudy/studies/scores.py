@@ -6,6 +6,7 @@ from understudy.data.federation import Federation
 from understudy.federation.method import Method, State
 from understudy.learning.evaluate import Tally, evaluate
 from understudy.studies.folder import Line, RunFolder
+from understudy.studies.measured_round import measured_round
 from understudy.studies.watching import Observer
 
 
@@ -13,7 +14,8 @@ class Scorekeeper:
     """The server scores on its test set at once. Without one the clients do, while they work on the next round:
     until then a line waits."""
 
-    def __init__(self, method: Method, data: Federation, folder: RunFolder, observer: Observer):
+    def __init__(self, method: Method, data: Federation, folder: RunFolder, observer: Observer, measure: int = 0):
+        self._measure = measure  # every so many rounds
         self._method, self._data, self._folder, self._observer = method, data, folder, observer
         self.at_clients = data.test is None or method.scored_at_home
         self.waiting: list[Line] = []  # lines of one and the same model: undone rounds do not change it
@@ -21,6 +23,10 @@ class Scorekeeper:
     def score(self, line: Line, state: State) -> None:
         net = self._method.net
         line |= self._method.metrics(state)
+        if remarks := list(self._method.remarks(state)):
+            line["remarks"] = remarks
+        if self._measure and line["round"] % self._measure == 0:
+            line |= measured_round(net, self._method.result(state), self._data, self._folder)
         if self.at_clients:
             self.waiting.append(line)
             return

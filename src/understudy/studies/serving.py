@@ -9,7 +9,7 @@ from understudy.engines.flower.engine import Flower
 from understudy.engines.flower.keys import Certificates, server_certificates
 from understudy.engines.flower.link import superlink
 from understudy.engines.flower.node import SECRET
-from understudy.engines.flower.proxy import port_of, proxy
+from understudy.engines.flower.proxy import check_free, installed_nginx, make_way, port_of, proxy
 from understudy.engines.flower.quiet import switch_off
 from understudy.engines.flower.runtime import Door
 from understudy.engines.flower.serving import serve
@@ -30,6 +30,10 @@ def play_as_server(
 ) -> Result:
     """Without ``keys``: no TLS, and only sites on this machine reach it."""
     certificates = None if keys is None else server_certificates(keys)
+    port_of(listen)
+    if certificates is not None:  # before the run's folder is touched
+        installed_nginx()
+        _check_admitted(certificates, list(config.data.sites or ()) if config.data else [])
 
     @contextmanager
     def opened(sites: Mapping[str, Site], _: Method) -> Iterator[Engine]:
@@ -49,15 +53,19 @@ def _engine(
     state: Path,
     observer: Observer,
 ) -> Engine:
-    if certificates is not None:
-        _check_admitted(certificates, names)
     port = port_of(listen)
+    if certificates is None:
+        check_free(f"127.0.0.1:{port}")
+    else:
+        _check_admitted(certificates, names)
+        make_way(state / "proxy", listen)
     link = open_things.enter_context(superlink(state, certificates, port=None if certificates else port))
     if certificates is None:
         observer.says(f"--insecure: anyone on this machine can join, or submit runs, at {link.door.address}.")
     else:
         link.register(certificates.nodes())
         open_things.enter_context(proxy(state / "proxy", listen, certificates, link.door))
+        observer.says(f"Sites reach this server at {listen}.")
     grid = open_things.enter_context(link.run())
     timeout, enough = config.engine.timeout, config.plan.min_replies
     engine = Flower(grid, state / "incoming", timeout, insecure=certificates is None, check=link.check)

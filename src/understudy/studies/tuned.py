@@ -28,6 +28,7 @@ class Contender:
     label: str
     changes: Mapping[str, Any]  # what it changes in the common config
     rate: str = "method.local.lr"  # the setting that is tuned
+    rates: Sequence[float] = ()  # its own candidates; empty: those of the comparison
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Comparison:
     contenders: Sequence[Contender]
     measure: str = "accuracy"  # the metric of a round that counts
     tuned_on: str = "validation_accuracy"
+    panels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of curves: heading, line, contender
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,13 @@ def compare_tuned(plan: Comparison, out: Path, observer: Observer) -> list[Stand
 
 def _standing(plan: Comparison, contender: Contender, home: Path, observer: Observer) -> Standing:
     observer.says(f"\n{contender.label}")
-    seen = {f"{rate:g}": _validated(plan, contender, rate, home, observer) for rate in plan.rates}
+    rates = contender.rates or plan.rates
+    choice = rates if len(rates) > 1 else ()  # one alone needs no tuning
+    seen = {f"{rate:g}": _validated(plan, contender, rate, home, observer) for rate in choice}
     scored = {name: accuracy for name, accuracy in seen.items() if accuracy is not None}
-    if not scored:
-        raise UserError(f"{contender.label} diverged with every learning rate; try smaller ones than {plan.rates}.")
-    rate = float(max(scored, key=lambda name: scored[name]))
+    if choice and not scored:
+        raise UserError(f"{contender.label} diverged with every learning rate; try smaller ones than {rates}.")
+    rate = float(max(scored, key=lambda name: scored[name])) if choice else rates[0]
     results = []
     for seed in plan.seeds:
         config = resolve(dict(plan.config), {**contender.changes, contender.rate: rate, "seed": seed})

@@ -79,6 +79,8 @@ class RichProgress(Observer):
             if (client, why) not in self._said:
                 self._said.add((client, why))
                 self._print(f"{client} did not count {where}: {why}")
+        for remark in line.get("remarks", ()):
+            self._print(remark)
         if line.get("undone"):
             self._print(f"Round {line['round']} was undone: too few clients answered.")
 

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from understudy.errors import UserError
+from understudy.studies.experiment import Experiment
 from understudy.studies.reproduce import Scale, study
+from understudy.studies.seed_curves import panel_table, panels
 from understudy.studies.tuned import Standing, compare_tuned, markdown
 from understudy.view.canvas import FAINT, INK, PALETTE, SOFT, empty_figure, save_figure
+from understudy.view.claims import draw_claims
+from understudy.view.experiment import show_experiment
+from understudy.view.lap_claims import PICTURES
 from understudy.view.progress import RichProgress
 
 if TYPE_CHECKING:
@@ -25,10 +30,18 @@ def show_study(name: str, scale: str, out: Path, *, quiet: bool = False) -> dict
     if scale not in typing.get_args(Scale):
         raise UserError(f"There is no scale '{scale}'; there are smoke, desk and paper.")
     plan = study(name, cast(Scale, scale))
+    if isinstance(plan, Experiment):
+        return show_experiment(plan, out, quiet=quiet)
     with RichProgress() as progress:
         standings = compare_tuned(plan, out, progress)
     (out / "table.md").write_text(markdown(standings))
     draw_standings(standings, out / "table.png", plan.about)
+    if plan.panels:
+        curves = panels(plan, standings, out)
+        (out / "curves.md").write_text(panel_table(curves))
+        draw_claims(curves, out / "curves.png", plan.about)
+    if name in PICTURES:
+        PICTURES[name](plan, standings, out)
     if not quiet:
         print(f"\n{markdown(standings)}\n{out / 'table.png'}")
     table: dict[str, Any] = json.loads((out / "table.json").read_text())

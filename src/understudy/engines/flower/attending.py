@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from understudy.engines.flower.node import Server, supernode
+from understudy.engines.flower.dialling import Server
+from understudy.engines.flower.node import supernode
 from understudy.engines.flower.processes import end_with_parent
+from understudy.engines.flower.proxy import port_of
 from understudy.errors import UserError
 
 Says = Callable[[str], None]
@@ -22,6 +24,7 @@ def attend(name: str, *, server: str, keys: Path | None, folder: Path, command: 
     ``command`` starts the process that answers; ``--at-door PORT`` tells it where its tasks are. Its exit code is
     given where it ended on purpose.
     """
+    port_of(server, "--server server.example.org:8443")
     known = Server(server, None, None) if keys is None else _site_keys(server, keys, name)
     if keys is None:
         says("--insecure: what is sent can be read and changed on its way, and nobody proves who they are.")

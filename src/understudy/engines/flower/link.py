@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from understudy.engines.flower.keys import Certificates
 from understudy.engines.flower.processes import free_port, program, start, stop, wait_until_open
 from understudy.engines.flower.quiet import switch_off, switches
-from understudy.engines.flower.runtime import Door, kept_alive, new_secret, tokens
+from understudy.engines.flower.runtime import Door, Tasks, kept_alive, new_secret
 from understudy.errors import UserError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Link:
         from flwr.superlink.grid import HttpGrid
 
         self._start_run()
-        token = next(tokens(self.door, "server", going=self._alive))
+        token = next(Tasks(self.door, "server").coming(self._alive))
         certificates = None if self.door.ca is None else self.door.ca.read_bytes()
         grid = HttpGrid(self.door.address, self.door.ca is None, certificates, token=token)
         client = grid._runtime_client

@@ -5,24 +5,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from understudy.engines.flower.processes import free_port, last_line, program, start, stop
+from understudy.engines.flower.dialling import Server, reason, silence
+from understudy.engines.flower.processes import free_port, program, start, stop
 from understudy.engines.flower.quiet import switch_off, switches
 from understudy.engines.flower.runtime import Door, new_secret
 
 SECRET = "runtime.secret"  # in the site's folder
 AGAIN_AFTER = 15.0  # seconds: for up to a minute after a crash the server takes the key for one that is still there
-
-
-@dataclass(frozen=True)
-class Server:
-    """What a site must know of the server."""
-
-    address: str  # host:port
-    ca: Path | None  # None: without TLS, typed with --insecure
-    key: Path | None
+LOOK_OUT = 20.0  # seconds between two looks whether the server answers at all
 
 
 class Node:
@@ -40,17 +32,25 @@ class Node:
 
     def _supervise(self) -> None:
         while not self._ending.is_set():
-            began = time.monotonic()
+            before = self._log.stat().st_size if self._log.exists() else 0
             self._process = start(self._command(), log=self._log, env=switches(self._folder / "flower"))
-            while self._process.poll() is None and not self._ending.wait(0.2):
-                pass
+            self._watch(self._process)
             if self._ending.is_set():
                 return
-            lived = time.monotonic() - began
-            self._says(
-                f"Flower's SuperNode ended after {lived:.0f} s ({last_line(self._log)}); again in {AGAIN_AFTER:.0f} s."
-            )
+            said = self._log.read_bytes()[before:].decode(errors="replace")
+            self._says(f"{reason(self._server, said)} (See {self._log}; again in {AGAIN_AFTER:.0f} s.)")
             self._ending.wait(AGAIN_AFTER)
+
+    def _watch(self, process: "subprocess.Popen[bytes]") -> None:
+        """Until it ends; a server that does not answer is worth a word, for the node itself just goes on trying."""
+        look, told = time.monotonic() + LOOK_OUT / 4, None
+        while process.poll() is None and not self._ending.wait(0.2):
+            if time.monotonic() < look:
+                continue
+            trouble = silence(self._server)
+            if trouble != told:
+                self._says(trouble or f"{self._server.address} answers.")
+            told, look = trouble, time.monotonic() + LOOK_OUT
 
     def _command(self) -> list[str]:
         command = [program("flower-supernode"), "--superlink", self._server.address, "--host", "127.0.0.1"]

@@ -62,6 +62,16 @@ def nginx() -> str | None:
     return shutil.which("nginx") or next((found for at in FOLDERS if (found := shutil.which("nginx", path=at))), None)
 
 
+def installed_nginx() -> str:
+    found = nginx()
+    if found is None:
+        raise UserError(
+            "The server's port is opened by nginx, which is not installed (Debian: apt install nginx-light); "
+            "without it only --insecure on one machine is possible."
+        )
+    return found
+
+
 def config(folder: Path, listen: str, certificates: Certificates, door: Door) -> str:
     at = {name: str(path.resolve()) for name, path in (("folder", folder), ("ca", certificates.ca))}
     pair = {"certificate": str(certificates.certificate.resolve()), "key": str(certificates.key.resolve())}
@@ -71,17 +81,11 @@ def config(folder: Path, listen: str, certificates: Certificates, door: Door) ->
 @contextmanager
 def proxy(folder: Path, listen: str, certificates: Certificates, door: Door) -> Iterator[None]:
     """``listen`` is ADDRESS:PORT."""
-    found, port = nginx(), port_of(listen)
-    if found is None:
-        raise UserError(
-            "The server's port is opened by nginx, which is not installed (Debian: apt install nginx-light); "
-            "without it only --insecure on one machine is possible."
-        )
+    found, port = installed_nginx(), port_of(listen)
     folder.mkdir(parents=True, exist_ok=True)
     file, log = folder / "nginx.conf", folder / "nginx.log"
     file.write_text(config(folder, listen, certificates, door))
-    end_leftovers(log)
-    check_free(listen)
+    make_way(folder, listen)
     process = start([found, "-p", str(folder.resolve()), "-c", str(file.resolve())], log=log)
     try:
         wait_until_open(port, process, log, seconds=30)
@@ -90,11 +94,18 @@ def proxy(folder: Path, listen: str, certificates: Certificates, door: Door) -> 
         stop(process)
 
 
-def port_of(listen: str) -> int:
-    """Of ADDRESS:PORT."""
-    port = listen.rpartition(":")[2]
-    if ":" not in listen or not port.isdigit() or not 0 < int(port) < 65536:
-        raise UserError(f"--listen {listen}: write an address and a port, such as 0.0.0.0:8443.")
+def make_way(folder: Path, listen: str) -> None:
+    """The port is free, also after a server that was killed and left its nginx behind."""
+    end_leftovers(folder / "nginx.log")
+    check_free(listen)
+
+
+def port_of(address: str, option: str = "--listen 0.0.0.0:8443") -> int:
+    """Of ADDRESS:PORT; ``option`` shows how it is written."""
+    host, colon, port = address.rpartition(":")
+    if not (host and colon and port.isdigit() and 0 < int(port) < 65536) or "/" in host:
+        name, _, example = option.partition(" ")
+        raise UserError(f"{name} {address}: write an address and a port, such as {example}.")
     return int(port)
 
 

@@ -6,7 +6,9 @@ there already takes the task with a secret that it shares with its SuperLink or 
 
 import os
 import secrets
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,29 +43,47 @@ class Door:
         return RuntimeHttpClient.from_server_address(self.address, self.ca is None, certificates, inside)
 
 
-def tokens(door: Door, kind: Literal["server", "client"], *, going: Callable[[], bool] = lambda: True) -> Iterator[str]:
-    """One token a task, as they come, while ``going``. An API that does not answer is asked again."""
-    import httpx
-    from flwr.proto.runtime_pb2 import AcquireTaskRequest
-    from flwr.supercore.constant import TaskType
-    from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor
+class Tasks:
+    """Tasks that a SuperLink or SuperNode has for us, each as the token that opens it."""
 
-    task_type = TaskType.SERVER_APP if kind == "server" else TaskType.CLIENT_APP
-    signed = SuperExecAuthHttpInterceptor(master_secret=door.secret.read_bytes(), protected_methods={ACQUIRE})
-    client = door.client("SuperExec", signed)
-    try:
-        while going():
+    def __init__(self, door: Door, kind: Literal["server", "client"]):
+        from flwr.supercore.constant import TaskType
+        from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor
+
+        self._type = TaskType.SERVER_APP if kind == "server" else TaskType.CLIENT_APP
+        secret = door.secret.read_bytes()
+        signed = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods={ACQUIRE})
+        self._client = door.client("SuperExec", signed)
+        self._early = deque[str]()
+        self._lock = threading.Lock()
+
+    def coming(self, going: Callable[[], bool]) -> Iterator[str]:
+        """One after another, while ``going``."""
+        try:
+            while going():
+                if self._early or self.another():
+                    yield self._early.popleft()
+                else:
+                    time.sleep(POLL)
+        finally:
+            self._client.close()
+
+    def another(self) -> bool:
+        """Whether there is one more; it is kept until its turn. An API that does not answer has none."""
+        import httpx
+        from flwr.proto.runtime_pb2 import AcquireTaskRequest
+
+        with self._lock:
+            if self._early:
+                return True
             try:
-                found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[task_type]))
+                found = self._client.AcquireTask(AcquireTaskRequest(supported_task_types=[self._type]))
             except httpx.HTTPError:
                 time.sleep(10 * POLL)
-                continue
+                return False
             if found.HasField("task") and found.token:
-                yield found.token
-            else:
-                time.sleep(POLL)
-    finally:
-        client.close()
+                self._early.append(found.token)
+            return bool(self._early)
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from understudy.engines.flower import wire
-from understudy.engines.flower.runtime import Door, kept_alive, tokens
+from understudy.engines.flower.fetching import Fetching, Withdrawn
+from understudy.engines.flower.runtime import Door, Tasks, kept_alive
 from understudy.errors import UserError
 from understudy.federation.exchange import Request
 from understudy.federation.method import Method
@@ -13,6 +14,7 @@ from understudy.federation.site import Site, answer
 
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
+    from flwr.supercore.runtime import RuntimeHttpClient
 
 Heard = Callable[[Request, str], None]  # a request, and what became of it
 
@@ -21,19 +23,27 @@ def serve(
     site: Site, method: Method, door: Door, *, going: Callable[[], bool], heard: Heard, largest: int = wire.LARGEST
 ) -> None:
     """Until ``going`` says no. Whatever comes in, an answer goes out."""
-    for token in tokens(door, "client", going=going):
-        _one(site, method, door, token, heard, largest)
+    tasks = Tasks(door, "client")
+    for token in tasks.coming(going):
+        _one(site, method, door.client("flwr-clientapp", _opened_by(token)), tasks.another, heard, largest)
 
 
-def _one(site: Site, method: Method, door: Door, token: str, heard: Heard, largest: int) -> None:
+def _opened_by(token: str) -> object:
+    from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
+
+    return RuntimeTokenHttpInterceptor(token)
+
+
+def _one(
+    site: Site, method: Method, client: "RuntimeHttpClient", newer: Callable[[], bool], heard: Heard, largest: int
+) -> None:
     import httpx
     from flwr.app import Message
-    from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
     from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
-    client = door.client("flwr-clientapp", RuntimeTokenHttpInterceptor(token))
-    with contextlib.suppress(httpx.HTTPError), _closing(client), kept_alive(client):
-        message, context, _, _ = pull_task_input(client)  # the fourth is the run's program, which is not run
+    with contextlib.suppress(httpx.HTTPError, Withdrawn), _closing(client), kept_alive(client):
+        # The fourth is the run's program, which is not run.
+        message, context, _, _ = pull_task_input(Fetching(client, newer))  # type: ignore[arg-type]
         push_message(client, Message(_reply(site, method, message, heard, largest), reply_to=message), context)
         push_task_output(client, context, "completed", "")
 

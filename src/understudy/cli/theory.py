@@ -1,0 +1,25 @@
+"""What the theory of data shuffling talks about, measured."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.cli.words import Json, Overrides, app, print_json
+
+
+@app.command()
+def measure(
+    source: Annotated[str, typer.Argument(metavar="RUN_DIR|CONFIG", help="A run folder, a YAML file or a preset.")],
+    changes: Overrides = None,
+    at: Annotated[str, typer.Option(help="The shared model: final, the run's, or initial.")] = "final",
+    target: Annotated[float | None, typer.Option(help="Accuracy that rounds are counted to, such as 0.8.")] = None,
+    against: Annotated[Path | None, typer.Option(metavar="DIR", help="A run to compare the rounds with.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure ζ², σ², δ² and L at one model, before and after shuffling, beside the bounds of Fedssyn's Lemma 1."""
+    from understudy.studies.measure import measure as measured
+    from understudy.view.measure import print_measured
+
+    found = measured(source, changes, at=at, target=target, against=against)
+    print_json(found.as_dict()) if as_json else print_measured(found)

@@ -1,0 +1,54 @@
+"""Why a site is not in the federation, in a sentence: Flower tells it in a log, among much else."""
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+TURNED_AWAY = ("code: 2004", "401 Unauthorized")  # how Flower says that a key does not count
+
+
+@dataclass(frozen=True)
+class Server:
+    """What a site must know of the server."""
+
+    address: str  # host:port
+    ca: Path | None  # None: without TLS, typed with --insecure
+    key: Path | None
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0].strip("[]")
+
+
+def silence(server: Server) -> str | None:
+    """Why nothing answers at the address; None where something does."""
+    try:
+        with socket.create_connection((server.host, int(server.address.rpartition(":")[2])), timeout=3):
+            return None
+    except OSError as error:
+        return f"Nothing answers at {server.address} ({error.strerror or 'no reply within 3 s'}); it is tried again."
+
+
+def reason(server: Server, said: str) -> str:
+    """Why Flower's node ended, from what it wrote."""
+    if "mismatch" in said and "CERTIFICATE_VERIFY_FAILED" in said:
+        return (
+            f"The server's certificate is not made out to {server.host}: dial a name that is in it, or ask the "
+            f"operator for one made with --host {server.host}."
+        )
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return f"The server at {server.address} does not belong to {server.ca}; ask its operator for the right ca.crt."
+    if any(words in said for words in TURNED_AWAY) and server.key is not None:
+        return (
+            f"The server at {server.address} turned {server.key.name} away: either its operator has not admitted "
+            f"{server.key}.pub and started the server since, or an earlier process of this site still counts as there, "
+            "which passes within a minute."
+        )
+    return f"Flower's SuperNode ended; it said: {_last_words(said)}"
+
+
+def _last_words(said: str) -> str:
+    """The last line that is no routine."""
+    lines = [line.strip() for line in said.splitlines()]
+    told = [line for line in lines if line and not line.startswith(("INFO:", "For more information"))]
+    return told[-1][:300] if told else "nothing."

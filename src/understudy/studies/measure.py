@@ -1,0 +1,205 @@
+"""``understudy measure``: what the theory of data shuffling talks about, on one's own run.
+
+Paper: Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity.
+At one shared model: ζ², σ² and L over the clients' own records, and over these with the synthetic ones that each client
+was dealt; beside them the bounds of Lemma 1. The lemma lets every client mix with the whole pool in the same share p,
+and then its bounds are met exactly. Real clients have a finite part each and may differ in size, so what is measured
+may lie on either side.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from understudy.config.build import build_data, build_network
+from understudy.config.read import pairs, read
+from understudy.config.resolve import resolve
+from understudy.config.schema import Config, Live
+from understudy.data.examples import Examples
+from understudy.errors import UserError
+from understudy.learning.heterogeneity import Slopes, distance2, heterogeneity, shuffled_bounds, slopes, smoothness
+from understudy.models.network import Network
+from understudy.randomness import generator
+from understudy.studies.compare import compare, label_of, read_config
+from understudy.studies.cost import Cost, cost_of
+from understudy.studies.dealt import dealt_examples
+from understudy.studies.folder import RunFolder
+from understudy.studies.run import one_thread
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """With the synthetic records that each client was dealt, and the lemma's bounds."""
+
+    p: float  # mean over clients of the share of synthetic records
+    images: int  # in the pool
+    sigma2_pool: float  # σ̃²: the noise of the pool alone
+    delta2: float
+    zeta2: float
+    sigma2: float
+    zeta2_bound: float
+    sigma2_bound: float
+    smoothness: float
+
+    @property
+    def holds(self) -> bool:
+        return self.zeta2 <= self.zeta2_bound and self.sigma2 <= self.sigma2_bound
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Rounds until a target accuracy, and how many times more another run needs; None: not reached."""
+
+    target: float | None
+    rounds: int | None
+    against: str | None = None
+    rounds_against: int | None = None
+
+    @property
+    def speed_up(self) -> float | None:
+        return self.rounds_against / self.rounds if self.rounds and self.rounds_against else None
+
+
+@dataclass(frozen=True)
+class Measured:
+    label: str
+    at: str  # which model
+    clients: int
+    records: int
+    parameters: int
+    zeta2: float
+    sigma2: float
+    smoothness: float
+    shuffled: Shuffled | None
+    speed: Speed | None
+    cost: Cost | None
+
+    def as_dict(self) -> dict[str, Any]:
+        found = asdict(self)
+        if self.shuffled is not None:
+            found["shuffled"]["holds"] = self.shuffled.holds
+        if self.speed is not None:
+            found["speed"]["speed_up"] = self.speed.speed_up
+        if self.cost is not None:
+            found["cost"] = self.cost.as_dict()
+        return found
+
+
+def measure(
+    source: str,
+    changes: list[str] | None = None,
+    *,
+    at: str = "final",
+    target: float | None = None,
+    against: Path | None = None,
+    live: Live | None = None,
+) -> Measured:
+    """Of a run folder, or of a config that nobody has run yet (then at the initial model, nothing shuffled)."""
+    if at not in ("final", "initial"):
+        raise UserError(f"--at is '{at}'; write final, the run's model, or initial.")
+    folder = Path(source)
+    if not folder.is_dir():
+        if against is not None or target is not None:
+            raise UserError("--target and --against compare runs; name a run folder, not a config.")
+        return _measured(resolve(read(source), pairs(changes or []), live), None, "initial")
+    words = read_config(folder)
+    if changes:
+        raise UserError(f"{folder} is a run, which has its settings already; leave out {changes[0]}.")
+    run = RunFolder(folder)
+    return _measured(resolve(words, live=live), run, at, _speed(folder, target, against))
+
+
+def _measured(config: Config, run: RunFolder | None, at: str, speed: Speed | None = None) -> Measured:
+    with one_thread():
+        data = build_data(config)
+        net = build_network(config, data.problem, "eager")
+        w = net.initial() if at == "initial" else _final(run, net)
+        own = {name: slopes(net, w, holding.own) for name, holding in data.sites.items()}
+        before = heterogeneity(list(own.values()))
+        dealt = {} if run is None else dealt_examples(run, data)
+        pool = _pool(net, w, dealt)
+        examples = [holding.own for holding in data.sites.values()]
+        shuffled = None
+        if pool is not None:
+            mixed = [holding.own.and_also(dealt[name]) for name, holding in data.sites.items()]
+            shuffled = _shuffled(own, pool, _smoothness(net, w, mixed))
+        words = config.words("", data.problem, "eager", "", "")
+        return Measured(
+            label_of(words),
+            at,
+            len(own),
+            sum(map(len, examples)),
+            net.parameters,
+            before.zeta2,
+            before.sigma2,
+            _smoothness(net, w, examples),
+            shuffled,
+            speed,
+            None if run is None else cost_of(run, net.size, dealt, data.problem),
+        )
+
+
+def _final(run: RunFolder | None, net: Network) -> Tensor:
+    file = None if run is None else run.path / "model.safetensors"
+    if file is None or not file.exists():
+        whose = "A config" if run is None else run.path
+        raise UserError(f"{whose} has no model.safetensors yet; let the run finish, or measure --at initial.")
+    parts, w = load_file(file), net.initial()
+    for name, (where, _) in net.windows.items():
+        w[where] = parts[name].reshape(-1)
+    return w
+
+
+@dataclass(frozen=True)
+class _Pool:
+    whole: Slopes
+    parts: Mapping[str, Slopes]  # by client: what it was dealt
+
+
+def _pool(net: Network, w: Tensor, dealt: Mapping[str, Examples]) -> _Pool | None:
+    parts = {name: slopes(net, w, one) for name, one in dealt.items()}
+    whole = Slopes(0, torch.zeros(net.parameters, dtype=torch.float64), 0.0)
+    for part in parts.values():
+        whole = whole.and_also(part)
+    return _Pool(whole, parts) if whole.records else None
+
+
+def _shuffled(own: Mapping[str, Slopes], pool: _Pool, smooth: float) -> Shuffled:
+    before = heterogeneity(list(own.values()))
+    after = heterogeneity([one.and_also(pool.parts[name]) for name, one in own.items()])
+    shares = [pool.parts[n].records / (pool.parts[n].records + one.records) for n, one in own.items() if one.records]
+    p = sum(shares) / len(shares)
+    zeta2, sigma2 = shuffled_bounds(before, pool.whole, p)
+    return Shuffled(
+        p,
+        pool.whole.records,
+        pool.whole.noise,
+        distance2(before.gradient, pool.whole.mean),
+        after.zeta2,
+        after.sigma2,
+        zeta2,
+        sigma2,
+        smooth,
+    )
+
+
+def _smoothness(net: Network, w: Tensor, clients: list[Examples]) -> float:
+    return smoothness(net, w, clients, generator("smoothness"))
+
+
+def _speed(folder: Path, target: float | None, against: Path | None) -> Speed | None:
+    rows = compare([folder] if against is None else [folder, against], target=target)
+    if rows[0].target is None:
+        return None
+    other = rows[1] if against is not None else None
+    return Speed(
+        rows[0].target,
+        rows[0].rounds_to_target,
+        None if other is None else other.label,
+        None if other is None else other.rounds_to_target,
+    )

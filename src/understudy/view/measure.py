@@ -1,0 +1,107 @@
+"""`understudy measure` as a table: measured, and what the theory says."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from understudy.studies.cost import Cost
+from understudy.studies.measure import Measured, Shuffled, Speed
+from understudy.view.numbers import NONE, percent, size
+from understudy.view.ruled import number, print_notes, print_table, ruled, words
+
+
+def print_measured(found: Measured, console: Console | None = None) -> None:
+    console = console or Console()
+    print_table(console, lambda gap: measured_table(found, gap))
+    print_notes(console, measured_notes(found))
+
+
+def measured_table(found: Measured, gap: int = 2) -> Table:
+    table = ruled(gap)
+    words(table, f"{found.label}, {found.at} model", whole=True)
+    headings = ["own records"] if found.shuffled is None else ["own records", "with synthetic", "bound", "kept"]
+    for heading in headings:
+        number(table, heading)
+    for name, *values in _rows(found):
+        table.add_row(Text(name), *(Text(value) for value in values))
+    return table
+
+
+def _rows(found: Measured) -> list[list[str]]:
+    mixed = found.shuffled
+    if mixed is None:
+        before = (("ζ²", found.zeta2), ("σ²", found.sigma2), ("L", found.smoothness))
+        return [[name, _short(value)] for name, value in before]
+    return [
+        ["ζ²", _short(found.zeta2), _short(mixed.zeta2), _short(mixed.zeta2_bound), _kept(found.zeta2, mixed.zeta2)],
+        [
+            "σ²",
+            _short(found.sigma2),
+            _short(mixed.sigma2),
+            _short(mixed.sigma2_bound),
+            _kept(found.sigma2, mixed.sigma2),
+        ],
+        ["L", _short(found.smoothness), _short(mixed.smoothness), "", _kept(found.smoothness, mixed.smoothness)],
+    ]
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _kept(before: float, after: float) -> str:
+    return f"× {after / before:.3f}" if before else NONE
+
+
+def measured_notes(found: Measured) -> list[str]:
+    notes = [
+        f"{found.clients} clients, which count alike, {found.records:,} records, {found.parameters:,} parameters; "
+        "exact, from every record's gradient."
+    ]
+    notes += [] if found.shuffled is None else _about_pool(found.shuffled)
+    notes += [] if found.speed is None else [_about_speed(found.speed)]
+    return notes + ([] if found.cost is None else _about_cost(found.cost))
+
+
+def _about_pool(mixed: Shuffled) -> list[str]:
+    beyond = [
+        f"{name} is {100 * (value / bound - 1):.1f} % above its bound"
+        for name, value, bound in (
+            ("ζ²", mixed.zeta2, mixed.zeta2_bound),
+            ("σ²", mixed.sigma2, mixed.sigma2_bound),
+        )
+        if value > bound
+    ]
+    verdict = (
+        f"{' and '.join(beyond)}: the lemma speaks of the whole pool and one p, clients have a part each."
+        if beyond
+        else "Both lie within the bounds of Lemma 1."
+    )
+    return [
+        f"Pool: {mixed.images:,} images, p = {mixed.p:.3f}, σ̃² = {_short(mixed.sigma2_pool)}, "
+        f"δ² = {_short(mixed.delta2)}.",
+        verdict,
+    ]
+
+
+def _about_speed(speed: Speed) -> str:
+    rounds = NONE if speed.rounds is None else str(speed.rounds)
+    said = f"Rounds to {percent(speed.target)}: {rounds}"
+    if speed.against is None:
+        return said + "."
+    other = NONE if speed.rounds_against is None else str(speed.rounds_against)
+    factor = "" if speed.speed_up is None else f", {speed.speed_up:.1f} times as many"
+    return f"{said}; {speed.against} needs {other}{factor}."
+
+
+def _about_cost(cost: Cost) -> list[str]:
+    sent = f"M_s up {_size(cost.images_up)}, down {_size(cost.images_down)}, by its pixels {size(cost.images)}"
+    return [
+        f"A client sent and got {size(cost.measured)}; 2·M_s + 2·R·M_c is {size(cost.formula)}, R = {cost.rounds:g}, "
+        f"M_c = {size(cost.model)}.",
+        f"Measured {sent}.",
+    ]
+
+
+def _size(count: float | None) -> str:
+    return NONE if count is None else size(count)

@@ -1,0 +1,79 @@
+"""The commands of the page on federations can be typed, and its files can be read."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+import understudy.cli  # noqa: F401 the commands add themselves
+from understudy.cli.words import app
+from understudy.config.resolve import resolve
+from understudy.privacy.policy import read_policy
+
+PAGE = Path(__file__).parents[2].joinpath("docs", "federation.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
+COMMANDS = [
+    line
+    for language, text in BLOCKS
+    if language == "sh"
+    for line in text.splitlines()
+    if line.startswith("understudy ")
+]
+YAMLS = [text for language, text in BLOCKS if language == "yaml"]
+
+
+def parsed(words: list[str]) -> dict[str, object]:
+    """What the words mean to the command that they name; nothing is run."""
+    command = typer.main.get_command(app)
+    context = command.make_context("understudy", words, resilient_parsing=False)
+    while hasattr(command, "resolve_command"):
+        _, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        context = command.make_context(command.name, rest, parent=context)
+    return dict(context.params)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_the_page_is_one(line: str) -> None:
+    parsed(shlex.split(line, comments=True)[1:])
+
+
+def test_the_page_goes_through_all_steps() -> None:
+    steps = [" ".join(shlex.split(line)[1:3]) for line in COMMANDS]
+    for step in ("keys server", "keys client", "keys admit", "server federation.yaml", "client federation.yaml"):
+        assert step in steps
+    assert parsed(shlex.split(COMMANDS[-1])[1:])["engine"] == "flower"
+
+
+def test_options_that_the_page_names_in_passing_are_options() -> None:
+    known = {word for name in ("server", "client") for word in _options(name)} | {"--sheet", "--yes", "--engine"}
+    known |= {word for name in ("server", "client", "admit") for word in _options("keys", name)}
+    known |= {"--resume"}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", PAGE)) <= known
+
+
+def _options(*path: str) -> list[str]:
+    command = typer.main.get_command(app)
+    for name in path:
+        command = command.commands[name]  # type: ignore[attr-defined]
+    return [word for parameter in command.params for word in parameter.opts]
+
+
+def test_the_config_of_the_page_is_read() -> None:
+    config = resolve(yaml.safe_load(YAMLS[0]), {})
+    assert config.data is not None
+    assert config.data.sites == {"north": None, "south": None}
+    assert config.plan.rounds == 5
+
+
+def test_the_policy_of_the_page_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "site.yaml"
+    file.write_text(YAMLS[1])
+    assert read_policy(file).kinds == ("weights", "scalars")
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)", PAGE):
+        assert Path(__file__).parents[2].joinpath("docs", target).exists(), target

@@ -1,0 +1,98 @@
+"""The studies of the theory: their simulations by hand, and each of them once at its smallest."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from understudy.randomness import generator, numpy_generator
+from understudy.studies.experiment import carry_out
+from understudy.studies.theory_least_squares import (
+    Squares,
+    drawn,
+    floor_without_noise,
+    rounds_to,
+    with_noise,
+    without_noise,
+)
+from understudy.studies.theory_softmax import Workers, federated, gradient, loss
+from understudy.studies.theory_studies import STUDIES
+from understudy.studies.theory_surrogate import Client, best_within, losses, surrogate
+from understudy.studies.watching import Observer
+from understudy.view.experiment import panels_figure
+
+# Two clients of one record each in one dimension: ½(w − 1)² and ½(2w − 2·4)².
+PAIR = Squares(np.array([[1.0], [2.0]]), np.array([[[1.0]], [[8.0]]]))
+
+
+def test_least_squares_by_hand() -> None:
+    # w* = mean(ab)/mean(a²) = (1 + 16)/2 / (5/2) = 3.4. Gradients there: 1·(3.4 − 1) = 2.4 and 2·(6.8 − 8) = −2.4,
+    # so ζ² = 5.76 and σ² = 0. f(1) − f* = 5/4·2.4² = 7.2.
+    assert PAIR.optimum == pytest.approx([3.4])
+    assert PAIR.at_optimum() == pytest.approx((5.76, 0))
+    assert float(PAIR.excess(np.array([1.0]))) == pytest.approx(7.2)
+
+
+def test_local_steps_of_full_gradients_by_hand() -> None:
+    # From w = 1 with rate 0.1, two steps: client 1 stays at 1; client 2 has curvature 4 and goes 1 − 0.4·(1 − 4) = 2.2,
+    # then 2.2 − 0.4·(2.2 − 4) = 2.92. Mean 1.96, excess 5/4·1.44² = 2.592.
+    assert float(without_noise(PAIR, np.array([0.1]), 1, steps=2)[0, 0]) == pytest.approx(2.592)
+    # At rest (1 − 0.9²)(w − 1) + (1 − 0.6²)(w − 4) = 0: w = (0.19 + 2.56)/0.83.
+    resting = (0.19 * 1 + 0.64 * 4) / 0.83
+    assert floor_without_noise(PAIR, 0.1, steps=2) == pytest.approx(1.25 * (resting - 3.4) ** 2)
+
+
+def test_closed_form_and_steps_agree_where_a_client_has_one_record() -> None:
+    base = drawn(4.0, 1.0, 0, clients=3)
+    one = Squares(base.a[:, :1], base.b[:, :1])
+    stepped = with_noise([one], np.array([0.01]), 3, 1, numpy_generator(0))[:, 0, :, 0]
+    assert stepped == pytest.approx(without_noise(one, np.array([0.01]), 3))
+
+
+def test_shuffling_keeps_the_common_loss_and_makes_clients_alike() -> None:
+    base = drawn(100.0, 0.0, 1)
+    half = base.shuffled(0.5, numpy_generator(1))
+    assert half.optimum == pytest.approx(base.optimum)
+    assert half.at_optimum()[0] == pytest.approx(0.25 * base.at_optimum()[0], rel=0.1)
+    assert base.shuffled(0.0, numpy_generator(1)).at_optimum() == base.at_optimum()
+
+
+def test_rounds_to_a_goal() -> None:
+    assert rounds_to(np.array([[3.0, 3.0], [1.0, 3.0], [0.5, 3.0]]), 1.0).tolist() == [2, np.inf]
+
+
+def test_softmax_gradients_are_those_of_autograd() -> None:
+    rng = generator("test")
+    y = torch.nn.functional.one_hot(torch.randint(10, (10, 3), generator=rng), 10).float()
+    workers = Workers(torch.rand(10, 3, 4, generator=rng), y)
+    w = torch.randn(4, 1, 10, generator=rng, requires_grad=True)
+    (wanted,) = torch.autograd.grad(loss(workers, w).sum(), w)
+    with torch.no_grad():
+        found = gradient(workers, w.expand(10, -1, -1, -1)).mean(0)
+        assert torch.allclose(found, wanted, atol=1e-6)
+        # One step without noise is gradient descent on the common loss.
+        nought = torch.zeros(4, 1, 10)
+        stepped = federated(workers, 1, torch.zeros(1), torch.tensor([0.5]), 1, rng)
+        descended = loss(workers, nought - 0.5 * gradient(workers, nought.expand(10, -1, -1, -1)).mean(0))
+    assert torch.allclose(stepped[0], descended)
+
+
+def test_a_surrogate_of_as_many_records_as_there_are_is_the_loss_itself() -> None:
+    client = Client(torch.tensor([-1.0, -0.8, 0.9, 1.1]).double(), torch.tensor([0.0, 0, 1, 1]).double())
+    made = surrogate(client, 0.5, 0.2, generator("test"), steps=3, lr=0.1)
+    w = torch.linspace(-1, 2, 7).double()
+    assert torch.allclose(losses(made, w), losses(client, w))
+    # Class 1 lies right of nought, so larger weights are better as long as they stay within the ball.
+    assert best_within([client], 0.5, 0.2) == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_each_study_at_its_smallest(name: str, tmp_path: Path) -> None:
+    experiment = STUDIES[name][1]["smoke"]()
+    found = carry_out(experiment, tmp_path, Observer())
+    assert experiment.name == name
+    assert (tmp_path / "table.json").exists()
+    assert found.table in (tmp_path / "table.md").read_text()
+    drawn_panels = [axes for axes in panels_figure(found.panels, experiment.about).axes if axes.get_visible()]
+    assert [axes.get_title(loc="left").replace("\n", " ") for axes in drawn_panels] == [p.heading for p in found.panels]
