@@ -52,7 +52,8 @@ def plain_epoch(net: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> d
         t = torch.randint(len(kept), (len(rows),), generator=rng)
         noise = torch.randn(len(rows), *x.shape[1:], generator=rng)
         a = kept[t].view(-1, 1, 1, 1)
-        loss = functional.mse_loss(net(a.sqrt() * x[rows] + (1 - a).sqrt() * noise, t, y[rows]).sample, noise)
+        velocity = a.sqrt() * noise - (1 - a).sqrt() * x[rows]
+        loss = functional.mse_loss(net(a.sqrt() * x[rows] + (1 - a).sqrt() * noise, t, y[rows]).sample, velocity)
         adam.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         adam.step()

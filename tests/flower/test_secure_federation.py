@@ -31,7 +31,9 @@ def test_a_site_lost_after_its_shares_is_recovered_from_the_others(tmp_path: Pat
             federation.start_site(site)
         federation.start_server()
         federation.wait_until(lambda: "SecureAggregation.share: done" in federation.log("client-3"), 300)
-        os.killpg(federation.running.pop("client-3").pid, signal.SIGKILL)
+        lost = federation.running.pop("client-3")
+        os.killpg(lost.pid, signal.SIGKILL)
+        lost.wait()
         federation.finish(500)
     finally:
         federation.stop()

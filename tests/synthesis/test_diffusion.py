@@ -37,6 +37,7 @@ def test_the_paper_is_a_preset_and_single_settings_go_before_it() -> None:
     assert (paper.epochs, paper.batch, paper.lr, paper.decay, paper.ema) == (500, 256, 1e-4, 0.01, 0.9995)
     assert (paper.width, paper.multipliers, paper.blocks, paper.attention) == (64, (1, 2, 2, 2), 3, (8, 32))
     assert (paper.head, paper.dropout, paper.flip, paper.weights) == (64, 0.1, True, "ema")
+    assert (paper.predicts, paper.full_size) == ("noise", 64)
     assert (paper.sampler, paper.sampling_steps) == ("ancestral", 250)
     shorter = DiffusionSettings(preset="paper", epochs=50, sampler="dpm-solver")
     assert (shorter.epochs, shorter.width, shorter.sampling_steps) == (50, 64, 25)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from understudy.randomness import generator
-from understudy.synthesis.diffusion_schedule import add_noise, draw, remaining, sampler
+from understudy.synthesis.diffusion_schedule import add_noise, draw, remaining, sampler, wanted
 
 
 def f(share: float) -> float:
@@ -36,6 +36,13 @@ def test_noise_is_added_by_its_share() -> None:
     x, noise = torch.tensor([1.0, -1.0]).view(2, 1, 1, 1), torch.tensor([2.0, 2.0]).view(2, 1, 1, 1)
     noisy = add_noise(x, noise, torch.tensor([0.64, 0.36]))
     torch.testing.assert_close(noisy.flatten(), torch.tensor([0.8 + 0.6 * 2, -0.6 + 0.8 * 2]))
+
+
+def test_noise_and_velocity_by_hand() -> None:
+    # ᾱ = 0.64: v = 0.8·2 − 0.6·1 = 1.
+    x, noise, kept = torch.full((1, 1, 1, 1), 1.0), torch.full((1, 1, 1, 1), 2.0), torch.tensor([0.64])
+    assert wanted("noise", x, noise, kept) is noise
+    assert float(wanted("velocity", x, noise, kept)) == pytest.approx(1)
 
 
 def test_ancestral_time_steps_are_equally_far_apart_with_both_ends() -> None:
@@ -144,3 +151,16 @@ def test_ancestral_images_have_the_spread_that_its_steps_add_up_to() -> None:
     assert float(made.mean()) == pytest.approx(MEAN, abs=0.01)
     assert float(made.std()) == pytest.approx(math.sqrt(v), rel=0.03)
     assert math.sqrt(v) == pytest.approx(SPREAD, rel=0.25)  # few steps with the smaller variance: a little narrow
+
+
+@pytest.mark.parametrize(("name", "steps"), [("ancestral", 25), ("dpm-solver", 10), ("ddim", 10)])
+def test_the_exact_velocity_draws_the_images_that_the_exact_noise_does(name: str, steps: int) -> None:
+    def velocity(x: Tensor, t: Tensor) -> Tensor:
+        kept, noise = remaining()[t], exact(x, t)
+        clean = MEAN + kept.sqrt() * SPREAD**2 / (kept * SPREAD**2 + 1 - kept) * (x - kept.sqrt() * MEAN)
+        return kept.sqrt() * noise - (1 - kept).sqrt() * clean
+
+    shape = (4, 1, 3, 3)
+    by_noise = draw(exact, shape, name, steps, generator("same"))
+    by_velocity = draw(velocity, shape, name, steps, generator("same"), "velocity")
+    torch.testing.assert_close(by_velocity, by_noise, rtol=1e-3, atol=1e-3)

@@ -11,13 +11,15 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator, private_global_stream
-from understudy.synthesis.diffusion_network import Frame, build, predict_noise
+from understudy.synthesis.diffusion_network import Frame, build, predict
 from understudy.synthesis.diffusion_schedule import add_noise, remaining
 from understudy.synthesis.diffusion_settings import DiffusionSettings
 from understudy.synthesis.diffusion_training import Average, _batches, _private_gradients, ema_decay, train
 
 EIGHT = Problem(shape=(1, 8, 8), classes=3)
-BRIEF = DiffusionSettings(epochs=4, least_steps=0, batch=4, width=4, head=4, groups=2, draws_per_record=3)
+BRIEF = DiffusionSettings(
+    epochs=4, least_steps=0, batch=4, width=4, head=4, groups=2, draws_per_record=3, predicts="noise"
+)
 
 
 def network(settings: DiffusionSettings = BRIEF, private: bool = False) -> nn.Module:
@@ -120,7 +122,7 @@ def test_private_gradients_are_those_of_a_loop_over_records_and_draws(clip: floa
         plain.zero_grad()
         for k in range(3):
             noisy = add_noise(x[i : i + 1], noise[i, k : k + 1], remaining()[t[i, k : k + 1]])
-            loss = functional.mse_loss(predict_noise(plain, noisy, t[i, k : k + 1], y[i : i + 1]), noise[i, k : k + 1])
+            loss = functional.mse_loss(predict(plain, noisy, t[i, k : k + 1], y[i : i + 1]), noise[i, k : k + 1])
             (loss / 3).backward()  # type: ignore[no-untyped-call]
         slopes = [p.grad for p in plain.parameters() if p.grad is not None]
         norm = float(torch.cat([g.flatten() for g in slopes]).norm())
@@ -163,5 +165,5 @@ def test_the_private_network_predicts_what_the_plain_one_does(change: Callable[[
     nets = network(), network(BRIEF.model_copy(update={"dropout": 0.5}), private=True)
     for net in nets:
         change(net)
-    one, other = (predict_noise(net, x, t, y) for net in nets)
+    one, other = (predict(net, x, t, y) for net in nets)
     torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

@@ -110,4 +110,4 @@ def _panel(heading: str, curves: Mapping[str, list[list[float]]], looks: Mapping
         by_round = [[100 * value for value in values] for values in zip(*runs, strict=True)]
         means, lows, highs = ([of(v) for v in by_round] for of in (statistics.fmean, min, max))
         traces.append(Trace(label, range(len(means)), means, looks[label], "line", lows, highs))
-    return Panel(heading, "round", "test accuracy (%), band: worst to best seed", traces)
+    return Panel(f"{heading}; band: all seeds", "round", "test accuracy (%)", traces)

@@ -6,7 +6,8 @@ noise in a noisy image (`diffusion_training`), by a U-Net that is told time step
 
 Where we depart from the published code: the average of the weights warms up, since with a thousand updates it would
 still be mostly its random start; start noise is drawn anew for every batch, where that code uses one draw for all;
-images that cannot be halved often enough get a border for training and lose it again.
+`tiny` predicts velocity (`diffusion_schedule`) and sees large images folded; images that cannot be halved often enough
+get a border for training and lose it again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import private_global_stream
-from understudy.synthesis.diffusion_network import Frame, build, predict_noise
+from understudy.synthesis.diffusion_network import Frame, build, predict
 from understudy.synthesis.diffusion_schedule import draw, require_library
 from understudy.synthesis.diffusion_settings import DiffusionSettings
 from understudy.synthesis.diffusion_training import train
@@ -83,7 +84,8 @@ class Diffusion(Generator):
 
     def _draw(self, net: nn.Module, labels: Tensor, frame: Frame, rng: torch.Generator) -> Tensor:
         shape, how = (len(labels), *frame.shape), self.settings
-        made = draw(lambda x, t: predict_noise(net, x, t, labels), shape, how.sampler, how.sampling_steps, rng)
+        asked = how.sampler, how.sampling_steps, rng, how.predicts
+        made = draw(lambda x, t: predict(net, x, t, labels), shape, *asked)
         if not bool(torch.isfinite(made).all()):
             raise UserError(f"The diffusion generator diverged with lr {how.lr}; lower the generator's lr.")
         return as_pixels(frame.take_off(made))

@@ -94,7 +94,7 @@ def build(settings: DiffusionSettings, frame: Frame, classes: int, private: bool
     return net
 
 
-def predict_noise(net: Any, noisy: Tensor, t: Tensor, labels: Tensor) -> Tensor:
+def predict(net: Any, noisy: Tensor, t: Tensor, labels: Tensor) -> Tensor:
     """``net``: the U-Net, or a function that calls it at other weights."""
     return cast(Tensor, net(noisy, t, labels, return_dict=False)[0])
 

@@ -4,7 +4,11 @@ T = 1000 time steps of the cosine schedule (Improved Denoising Diffusion Probabi
 
     ᾱ_t = Π (1 − β_s),   β_s = min(1 − f(s+1)/f(s), 0.999),   f(s) = cos²(π/2 · (s/T + 0.008)/1.008)
 
-A sampler begins with fresh noise and asks a network for the noise in what it has:
+The network is asked for the noise ε, as published, or for the velocity v = √ᾱ ε − √(1−ᾱ) x₀ (Progressive Distillation
+for Fast Sampling of Diffusion Models). Where there is hardly anything left of x₀, a small error in ε is a large one in
+x₀, and it takes many updates until images are as dark or bright as they should be; an error in v is never magnified.
+
+A sampler begins with fresh noise and asks for what to take away:
 
 - ``ancestral``: some of the T steps, equally far apart with both ends. x₀ from the network's answer, clamped; then
   x_s ~ N((√ᾱ_s (1−α) x₀ + √α (1−ᾱ_s) x_t) / (1−ᾱ_t), (1−ᾱ_s)(1−α)/(1−ᾱ_t) I) with α = ᾱ_t/ᾱ_s. At the last step
@@ -31,7 +35,8 @@ T = 1000
 COSINE = {"num_train_timesteps": T, "beta_schedule": "squaredcos_cap_v2"}
 LEAST_LOG_SNR = -5.1  # ln(√ᾱ/√(1−ᾱ)): the fast samplers begin there, as towards T the schedule runs off to −∞
 
-Predict = Callable[[Tensor, Tensor], Tensor]  # (images, time step) -> the noise in them
+Predict = Callable[[Tensor, Tensor], Tensor]  # (images, time step) -> the noise in them, or their velocity
+KINDS = {"noise": "epsilon", "velocity": "v_prediction"}  # what `diffusers` calls them
 
 
 def require_library() -> None:
@@ -57,16 +62,25 @@ def add_noise(x: Tensor, noise: Tensor, kept: Tensor) -> Tensor:
     return kept.sqrt() * x + (1 - kept).sqrt() * noise
 
 
-def sampler(name: str, steps: int) -> Any:
+def wanted(predicts: str, x: Tensor, noise: Tensor, kept: Tensor) -> Tensor:
+    """What the network should answer."""
+    if predicts == "noise":
+        return noise
+    kept = kept.view(*kept.shape, 1, 1, 1)
+    return kept.sqrt() * noise - (1 - kept).sqrt() * x
+
+
+def sampler(name: str, steps: int, predicts: str = "noise") -> Any:
     """A scheduler of `diffusers` with its time steps set."""
+    given = {**COSINE, "prediction_type": KINDS[predicts]}
     if name == "ancestral":
         plan = library().DDPMScheduler(
-            **COSINE, variance_type="fixed_small", clip_sample=True, timestep_spacing="linspace"
+            **given, variance_type="fixed_small", clip_sample=True, timestep_spacing="linspace"
         )
     else:
         # A largest value of 1 turns its thresholding into clamping x₀ between −1 and 1.
         plan = library().DPMSolverMultistepScheduler(
-            **COSINE,
+            **given,
             solver_order=1 if name == "ddim" else 2,
             thresholding=True,
             sample_max_value=1.0,
@@ -89,9 +103,11 @@ def squares(steps: int, log_snr: Tensor) -> list[int]:
 
 
 @torch.no_grad()
-def draw(predict: Predict, shape: tuple[int, ...], name: str, steps: int, rng: torch.Generator) -> Tensor:
+def draw(
+    predict: Predict, shape: tuple[int, ...], name: str, steps: int, rng: torch.Generator, predicts: str = "noise"
+) -> Tensor:
     """Images between −1 and 1, from noise that is drawn anew."""
-    plan = sampler(name, steps)
+    plan = sampler(name, steps, predicts)
     x = torch.randn(shape, generator=rng)
     for t in plan.timesteps:
         x = plan.step(predict(x, t), t, x, generator=rng, return_dict=False)[0]

@@ -18,6 +18,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch": 256,
         "lr": 1e-4,
         "flip": True,
+        "predicts": "noise",
         "full_size": 64,
         "width": 64,
         "multipliers": (1, 2, 2, 2),
@@ -43,6 +44,7 @@ class DiffusionSettings(Settings):
     ema: float = Field(default=0.9995, ge=0, lt=1)  # at its height; it rises as (1+s)/(10+s)
     weights: Literal["ema", "raw"] = "ema"  # those that are kept
     flip: bool = False  # half of the images are mirrored; not for digits or letters
+    predicts: Literal["noise", "velocity"] = "velocity"  # of the network; velocity is learnt in far fewer updates
     full_size: int = Field(default=16, ge=8)  # largest side for the network; larger images are folded into channels
     width: int = Field(default=24, ge=1)  # channels at full size
     multipliers: tuple[int, ...] = Field(default=(1, 2), min_length=1)  # of the width; half the side at each further

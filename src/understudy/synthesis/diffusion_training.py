@@ -2,8 +2,9 @@
 
     ‖ε − ε_w(√ᾱ_t x₀ + √(1−ᾱ_t) ε, t, label)‖² averaged over pixels, t uniform over the T time steps
 
-by AdamW, with a running average of the weights beside. The average begins at the random start, so its decay rises
-with the number s of updates, min(ema, (1+s)/(10+s)): otherwise a thousand updates would still be mostly the start.
+(or the same with the velocity in ε's place) by AdamW, with a running average of the weights beside. The average begins
+at the random start, so its decay rises with the number s of updates, min(ema, (1+s)/(10+s)): otherwise a thousand
+updates would still be mostly the start.
 
 A private run takes Poisson draws of records; each record's loss is the average over several (t, ε) before its gradient
 is clipped, which costs no privacy (Differentially Private Diffusion Models), and the decay is 0.999 at most.
@@ -18,8 +19,8 @@ from torch.nn import functional
 from understudy.errors import UserError
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import private_global_stream
-from understudy.synthesis.diffusion_network import predict_noise
-from understudy.synthesis.diffusion_schedule import T, add_noise, remaining
+from understudy.synthesis.diffusion_network import predict
+from understudy.synthesis.diffusion_schedule import T, add_noise, remaining, wanted
 from understudy.synthesis.diffusion_settings import DiffusionSettings
 
 PRIVATE_EMA = 0.999
@@ -85,8 +86,8 @@ def _plain_gradients(
         images = _mirrored(x[rows], rng) if settings.flip else x[rows]
         t = torch.randint(T, (len(rows),), generator=rng)
         noise = torch.randn(images.shape, generator=rng)
-        noisy = add_noise(images, noise, kept[t])
-        loss = _with_dropout(settings.dropout, stream, step, lambda: _loss(net, noisy, t, y[rows], noise))  # noqa: B023
+        noisy, goal = add_noise(images, noise, kept[t]), wanted(settings.predicts, images, noise, kept[t])
+        loss = _with_dropout(settings.dropout, stream, step, lambda: _loss(net, noisy, t, y[rows], goal))  # noqa: B023
         if not bool(torch.isfinite(loss)):
             raise _diverged(settings)
         net.zero_grad()
@@ -100,21 +101,21 @@ def _private_gradients(
     kept, draws, coins = remaining(), settings.draws_per_record, private.coins
     at_once = max(1, MAP_AT_ONCE // (draws * settings.width * x.shape[2] * x.shape[3]))
 
-    def record(call: Callable[..., Tensor], noisy: Tensor, t: Tensor, label: Tensor, noise: Tensor) -> Tensor:
-        return functional.mse_loss(predict_noise(call, noisy, t, label.expand(draws)), noise)
+    def record(call: Callable[..., Tensor], noisy: Tensor, t: Tensor, label: Tensor, goal: Tensor) -> Tensor:
+        return functional.mse_loss(predict(call, noisy, t, label.expand(draws)), goal)
 
     while True:
         rows = private.rows(len(x))
-        images = _mirrored(x[rows], coins) if settings.flip else x[rows]
+        images = (_mirrored(x[rows], coins) if settings.flip else x[rows])[:, None]
         t = torch.randint(T, (len(rows), draws), generator=coins)
         noise = torch.randn(len(rows), draws, *x.shape[1:], generator=coins)
-        noisy = add_noise(images[:, None], noise, kept[t])
-        private.fill_gradients(net, record, noisy, t, y[rows], noise, at_once=at_once)
+        noisy, goal = add_noise(images, noise, kept[t]), wanted(settings.predicts, images, noise, kept[t])
+        private.fill_gradients(net, record, noisy, t, y[rows], goal, at_once=at_once)
         yield
 
 
-def _loss(net: nn.Module, noisy: Tensor, t: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
-    return functional.mse_loss(predict_noise(net, noisy, t, labels), noise)
+def _loss(net: nn.Module, noisy: Tensor, t: Tensor, labels: Tensor, goal: Tensor) -> Tensor:
+    return functional.mse_loss(predict(net, noisy, t, labels), goal)
 
 
 def _with_dropout(share: float, stream: int, step: int, work: Callable[[], Tensor]) -> Tensor:
