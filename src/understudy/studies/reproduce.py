@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from understudy.complaints import unknown_name
 from understudy.errors import UserError
+from understudy.studies import fedssyn_studies, theory_studies
 from understudy.studies import lap_studies as lap
-from understudy.studies import theory_studies
 from understudy.studies.experiment import Experiment
 from understudy.studies.surrogate_studies import (
     OPTIONS_ABOUT,
@@ -108,6 +108,10 @@ THEORY: Mapping[str, Study] = {
     name: Study(name, about, scales) for name, (about, scales) in theory_studies.STUDIES.items()
 }
 
+FEDSSYN: Mapping[str, Study] = {
+    name: Study(name, about, scales) for name, (about, scales) in fedssyn_studies.STUDIES.items()
+}
+
 STUDIES: Mapping[str, Study] = {
     "averaging-family": Study(
         "averaging-family",
@@ -133,4 +137,5 @@ STUDIES: Mapping[str, Study] = {
     ),
     "fedlap-dp": Study("fedlap-dp", lap.PRIVATE_ABOUT, {"smoke": lap.private_smoke, "desk": lap.private_at_desk}),
     **THEORY,
+    **FEDSSYN,
 }

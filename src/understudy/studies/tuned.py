@@ -7,7 +7,7 @@ that was stopped goes on where it was.
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ class Contender:
     changes: Mapping[str, Any]  # what it changes in the common config
     rate: str = "method.local.lr"  # the setting that is tuned
     rates: Sequence[float] = ()  # its own candidates; empty: those of the comparison
+    by_seed: Callable[[int], Mapping[str, Any]] = lambda seed: {}  # what it changes in the run with one seed
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Comparison:
     measure: str = "accuracy"  # the metric of a round that counts
     tuned_on: str = "validation_accuracy"
     panels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of curves: heading, line, contender
+    tuning: Mapping[str, Any] = field(default_factory=dict)  # what differs while rates are tried, such as fewer rounds
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ def _standing(plan: Comparison, contender: Contender, home: Path, observer: Obse
     rate = float(max(scored, key=lambda name: scored[name])) if choice else rates[0]
     results = []
     for seed in plan.seeds:
-        config = resolve(dict(plan.config), {**contender.changes, contender.rate: rate, "seed": seed})
+        changes = {**contender.changes, **contender.by_seed(seed), contender.rate: rate, "seed": seed}
+        config = resolve(dict(plan.config), changes)
         results.append(play(config, home / f"rate-{rate:g}-seed-{seed}", resume=True, observer=observer))
     last = [result.metrics[-1] for result in results]
     sent = [(result.summary["bytes_up"] + result.summary["bytes_down"]) / 1e6 for result in results]
@@ -107,7 +110,8 @@ def _standing(plan: Comparison, contender: Contender, home: Path, observer: Obse
 
 def _validated(plan: Comparison, contender: Contender, rate: float, home: Path, observer: Observer) -> float | None:
     """Accuracy on the validation share with that rate; None where it diverged."""
-    changes = {**contender.changes, contender.rate: rate, "seed": TUNING_SEED}
+    own = {**contender.changes, **contender.by_seed(TUNING_SEED)}
+    changes = {**own, **plan.tuning, contender.rate: rate, "seed": TUNING_SEED}
     if plan.tuned_on == "validation_accuracy":
         changes["data.validation"] = VALIDATION
     folder = home / f"rate-{rate:g}"

@@ -45,13 +45,26 @@ def _group(log: Path) -> Path:
 
 def end_leftovers(log: Path) -> None:
     """A parent that was killed takes the program with it, but not what that program had started (nginx's workers)."""
+    until = time.monotonic() + GRACE
+    while (left := _leftovers(log)) and time.monotonic() < until:
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.1)
+
+
+def _leftovers(log: Path) -> list[int]:
+    """Processes of the group that was started with this log, and that still bear its name."""
+    found = []
     with contextlib.suppress(OSError, ValueError):
         group, name = _group(log).read_text().split()
         for status in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
                 before, _, after = status.read_text().rpartition(")")
-                if after.split()[2] == group and before.endswith(f"({name}"):
-                    os.kill(int(status.parent.name), signal.SIGKILL)
+                state, _, its_group = after.split()[:3]
+                if its_group == group and before.endswith(f"({name}") and state != "Z":
+                    found.append(int(status.parent.name))
+    return found
 
 
 def end_with_parent() -> None:

@@ -4,8 +4,10 @@ On its one port Flower also takes new runs and hands out tasks, and asks nobody 
 SuperLink listens on loopback, and only ``/v1/fleet/``, where nodes prove who they are, is passed on.
 """
 
+import errno
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +56,7 @@ http {{
   }}
 }}
 """
+LET_GO = 5.0  # seconds
 LARGEST = 64  # megabytes of one request; Flower sends arrays in pieces of five
 
 
@@ -110,11 +113,17 @@ def port_of(address: str, option: str = "--listen 0.0.0.0:8443") -> int:
 
 
 def check_free(listen: str) -> None:
-    """Somebody else who answers there would be taken for our nginx."""
+    """Somebody else who answers there would be taken for our nginx. A port may take a moment to be let go of."""
     host, _, port = listen.rpartition(":")
-    with socket.socket(socket.AF_INET6 if host.startswith("[") else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host.strip("[]"), int(port)))
-        except OSError as error:
-            raise UserError(f"--listen {listen} cannot be used ({error.strerror}); choose another port.") from None
+    until = time.monotonic() + LET_GO
+    while True:
+        with socket.socket(socket.AF_INET6 if host.startswith("[") else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host.strip("[]"), int(port)))
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                    said = error.strerror
+                    raise UserError(f"--listen {listen} cannot be used ({said}); choose another port.") from None
+        time.sleep(0.2)

@@ -1,0 +1,133 @@
+"""Fedssyn's studies: how rounds are counted, that generators are trained once, and each study at its smallest."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from understudy.config.build import build_data
+from understudy.config.resolve import resolve
+from understudy.studies import fedssyn_studies as studies
+from understudy.studies.dealt import dealt_examples
+from understudy.studies.experiment import carry_out
+from understudy.studies.fedssyn_controls import Plan as Controls
+from understudy.studies.fedssyn_controls import controls_study
+from understudy.studies.fedssyn_rounds import METHODS, Rounds, rounds_to, speed_up
+from understudy.studies.folder import RunFolder
+from understudy.studies.run import play
+from understudy.studies.seed_curves import SeedCurve
+from understudy.studies.trained_once import TrainedOnce
+from understudy.studies.tuned import TUNING_SEED, Comparison, Contender, compare_tuned
+from understudy.studies.watching import Observer
+from understudy.view.experiment import panels_figure
+
+GENERATOR = {**studies.TINY_VAE, "checkpoints": [1]}
+
+
+# ---- rounds to a target
+
+
+def curve(*seeds: list[float]) -> SeedCurve:
+    return SeedCurve("some", list(range(len(seeds[0]))), [[0.0] * len(seed) for seed in seeds], list(seeds))
+
+
+def test_rounds_are_counted_to_the_first_one_at_the_target() -> None:
+    found = rounds_to(curve([0.1, 0.8, 0.7], [0.1, 0.2, 0.9]), 0.8)
+    assert found.to_target == [1, 2]
+    assert (found.mean, found.at_least, str(found)) == (1.5, False, "1.5")
+
+
+def test_a_seed_that_does_not_get_there_counts_as_one_round_more_and_says_so() -> None:
+    found = rounds_to(curve([0.1, 0.8, 0.8], [0.1, 0.2, 0.3]), 0.8)
+    assert found.to_target == [1, None]
+    assert str(found) == "> 2.0"  # (1 + 3) / 2
+
+
+@pytest.mark.parametrize(
+    ("without", "shuffled", "said"),
+    [([8, 10], [2, 4], "3.0×"), ([8, None], [2, 4], "> 4.8×"), ([8, 10], [2, None], "< 0.8×"), ([None], [None], "–")],
+)
+def test_the_speed_up_is_a_bound_where_a_side_did_not_get_there(without: Any, shuffled: Any, said: str) -> None:
+    # Of 20 rounds, so one not reached counts 21: 18 / 6 = 3; (8 + 21) / 6 = 4.83; 18 / (2 + 21) = 0.78.
+    assert speed_up(Rounds(without, 20), Rounds(shuffled, 20)) == said
+
+
+# ---- generators that are trained once
+
+
+def once(home: Path) -> TrainedOnce:
+    return TrainedOnce(studies.TINY, home, Observer())
+
+
+def test_every_run_of_a_seed_samples_from_the_same_generators(tmp_path: Path) -> None:
+    shuffling = once(tmp_path / "generators").shuffling("vae", GENERATOR)
+    dealt = []
+    for method in ("fedavg", "scaffold"):
+        config = resolve(dict(studies.TINY), {"method.name": method, **shuffling(0), "seed": 0})
+        play(config, tmp_path / method)
+        dealt.append(dealt_examples(RunFolder(tmp_path / method), build_data(config)))
+    assert [path.name for path in (tmp_path / "generators").iterdir()] == ["vae-seed-0"]
+    for name, images in dealt[0].items():
+        assert len(images)
+        assert torch.equal(images.x, dealt[1][name].x)
+
+
+def test_for_tuning_generators_do_not_see_the_validation_records(tmp_path: Path) -> None:
+    shuffling = once(tmp_path).shuffling("vae", GENERATOR)
+    for seed in (0, TUNING_SEED):
+        shuffling(seed)
+    kept = {path.name: RunFolder(path).config()["data"]["validation"] for path in tmp_path.iterdir()}
+    assert kept == {"vae-seed-0": 0.0, f"vae-seed-{TUNING_SEED}": 0.2}
+
+
+def test_a_contender_may_differ_by_seed_and_tuning_may_be_shorter(tmp_path: Path) -> None:
+    contender = Contender("one", {}, by_seed=lambda seed: {"method.local.batch": 10 + seed})
+    config = {**studies.TINY, "method": {"name": "fedavg", "rounds": 2}}
+    plan = Comparison("n", "a", config, (0.1, 0.2), (0, 3), [contender], tuning={"method.rounds": 1})
+    (found,) = compare_tuned(plan, tmp_path, Observer())
+    runs = {path.name: RunFolder(path).config()["method"] for path in (tmp_path / "runs" / "one").iterdir()}
+    tuned, counted = f"rate-{found.rate:g}", f"rate-{found.rate:g}-seed-3"
+    assert (runs[tuned]["rounds"], runs[tuned]["local"]["batch"]) == (1, 10 + TUNING_SEED)
+    assert (runs[counted]["rounds"], runs[counted]["local"]["batch"]) == (2, 13)
+
+
+# ---- what is compared
+
+
+def test_every_setting_of_the_desk_plans_is_known() -> None:
+    for changes in METHODS.values():
+        resolve(dict(studies.SMALL), changes)
+    for changes in studies.PEERS.values():
+        resolve(dict(studies.CONV), changes)
+    for generator in [*studies.KINDS.values(), *(_sampled(*how) for how in studies.SAMPLERS)]:
+        resolve(dict(studies.DIGITS), {"with": [{"name": "fedssyn", "generator": dict(generator)}]})
+    private = {"name": "fedssyn", "generator": dict(studies.PRIVATE.generator), "dp": {"scope": "exchange"}}
+    resolve(dict(studies.PRIVATE.config), {"with": [private], "privacy": dict(studies.PRIVATE.privacy)})
+
+
+def _sampled(sampler: str, steps: int) -> dict[str, Any]:
+    return {**studies.DIFFUSION, "sampler": sampler, "sampling_steps": steps}
+
+
+# ---- each of them at its smallest
+
+
+@pytest.mark.parametrize("name", studies.STUDIES)
+def test_each_fedssyn_study_at_its_smallest(name: str, tmp_path: Path) -> None:
+    experiment = studies.STUDIES[name][1]["smoke"]()
+    found = carry_out(experiment, tmp_path, Observer())
+    assert experiment.name == name
+    assert found.table in (tmp_path / "table.md").read_text()
+    drawn = [axes for axes in panels_figure(found.panels, experiment.about).axes if axes.get_visible()]
+    assert [axes.get_title(loc="left").replace("\n", " ") for axes in drawn] == [one.heading for one in found.panels]
+
+
+def test_a_stopped_study_goes_on_where_it_was(tmp_path: Path) -> None:
+    plan = Controls(studies.TINY, GENERATOR, (), (5,), (0.1,), (0,), {})
+    first = carry_out(controls_study(plan), tmp_path, Observer())
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+    again = carry_out(controls_study(dataclasses.replace(plan)), tmp_path, Observer())
+    assert again.table == first.table
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")} == before
