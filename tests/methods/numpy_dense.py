@@ -37,7 +37,8 @@ from understudy.randomness import generator
 from understudy.synthesis.image_network import new_image_network
 
 WIDTH, BORDER, EDGE = 5, 4, 0.01
-Indices, Flags = NDArray[np.int64], NDArray[np.bool_]
+Indices = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 def classifier(problem: Problem, normed: bool, flat: Array) -> Chain:

@@ -72,5 +72,6 @@ def test_averaging_and_one_shot_match_a_slow_version(start: str, normed: bool, m
         assert np.abs(slow.theirs[epoch] - levels).max() < 0.5 + EDGE
         said = [slow.network(w).forward(slow.scaled(eight_bits / 255), training=False) for w in slow.members.values()]
         np.testing.assert_allclose(draws(fast[f"pool.{epoch:05d}.logits"]), (said[0] + said[1]) / 2, atol=2e-5)
-    np.testing.assert_allclose(draws(fast["model"]), slow.w, atol=1e-5)
-    np.testing.assert_allclose(draws(fast[SPEED]), slow.speed, atol=2e-5)
+    np.testing.assert_allclose(draws(fast["model"]), slow.w, atol=2e-5)
+    # A slope is T·(q − p), so the rounding of q and p counts T = 20 times, and momentum sums it up.
+    np.testing.assert_allclose(draws(fast[SPEED]), slow.speed, atol=1e-4)

@@ -1,6 +1,5 @@
 """Fedssyn's studies: how rounds are counted, that generators are trained once, and each study at its smallest."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ from understudy.config.resolve import resolve
 from understudy.studies import fedssyn_studies as studies
 from understudy.studies.dealt import dealt_examples
 from understudy.studies.experiment import carry_out
-from understudy.studies.fedssyn_controls import Plan as Controls
-from understudy.studies.fedssyn_controls import controls_study
 from understudy.studies.fedssyn_rounds import METHODS, Rounds, rounds_to, speed_up
 from understudy.studies.folder import RunFolder
 from understudy.studies.run import play
@@ -122,12 +119,3 @@ def test_each_fedssyn_study_at_its_smallest(name: str, tmp_path: Path) -> None:
     assert found.table in (tmp_path / "table.md").read_text()
     drawn = [axes for axes in panels_figure(found.panels, experiment.about).axes if axes.get_visible()]
     assert [axes.get_title(loc="left").replace("\n", " ") for axes in drawn] == [one.heading for one in found.panels]
-
-
-def test_a_stopped_study_goes_on_where_it_was(tmp_path: Path) -> None:
-    plan = Controls(studies.TINY, GENERATOR, (), (5,), (0.1,), (0,), {})
-    first = carry_out(controls_study(plan), tmp_path, Observer())
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
-    again = carry_out(controls_study(dataclasses.replace(plan)), tmp_path, Observer())
-    assert again.table == first.table
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")} == before

@@ -88,7 +88,7 @@ def test_accuracy_against_epsilon_has_a_line_a_method_and_a_dot_a_seed() -> None
     dots = [line for line in axes.lines if line.get_marker() == "o"]
     assert len(dots) == len(PRIVATE) * len(plan.panels)
     assert all(np.asarray(line.get_ydata()).tolist() == [50.0, 60.0] for line in dots)
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["ε = 1", "ε = 3", "ε = 10"]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["ε = 0.3", "ε = 1", "ε = 3", "ε = 10"]
 
 
 def test_options_have_a_panel_a_kind() -> None:

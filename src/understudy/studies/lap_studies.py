@@ -138,12 +138,12 @@ PRIVATE: Mapping[str, tuple[Changes, str]] = {  # with the setting that is tuned
     "dp-fedavg": (STEPS, "method.local.lr"),
     "dp-fedprox": ({"method.name": "dp-fedprox", "method.mu": 0.1, **STEPS}, "method.local.lr"),
 }
-AVERAGED, ON_IMAGES = (1.0, 3.0, 10.0), (0.03, 0.1, 0.3)  # rates: steps are clipped, image gradients are not
+AVERAGED, ON_IMAGES = (0.3, 1.0, 3.0, 10.0), (0.01, 0.03, 0.1, 0.3)  # rates: steps are clipped, image gradients are not
 WITHOUT_NOISE, NEXT_TO_NONE = "fedlap-dp without noise", 0.01  # σ
 
 
 def private_at_desk() -> Comparison:
-    return _private((1.0, 3.0, 10.0), {}, {}, (AVERAGED, ON_IMAGES), SEEDS)
+    return _private((0.3, 1.0, 3.0, 10.0), {}, {}, (AVERAGED, ON_IMAGES), SEEDS)
 
 
 def private_smoke() -> Comparison:
