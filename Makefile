@@ -15,7 +15,7 @@ demo: .venv/ready
 	$(BIN)/understudy demo --out demo
 
 test: .venv/ready lint
-	$(BIN)/pytest -n 3 -m 'not slow'
+	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -157,7 +157,7 @@ def test_ill_typed_words_are_refused_at_once() -> None:
 def test_own_sites_from_a_config(tmp_path: Path) -> None:
     for name, n in (("a", 4), ("b", 6), ("test", 2)):
         np.savez(tmp_path / f"{name}.npz", x=np.full((n, 4, 4), n, np.uint8), y=np.arange(n) % 3)
-    sites = {name: str(tmp_path / f"{name}.npz") for name in "ab"}
+    sites: dict[str, str | None] = {name: str(tmp_path / f"{name}.npz") for name in "ab"}
     words = {"sites": sites, "test": str(tmp_path / "test.npz"), "size": 2, "held_out": 0.5, "classes": 5}
     made = federation(DataSettings.model_validate(words), seed=0)
     assert made.problem.shape == (1, 2, 2)

@@ -39,7 +39,7 @@ def test_an_option_differs_from_fedlap_in_one_setting() -> None:
     assert (base["radius_rule"], base["ipc"]) == ("min", 10)
     for one in found.values():
         assert len([key for key in base if one[key] != base[key]]) == 1
-    assert len(found) == 3 + 2
+    assert len(found) == 3 + 3
 
 
 def test_under_privacy_all_have_the_same_releases_batches_and_clip() -> None:
@@ -64,16 +64,14 @@ def test_at_one_epsilon_the_noise_is_the_same_and_no_budget_is_overrun(tmp_path:
     show_study("fedlap-dp", "smoke", tmp_path, quiet=True)
     assert (tmp_path / "epsilon.png").exists()
     assert (tmp_path / "images.png").exists()
-    for epsilon in (3, 10):
-        ledgers = [
-            json.loads((tmp_path / f"runs/{name} ε={epsilon}/rate-0.1-seed-0/ledger.json").read_text())
-            for name in ("dp-fedavg", "dp-fedprox")
-        ]
-        charges = [line for ledger in ledgers for book in ledger["charges"].values() for line in book]
-        assert len({line["noise"] for line in charges}) == 1
-        assert all(0 < ledger["epsilon"] <= epsilon for ledger in ledgers)
+    runs = [tmp_path / f"runs/{name} ε=3/rate-0.1-seed-0" for name in PRIVATE]
+    ledgers = [json.loads((run / "ledger.json").read_text()) for run in runs]
+    charges = [line for ledger in ledgers for book in ledger["charges"].values() for line in book]
+    assert len({line["noise"] for line in charges}) == 1
+    assert len(charges) == 3 * 5  # methods, clients; one round
+    assert all(0 < ledger["epsilon"] <= 3 for ledger in ledgers)
     lines = (tmp_path / "epsilon.md").read_text().splitlines()
-    assert len(lines) == 2 + 2 * 3 + 1  # head and rule; three methods at two ε; without noise
+    assert len(lines) == 2 + 3 + 1  # head and rule; three methods; without noise
     assert lines[-1].startswith(f"| {WITHOUT_NOISE} |")
 
 
@@ -94,5 +92,10 @@ def test_accuracy_against_epsilon_has_a_line_a_method_and_a_dot_a_seed() -> None
 def test_options_have_a_panel_a_kind() -> None:
     plan = options_at_desk()
     figure = options_figure(plan, [standing(one.label, 0.5) for one in plan.contenders])
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["radius rule", "images a class"]
-    assert [text.get_text() for text in figure.axes[1].get_xticklabels()] == ["2", "5", "10"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == list(plan.panels)
+    assert [text.get_text() for text in figure.axes[1].get_xticklabels()] == [
+        "2 images",
+        "5 images",
+        "10 images",
+        "20 images",
+    ]

@@ -90,7 +90,7 @@ def _seen(share: float) -> str:
 
 
 def _trained(epoch: int) -> str:
-    return f"{epoch} epochs"
+    return f"after epoch {epoch}"
 
 
 def _given(images: int) -> str:
@@ -167,12 +167,16 @@ def _notes(plan: Plan, curves: Mapping[str, SeedCurve], measured: AllMeasured) -
 
 
 def _panels(plan: Plan, curves: Mapping[str, SeedCurve], measured: AllMeasured) -> list[Panel]:
+    controls = [NONE, OWN, SHUFFLED, REAL, ALL_REAL, ALL_MADE]
+    looks = {label: number for number, label in enumerate(controls)}
+
     def panel(heading: str, labels: Sequence[str]) -> Panel:
-        shown = [NONE, *labels, SHUFFLED] if NONE not in labels else labels
-        return over_rounds(heading, {label: curves[label] for label in shown}, dict(zip(shown, range(9), strict=False)))
+        shown = [NONE, *labels, SHUFFLED]
+        knobs = {label: 3 + number for number, label in enumerate(labels)}  # (a) and (c) keep theirs
+        return over_rounds(heading, {label: curves[label] for label in shown}, looks | knobs)
 
     return [
-        panel("what is added", [NONE, OWN, SHUFFLED, REAL, ALL_REAL, ALL_MADE]),
+        over_rounds("what is added", {label: curves[label] for label in controls}, looks),
         panel("records a generator sees (ρ; (c) has 0.75)", [_seen(share) for share in plan.records]),
         panel(
             f"how long it is trained ((c): {plan.generator['epochs']} epochs)",

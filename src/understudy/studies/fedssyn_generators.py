@@ -46,6 +46,7 @@ class Plan:
     generators: Mapping[str, Changes]  # by label, VAE among them
     diffusion: str  # its label
     samplers: Sequence[tuple[str, int]]  # with how many steps; the last one is what the others are held against
+    sampled: int  # images of each client, where samplers are compared
     private: Private
     rates: Sequence[float]
     seeds: Sequence[int]
@@ -95,7 +96,7 @@ def _samplers(plan: Plan, once: TrainedOnce, kinds: Part, out: Path, observer: O
         Contender(
             _asked(sampler, steps),
             {},
-            by_seed=once.shuffling(plan.diffusion, {**base, "sampler": sampler, "sampling_steps": steps}),
+            by_seed=once.shuffling(plan.diffusion, _asking(base, sampler, steps), images=plan.sampled),
         )
         for sampler, steps in plan.samplers
     ]
@@ -123,6 +124,10 @@ def _comparison(
 def _played(comparison: Comparison, out: Path, observer: Observer) -> Part:
     found = compare_tuned(comparison, out, observer)
     return Part({one.label: one for one in found}, read_curves(comparison, found, out))
+
+
+def _asking(generator: Changes, sampler: str, steps: int) -> Changes:
+    return {**generator, "sampler": sampler, "sampling_steps": steps}
 
 
 def _asked(sampler: str, steps: int) -> str:

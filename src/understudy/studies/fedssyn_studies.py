@@ -30,7 +30,7 @@ SMALL: Changes = {
     "engine": {"name": "inline"},
 }
 TINY: Changes = {
-    "data": {"name": "digits", "clients": 4, "limit": 200, "split": {"kind": "dirichlet", "alpha": 0.5}},
+    "data": {"name": "digits", "clients": 2, "limit": 100, "split": {"kind": "dirichlet", "alpha": 0.5}},
     "model": {"name": "mlp", "hidden": [8]},
     "method": {"name": "fedavg", "rounds": 1, "local": {"epochs": 1, "batch": 64}},
     "engine": {"name": "inline"},
@@ -57,7 +57,7 @@ def rounds_at_desk() -> Experiment:
 
 
 def rounds_smoke() -> Experiment:
-    takings = (Taking("all clients", 1.0, 1, 1), Taking("2 of 4 clients", 0.5, 1, 1))
+    takings = (Taking("all clients", 1.0, 1, 1), Taking("1 of 2 clients", 0.5, 1, 1))
     return rounds_study(Rounds(TINY, TINY_VAE, (0.5,), takings, (0.1,), (0,), ("FedAvg", "SCAFFOLD")))
 
 
@@ -119,7 +119,7 @@ PRIVATE = Private(
 
 def generators_at_desk() -> Experiment:
     tuning = {"method.rounds": 8}
-    return generators_study(Generators(DIGITS, KINDS, "diffusion", SAMPLERS, PRIVATE, RATES, SEEDS, tuning))
+    return generators_study(Generators(DIGITS, KINDS, "diffusion", SAMPLERS, 100, PRIVATE, RATES, SEEDS, tuning))
 
 
 def generators_smoke() -> Experiment:
@@ -130,7 +130,7 @@ def generators_smoke() -> Experiment:
     vae = {**TINY_VAE, "spread": "prior", "epochs": 1}
     private = Private(TINY, vae, {**PRIVATE.privacy, "records": 50}, {})
     samplers = (("dpm-solver", 2), ("ancestral", 3))
-    return generators_study(Generators(TINY, kinds, "diffusion", samplers, private, (0.1,), (0,), {}))
+    return generators_study(Generators(TINY, kinds, "diffusion", samplers, 10, private, (0.1,), (0,), {}))
 
 
 # ---- peers
@@ -149,8 +149,8 @@ PEERS: Mapping[str, Changes] = {
         "method.pre_rounds": 4,
         "method.student_init": "server",
         "method.alone.epochs": 10,
-        "method.epochs_a_round": 5,
-        "method.images": 128,
+        "method.epochs_a_round": 2,
+        "method.images": 64,
         "method.generator_steps": 10,
     },
     "FedDM": {"method": {"name": "feddm", "rounds": 5, "radius": 2.0, "real_batch": 32, "steps": 40, "server": SERVER}},
@@ -158,7 +158,7 @@ PEERS: Mapping[str, Changes] = {
 
 
 def peers_at_desk() -> Experiment:
-    return peers_study(Peers(CONV, VAE, PEERS, ("FedDM",), (0.03, 0.1, 0.3), SEEDS, {}))
+    return peers_study(Peers(CONV, VAE, PEERS, ("FedDM",), (0.03, 0.1, 0.3), SEEDS, {"method.rounds": 5}))
 
 
 def peers_smoke() -> Experiment:

@@ -84,7 +84,7 @@ def _pairs(
 
 FEWER: Changes = {"data.limit": 2000, "method.rounds": 3, "method.batch": 64}  # 1.6 passes, as before
 RULES = ("min", "max", "median", "fixed")
-IMAGES = (2, 5, 10)
+IMAGES = (2, 5, 10, 20)
 
 
 def options_at_desk() -> Comparison:
@@ -103,8 +103,8 @@ def _options(changes: Changes, rates: Sequence[float], seeds: Sequence[int]) -> 
     differing |= {label: {"method.ipc": images} for images, label in by_images.items()}
     contenders = [Contender(label, {**LAP, **change, **changes}, "method.lr") for label, change in differing.items()]
     panels = {
-        "radius rule": dict(by_rule),
-        "images a class": {str(images): label for images, label in by_images.items()},
+        "radius rules, ten images a class": dict(by_rule),
+        "images a class, smallest radius": {f"{images} images": label for images, label in by_images.items()},
     }
     return Comparison("fedlap-options", OPTIONS_ABOUT, ON_PAIRS, rates, seeds, contenders, panels=panels)
 
@@ -150,7 +150,7 @@ def private_smoke() -> Comparison:
     """On images that need no download."""
     quick = {**QUICK, "data.name": "mnist-5k"}
     matching = {**quick, **QUICK_MATCHING}
-    return _private((3.0, 10.0), {**quick, "method.local.steps": 2}, matching, ((0.1,), (0.1,)), (0,))
+    return _private((3.0,), {**quick, "method.local.steps": 8}, matching, ((0.1,), (0.1,)), (0,))
 
 
 def _private(

@@ -10,7 +10,7 @@ from understudy.studies.compare import MEGABYTE, read_metrics
 from understudy.studies.folder import Line
 from understudy.studies.tuned import Comparison, Standing
 
-SCARCELY = 1e-9  # a budget that is another contender's total is not missed by rounding
+SCARCELY = 0.01  # of a budget: FedNova's step counts, a few bytes beside the model, are not to cost it a round
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class SeedCurve:
         return _means(self.megabytes)
 
     def within(self, budget: float) -> list[float]:
-        """What each seed had reached after the last round for which the mean of what was sent is within ``budget``."""
-        last = max(at for at, sent in enumerate(self.sent) if at == 0 or sent <= budget + SCARCELY)
+        """Each seed's value after the last round for which no more than ``budget`` was sent, in the mean of seeds."""
+        last = max(at for at, sent in enumerate(self.sent) if at == 0 or sent <= budget * (1 + SCARCELY))
         return [of_seed[last] for of_seed in self.values]
 
 

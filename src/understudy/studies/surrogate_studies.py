@@ -15,7 +15,7 @@ from understudy.studies.tuned import Comparison, Contender
 
 SKEW_ABOUT = "FedDM beside averaging as skew grows (Dirichlet 0.5, 0.1, 0.01), learning rates tuned alike"
 OPTIONS_ABOUT = "FedDM: images a class, the radius, and real images in place of matched ones"
-ON = "4000 MNIST images at 14×14 over ten clients"
+ON = "4000 MNIST images at 14×14, ten clients"
 ALPHAS = (0.5, 0.1, 0.01)
 SERVER_RATE = "method.server.lr"  # what is tuned where the server trains
 
@@ -76,19 +76,22 @@ def _skew(
 
 # ---- what matters
 
-BASE = "ipc 10, ρ 2"
+BASE = "ipc 10, ρ 2, T 40"
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "feddm": {},
     "ipc-5": {"method.ipc": 5},
     "ipc-3": {"method.ipc": 3},
     "rho-1": {"method.radius": 1.0},
     "rho-4": {"method.radius": 4.0},
+    "steps-120": {"method.steps": 120},
     "real": {"method": REAL},
+    "real-3": {"method": {**REAL, "ipc": 3}},
 }
 PANELS = {
     "images a class": {BASE: "feddm", "ipc 5": "ipc-5", "ipc 3": "ipc-3"},
     "radius": {BASE: "feddm", "ρ 1": "rho-1", "ρ 4": "rho-4"},
-    "matched or real": {BASE: "feddm", "REAL, ipc 10": "real"},
+    "more steps, or real images": {BASE: "feddm", "T 120": "steps-120", "REAL, ipc 10": "real"},
+    "three images a class": {"ipc 3": "ipc-3", "REAL, ipc 3": "real-3"},
 }
 
 
@@ -102,7 +105,9 @@ def options_smoke() -> Comparison:
 
 def _options(changes: Changes, matching: Changes, rates: Sequence[float], seeds: Sequence[int]) -> Comparison:
     contenders = [
-        Contender(label, {"method": FEDDM, **change, **changes, **({} if label == "real" else matching)}, SERVER_RATE)
+        Contender(
+            label, {"method": FEDDM, **change, **changes, **({} if label.startswith("real") else matching)}, SERVER_RATE
+        )
         for label, change in OPTIONS.items()
     ]
     return Comparison(

@@ -4,6 +4,7 @@ One row a panel; on the left over rounds, on the right over what was sent. A met
 opening, where nobody has learnt anything yet, is left out, so that small differences later on can be seen.
 """
 
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, ROW, AROUND = 9.0, 2.6, 1.45  # inches: across, a panel, and title with legend
-LETTERS_A_LINE = 88
+WIDTH, ROW, AROUND = 9.0, 2.6, 0.6  # inches: across, a panel, and what is above them
+LETTERS_A_LINE, LABELS_A_LINE = 88, 6
 STEP = 10  # percent: accuracies begin at a multiple of it
 
 
@@ -30,7 +31,9 @@ def claims_figure(panels: Mapping[str, Sequence[SeedCurve]], title: str) -> "Fig
 
     labels = list(dict.fromkeys(curve.label for panel in panels.values() for curve in panel))
     looks = {label: line_look(number) for number, label in enumerate(labels)}
-    height = AROUND + ROW * len(panels)
+    lines_below = math.ceil(len(labels) / LABELS_A_LINE)
+    below = 0.75 + 0.25 * lines_below
+    height = AROUND + below + ROW * len(panels)
     figure = empty_figure(WIDTH, height)
     rows = figure.subplots(len(panels), 2, squeeze=False)
     for (by_round, by_megabyte), (heading, panel) in zip(rows, panels.items(), strict=True):
@@ -44,10 +47,12 @@ def claims_figure(panels: Mapping[str, Sequence[SeedCurve]], title: str) -> "Fig
         by_megabyte.set_xlim(left=0)
     rows[-1][0].set_xlabel("round", color=INK, fontsize=9)
     rows[-1][1].set_xlabel("megabytes exchanged, up and down, all clients", color=INK, fontsize=9)
-    _legend(figure, figure.axes, labels)
+    _legend(figure, labels, math.ceil(len(labels) / lines_below))
     words = "\n".join(textwrap.wrap(title, LETTERS_A_LINE))
     figure.suptitle(words, color=INK, fontsize=11, fontweight="bold", x=0.065, y=1 - 0.12 / height, ha="left", va="top")
-    figure.subplots_adjust(left=0.065, right=0.985, wspace=0.14, hspace=0.4, bottom=0.85 / height, top=1 - 0.8 / height)
+    figure.subplots_adjust(
+        left=0.065, right=0.985, wspace=0.14, hspace=0.4, bottom=below / height, top=1 - 0.8 / height
+    )
     return figure
 
 
@@ -76,17 +81,19 @@ def _dress(axes: "Axes", heading: str, panel: Sequence[SeedCurve]) -> None:
     axes.spines[["left", "bottom"]].set_color(SOFT)
 
 
-def _legend(figure: "Figure", axes: Sequence["Axes"], labels: Sequence[str]) -> None:
+def _legend(figure: "Figure", labels: Sequence[str], columns: int) -> None:
     handles = {}
-    for one in axes:
-        lines, names = one.get_legend_handles_labels()
+    for axes in figure.axes:
+        lines, names = axes.get_legend_handles_labels()
         handles.update(dict(zip(names, lines, strict=True)))
     figure.legend(
         [handles[label] for label in labels],
         list(labels),
         loc="lower center",
-        ncols=min(len(labels), 7),
+        ncols=columns,
         frameon=False,
         fontsize=9,
         labelcolor=INK,
+        title="mean over seeds, in a band from the worst seed to the best",
+        title_fontproperties={"size": 8},
     )

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 APART = 0.11  # between the dots of two methods at one ε
 A_CELL = 4  # images of a class
-LETTERS_AN_INCH = 11.5  # of a title
+LETTERS_AN_INCH = 10.5  # of a title
+MEASURED = "accuracy after the last round (%)"
 REAL, NO_LIMIT = "real records", "no noise"
 
 Picture = Callable[[Comparison, Sequence[Standing], Path], None]
@@ -49,14 +50,17 @@ PICTURES: Mapping[str, Picture] = {"fedlap-options": show_options, "fedlap-dp": 
 def options_figure(plan: Comparison, standings: Sequence[Standing]) -> "Figure":
     found = {one.label: one for one in standings}
     figure = empty_figure(9.0, 3.4)
-    for axes, (heading, lines) in zip(figure.subplots(1, len(plan.panels)), plan.panels.items(), strict=True):
+    places = figure.subplots(1, len(plan.panels), sharey=True)
+    for axes, (heading, lines) in zip(places, plan.panels.items(), strict=True):
         for at, contender in enumerate(lines.values()):
             _seeds(axes, at, found[contender].accuracies, PALETTE[0])
         axes.set_xticks(range(len(lines)), list(lines))
         axes.set_xlim(-0.5, len(lines) - 0.5)
         _dress(axes, heading)
-    _head(figure, plan.about)
-    figure.subplots_adjust(left=0.075, right=0.985, wspace=0.18, bottom=0.1, top=0.78)
+        axes.set_ylabel("")
+    places[0].set_ylabel(MEASURED, color=INK, fontsize=9)
+    _head(figure, f"{plan.about} (dot: seed, bar: mean)")
+    figure.subplots_adjust(left=0.075, right=0.985, wspace=0.08, bottom=0.1, top=0.8)
     return figure
 
 
@@ -76,10 +80,10 @@ def epsilon_figure(plan: Comparison, standings: Sequence[Standing]) -> "Figure":
     ceiling = 100 * found[WITHOUT_NOISE].mean
     axes.axhline(ceiling, color=SOFT, linestyle="--", linewidth=1.2, label=f"{WITHOUT_NOISE}, {ceiling:.1f} %")
     axes.set_xticks(range(len(plan.panels)), list(plan.panels))
-    axes.legend(loc="lower right", frameon=False, fontsize=9, labelcolor=INK)
+    figure.legend(loc="lower center", ncols=len(PRIVATE) + 1, frameon=False, fontsize=9, labelcolor=INK)
     _dress(axes, "")
-    _head(figure, plan.about)
-    figure.subplots_adjust(left=0.09, right=0.985, bottom=0.08, top=0.86)
+    _head(figure, f"{plan.about} (dot: seed, bar: mean)")
+    figure.subplots_adjust(left=0.09, right=0.985, bottom=0.17, top=0.87)
     return figure
 
 
@@ -157,7 +161,7 @@ def _seeds(axes: "Axes", at: float, accuracies: Sequence[float], colour: str, la
 
 def _dress(axes: "Axes", heading: str) -> None:
     axes.set_title(heading, loc="left", color=INK, fontsize=9.5)
-    axes.set_ylabel("accuracy after the last round (%)", color=INK, fontsize=9)
+    axes.set_ylabel(MEASURED, color=INK, fontsize=9)
     axes.grid(axis="y", color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=SOFT, labelsize=9, length=3)

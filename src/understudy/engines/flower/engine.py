@@ -54,13 +54,14 @@ class Flower(Engine):
         coming, order = iter(requests), deque[str]()
         waiting: dict[str, Waiting] = {}
         early: dict[str, Answer] = {}
-        exhausted = False
+        exhausted = others = False
         while True:
             while not exhausted and len(order) < WINDOW:
                 request = next(coming, None)
                 exhausted = request is None
                 if request is not None:
                     order.append(request.client)
+                    others |= request.client not in self._owing
                     waiting[request.client] = Waiting(request, time.monotonic() + self.timeout)
             while order and order[0] in early:
                 yield early.pop(order.popleft())
@@ -69,7 +70,7 @@ class Flower(Engine):
                     return
                 continue
             self._send(waiting)
-            answers = {**self._received(waiting), **self._given_up(waiting)}
+            answers = {**self._received(waiting), **self._given_up(waiting, others)}
             for client, answer in answers.items():
                 early[client] = self._spooled(waiting.pop(client).request, answer)
             if not answers:
@@ -156,17 +157,18 @@ class Flower(Engine):
             return None
         return failed(client, f"its node failed (Flower's code {code}: {' '.join(str(reason).split())[:200]})")
 
-    def _given_up(self, waiting: dict[str, Waiting]) -> dict[str, Answer]:
-        """Time is over. Who still works on an earlier request is waited for only as long as others are."""
+    def _given_up(self, waiting: dict[str, Waiting], others: bool) -> dict[str, Answer]:
+        """Time is over. Who still works on an earlier request is waited for only as long as others are, if any."""
         now = time.monotonic()
-        others = any(client not in self._owing and one.until > now for client, one in waiting.items())
-        only_debtors = not others and any(client not in self._owing for client in waiting)
+        busy = {client for client in waiting if client in self._owing}
+        only_busy_left = others and not any(one.until > now for client, one in waiting.items() if client not in busy)
         found: dict[str, Answer] = {}
         for client, one in waiting.items():
-            if one.until > now and not (only_debtors and client in self._owing):
+            late = one.until <= now
+            if not late and not (only_busy_left and client in busy):
                 continue
-            why = f"it did not answer within {self.timeout:.0f} s" if one.message else "it was not there"
-            found[client] = failed(client, why)
+            why = f"it did not answer within {self.timeout:.0f} s" if late else "it is busy with an earlier request"
+            found[client] = failed(client, why if one.message is not None else "it was not there")
             if one.message is not None:
                 self._owing[client] = one.message
         return found
