@@ -70,12 +70,8 @@ class _Peak:
         us_here = psutil.Process()
         for process in [us_here, *us_here.children(recursive=True)]:
             try:
-                words = process.cmdline()
-                name = next(
-                    (n for n in ("superlink", "supernode", "nginx", "--at-door") if any(n in w for w in words)), ""
-                )
-                name = "the server" if process == us_here else {"--at-door": "a site"}.get(name, name)
-                if name:
+                name = "the server" if process == us_here else _role(process.cmdline())
+                if name is not None:
                     self.of[name] = max(self.of.get(name, 0), process.memory_info().rss)
             except psutil.Error:
                 continue
