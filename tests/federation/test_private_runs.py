@@ -84,6 +84,14 @@ def test_every_round_prints_what_is_spent_so_far(tmp_path: Path) -> None:
     assert {key: charge[key] for key in wanted} == wanted
 
 
+def test_a_budget_that_ends_is_noted_on_both_sides(tmp_path: Path) -> None:
+    result = private_run(tmp_path / "run", privacy={"delta": 1e-5, "epsilon": 3.0})
+    why = result.metrics[-1]["failures"][0]["why"]
+    assert "its privacy budget ends here" in why
+    at_home = (tmp_path / "run" / "clients" / "ash" / "refusals.jsonl").read_text().splitlines()
+    assert [json.loads(line)["why"] for line in at_home] == [why]
+
+
 def test_what_a_failed_task_spent_is_in_the_ledger(tmp_path: Path) -> None:
     result = private_run(tmp_path / "run", Diverging, privacy={"delta": 1e-5})
     assert [failure["client"] for failure in result.metrics[1]["failures"]] == ["ash"]

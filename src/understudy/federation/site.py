@@ -84,6 +84,7 @@ def _whatever_happens(site: Site, method: Method, request: Request) -> Answer:
     try:
         return _answer(site, method, request)
     except BudgetSpent as spent:
+        _note_refusal(site, request, str(spent))
         return failed(site.name, str(spent), outcome="spent")
     except Waits as why:
         return failed(site.name, str(why), outcome="waiting")
