@@ -25,13 +25,13 @@ def test_the_body_is_the_message_and_nothing_else() -> None:
 
 
 def test_an_answer_arrives_as_it_was_sent() -> None:
-    answer, body = wire.read_answer(wire.pack_answer(ANSWER), client="ash", largest=100)
-    assert (answer.header(), body) == (ANSWER.header(), b"body of the reply")
+    answer = wire.read_answer(wire.pack_answer(ANSWER), client="ash", largest=100)
+    assert (answer.header(), answer.read()) == (ANSWER.header(), b"body of the reply")
 
 
 def test_a_failure_brings_its_reason_and_no_body() -> None:
-    answer, body = wire.read_answer(wire.pack_answer(wire.refusal("ash", "no")), client="ash", largest=100)
-    assert (answer.outcome, answer.why, body) == ("refused", "no", b"")
+    answer = wire.read_answer(wire.pack_answer(wire.refusal("ash", "no")), client="ash", largest=100)
+    assert (answer.outcome, answer.why, answer.read()) == ("refused", "no", b"")
 
 
 def test_a_request_for_somebody_else_is_refused() -> None:
@@ -40,7 +40,7 @@ def test_a_request_for_somebody_else_is_refused() -> None:
 
 
 def test_an_answer_in_anothers_name_does_not_count() -> None:
-    answer, _ = wire.read_answer(wire.pack_answer(ANSWER), client="birch", largest=100)
+    answer = wire.read_answer(wire.pack_answer(ANSWER), client="birch", largest=100)
     assert (answer.outcome, answer.client, answer.why) == ("failed", "birch", "it answered in the name of 'ash'")
 
 
@@ -50,7 +50,7 @@ def test_what_is_too_large_is_refused(side: str) -> None:
         with pytest.raises(UserError, match="at most 5 are taken"):
             wire.read_request(wire.pack_request(REQUEST), site="ash", largest=5)
     else:
-        answer, _ = wire.read_answer(wire.pack_answer(ANSWER), client="ash", largest=5)
+        answer = wire.read_answer(wire.pack_answer(ANSWER), client="ash", largest=5)
         assert (answer.outcome, "at most 5" in answer.why) == ("failed", True)
 
 
@@ -71,8 +71,8 @@ STRANGE = [
 
 @pytest.mark.parametrize("content", STRANGE)
 def test_messages_of_another_make_are_refused_by_both_ends(content: RecordDict) -> None:
-    answer, body = wire.read_answer(content, client="ash", largest=100)
-    assert (answer.outcome, body, bool(answer.why)) == ("failed", b"", True)
+    answer = wire.read_answer(content, client="ash", largest=100)
+    assert (answer.outcome, answer.read(), bool(answer.why)) == ("failed", b"", True)
     with pytest.raises(UserError):
         wire.read_request(content, site="ash", largest=100)
 

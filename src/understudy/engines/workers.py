@@ -5,7 +5,6 @@ pipes is a JSON header and the bytes of a Message; replies wait in the client's 
 """
 
 import contextlib
-import ctypes
 import json
 import multiprocessing
 import os
@@ -18,6 +17,7 @@ from multiprocessing.context import ForkProcess
 
 import torch
 
+from understudy.engines.with_parent import end_with_parent
 from understudy.federation.exchange import Answer, Engine, Request, failed
 from understudy.federation.method import Method
 from understudy.federation.site import Site, answer
@@ -111,7 +111,7 @@ def _serve(pipe: Connection, other_end: Connection, sites: Mapping[str, Site], m
     other_end.close()  # so that the run's end shows as an end of file
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's to answer
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _end_with_parent()
+    end_with_parent()
     torch.set_num_threads(1)
     while True:
         try:
@@ -124,9 +124,3 @@ def _serve(pipe: Connection, other_end: Connection, sites: Mapping[str, Site], m
             pipe.send_bytes(json.dumps(done.header()).encode())
         except BrokenPipeError:
             os._exit(0)
-
-
-def _end_with_parent() -> None:
-    """Where the kernel offers it, a worker is ended with the run that it works for."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)

@@ -8,6 +8,7 @@ layer, five local epochs, twenty rounds, and generators that train for seconds.
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from understudy.studies.demo import VAE as DEMO_VAE
 from understudy.studies.experiment import Experiment
 from understudy.studies.fedssyn_controls import Plan as Controls
 from understudy.studies.fedssyn_controls import controls_study
@@ -35,17 +36,7 @@ TINY: Changes = {
     "method": {"name": "fedavg", "rounds": 1, "local": {"epochs": 1, "batch": 64}},
     "engine": {"name": "inline"},
 }
-VAE: Changes = {  # as in the demo, where it was chosen on validation images of other splits
-    "name": "vae",
-    "epochs": 20,
-    "least_steps": 100,  # as many updates, however few records a client has
-    "batch": 64,
-    "lr": 0.002,
-    "gamma": 0.5,
-    "capacity": 0,
-    "conditional": True,
-    "spread": "class",
-}
+VAE: Changes = {**DEMO_VAE, "least_steps": 100}  # chosen on validation images; as many updates, however few records
 TINY_VAE: Changes = {**VAE, "epochs": 2, "least_steps": 2, "width": 4, "hidden": 8}
 
 ALL_OF_THEM = Taking("all clients", 1.0, 20, 10)

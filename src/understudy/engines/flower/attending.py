@@ -9,8 +9,8 @@ from pathlib import Path
 
 from understudy.engines.flower.dialling import Server
 from understudy.engines.flower.node import supernode
-from understudy.engines.flower.processes import end_with_parent
 from understudy.engines.flower.proxy import port_of
+from understudy.engines.with_parent import end_with_parent
 from understudy.errors import UserError
 
 Says = Callable[[str], None]

@@ -148,8 +148,7 @@ class Flower(Engine):
     def _read(self, one: Waiting, reply: "Message") -> Answer | None:
         client = one.request.client
         if not reply.has_error():
-            answer, body = wire.read_answer(reply.content, client=client, largest=self.largest)
-            return answer if not body else Answer(**answer.header(), read=lambda: body)
+            return wire.read_answer(reply.content, client=client, largest=self.largest)
         code, reason = reply.error.code, reply.error.reason
         if code in GONE and one.tries < TRIES:
             one.node = one.message = None  # it is asked again when its node is back

@@ -1,7 +1,6 @@
 """Programs that work for this process and end with it."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -11,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from understudy.engines.with_parent import end_with_parent
 from understudy.errors import UserError
 
 GRACE = 5.0  # seconds between asking a program to end and ending it
@@ -65,12 +65,6 @@ def _leftovers(log: Path) -> list[int]:
                 if its_group == group and before.endswith(f"({name}") and state != "Z":
                     found.append(int(status.parent.name))
     return found
-
-
-def end_with_parent() -> None:
-    """Run in the child before it becomes another program: where the kernel offers it, it is ended with its parent."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:

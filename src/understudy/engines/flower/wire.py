@@ -57,16 +57,16 @@ def pack_answer(answer: Answer) -> "RecordDict":
     return pack(json.dumps(answer.header()).encode(), answer.read() if answer.outcome == "done" else b"")
 
 
-def read_answer(content: "RecordDict", *, client: str, largest: int) -> tuple[Answer, bytes]:
-    """What ``client`` answered, and its bytes, whatever the other end may have sent."""
+def read_answer(content: "RecordDict", *, client: str, largest: int) -> Answer:
+    """What ``client`` answered, whatever the other end may have sent."""
     try:
         header, body = unpack(content, largest)
         said = _header(header)
     except UserError as wrong:
-        return failed(client, str(wrong)), b""
+        return failed(client, str(wrong))
     if said["client"] != client:
-        return failed(client, f"it answered in the name of {said['client']!r}"), b""
-    return Answer(**said, read=lambda: body), body
+        return failed(client, f"it answered in the name of {said['client']!r}")
+    return Answer(**said, read=lambda: body)
 
 
 def _header(text: bytes) -> dict[str, Any]:
