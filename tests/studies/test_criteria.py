@@ -8,6 +8,9 @@ from understudy.data.sets import load
 from understudy.models.convnet import SmallConvNetSettings, small_convnet
 from understudy.models.network import Network
 from understudy.studies.criteria import CRITERIA, CriteriaPlan, Walk, criteria_on_digits, walk
+from understudy.studies.experiment import Experiment, carry_out
+from understudy.studies.reproduce import study
+from understudy.studies.watching import Observer
 from understudy.view.criteria import criteria_figure, criteria_table, draw_criteria
 
 PLAN = CriteriaPlan(ipc=3, real_batches=12, image_steps=3, batch=64, steps=3)
@@ -62,3 +65,13 @@ def test_the_picture_and_the_table(walks: dict[str, Walk], tmp_path: Path) -> No
     loss, cosine, length = criteria_figure(shown).axes
     assert [len(axes.lines) for axes in (loss, cosine, length)] == [5, 5, 5]
     assert criteria_table(shown).row_count == 5
+
+
+def test_the_study_of_criteria_has_a_row_and_a_line_for_each(tmp_path: Path) -> None:
+    plan = study("matching-criteria", "smoke")
+    assert isinstance(plan, Experiment)
+    found = carry_out(plan, tmp_path, Observer())
+    wanted = ["cosine", "cosine + MSE", "MSE", "calibrated", "real"]
+    assert [line.split("|")[1].strip() for line in found.table.splitlines()[2:]] == wanted
+    assert [[trace.label for trace in panel.traces] for panel in found.panels] == [wanted] * 3
+    assert all(len(trace.y) == 3 for panel in found.panels for trace in panel.traces)  # two steps, three places

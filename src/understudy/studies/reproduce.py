@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from understudy.complaints import unknown_name
 from understudy.errors import UserError
-from understudy.studies import fedssyn_studies, theory_studies
+from understudy.studies import criteria_study, fedssyn_studies, theory_studies
 from understudy.studies import lap_studies as lap
+from understudy.studies.criteria import CriteriaPlan
 from understudy.studies.experiment import Experiment
 from understudy.studies.surrogate_studies import (
     OPTIONS_ABOUT,
@@ -102,6 +103,13 @@ def _personal(changes: Mapping[str, Any], rates: tuple[float, ...], seeds: tuple
     return Comparison("personal-models", about, SKEWED, rates, seeds, contenders, measure, measure)
 
 
+# ---- matching at one client
+
+CRITERIA: Mapping[Scale, Callable[[], Experiment]] = {
+    "smoke": lambda: criteria_study.criteria_study((0,), CriteriaPlan(real_batches=1, steps=2)),
+    "desk": lambda: criteria_study.criteria_study((0, 1, 2)),
+}
+
 # ---- the theory measured
 
 THEORY: Mapping[str, Study] = {
@@ -136,6 +144,7 @@ STUDIES: Mapping[str, Study] = {
         "fedlap-options", lap.OPTIONS_ABOUT, {"smoke": lap.options_smoke, "desk": lap.options_at_desk}
     ),
     "fedlap-dp": Study("fedlap-dp", lap.PRIVATE_ABOUT, {"smoke": lap.private_smoke, "desk": lap.private_at_desk}),
+    "matching-criteria": Study("matching-criteria", criteria_study.ABOUT, CRITERIA),
     **THEORY,
     **FEDSSYN,
 }
