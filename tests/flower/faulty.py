@@ -25,13 +25,19 @@ class Faulty(Method):
         """Does what it is told, once."""
         client.memory["times"] = client.memory.get("times", torch.zeros(1)) + 1
         order = Path(os.environ["FAULTS"], f"{client.round}-{client.id}")
+        change = torch.ones(1)
         if order.exists():
-            words = order.read_text().split()
+            what, *seconds = order.read_text().split()
             order.rename(order.with_suffix(".done"))
-            _misbehave(*words)
-            if words[0] == "nan":
-                return Message(change=torch.full((1,), torch.nan))
-        return Message(change=torch.ones(1))
+            if what == "wait":
+                while not order.with_suffix(".released").exists():
+                    time.sleep(0.05)
+            elif what == "nan":
+                change *= torch.nan
+            else:
+                _misbehave(what, *seconds)
+        order.with_suffix(".worked").touch()
+        return Message(change=change)
 
     def start(self, server: Server) -> State:
         return Message(model=self.net.initial(), total=torch.zeros(1))

@@ -63,6 +63,13 @@ class Federation:
     def fault(self, round: int, site: str, order: str) -> None:
         (self.folder / "faults" / f"{round}-{site}").write_text(order)
 
+    def release(self, round: int, site: str) -> None:
+        """A site that was ordered to wait goes on."""
+        (self.folder / "faults" / f"{round}-{site}.released").touch()
+
+    def worked(self, round: int, site: str) -> bool:
+        return (self.folder / "faults" / f"{round}-{site}.worked").exists()
+
     def log(self, name: str) -> str:
         return (self.folder / "logs" / name).read_text()
 
