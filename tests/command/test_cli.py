@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from in_a_fork import understudy
+
 QUICK = ["data.limit=80", "clients=3", "model=softmax", "method.local.epochs=1"]
 OWN_METHOD = '''
 """Lazy: half of FedAvg's step."""
@@ -40,14 +42,6 @@ class Lazy(Method):
         mean = torch.stack([reply["model"] for reply in replies]).mean(0)
         return state.but(model=torch.lerp(state["model"], mean, self.settings.share))
 '''
-
-
-def understudy(*words: str, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "understudy", *words], cwd=cwd, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 def test_run_compare_and_resume(tmp_path: Path) -> None:

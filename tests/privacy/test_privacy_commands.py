@@ -1,23 +1,17 @@
 """`understudy privacy epsilon` and `understudy privacy noise` as a person types them."""
 
 import json
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
+
+from in_a_fork import understudy
 
 PAPER = ["--rate", "0.0256", "--steps", "200", "--delta", "1e-5"]
 
 
 def typed(*words: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "understudy", "privacy", *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
+    done = understudy("privacy", *words, cwd=Path.cwd(), code=code)
     return done.stderr if code else done.stdout
 
 

@@ -1,12 +1,8 @@
-"""Runs a config and kills itself with SIGKILL while it writes its N-th file, half of the file on disk.
+"""Runs a config and kills itself with SIGKILL while it writes its N-th file, half of the file on disk."""
 
-python run_and_die.py N ENGINE OUT CASE         N = 0: it lives
-"""
-
-import json
 import os
 import signal
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +58,11 @@ def dying_writer(at: int) -> None:
         module.__dict__["write_whole"] = write
 
 
-def main() -> None:
-    at, engine, out, case = int(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+def run_and_die(at: int, engine: Mapping[str, object], out: Path, case: str) -> None:
+    """With ``at`` 0 it lives."""
     if at:
         dying_writer(at)
     if (out / "config.yaml").exists():
         run.play(resolve_for_resume(out, {"engine": engine}), out, resume=True)
     else:
         run.play(resolve({**COMMON, **CASES[case]}, {"engine": engine}), out, resume=out.exists())
-
-
-if __name__ == "__main__":
-    main()

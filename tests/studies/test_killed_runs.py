@@ -2,21 +2,20 @@
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from run_and_die import run_and_die
 
-SCRIPT = Path(__file__).with_name("run_and_die.py")
+from in_a_fork import in_a_fork
+
 CASES = ("fedavg", "scaffold", "fedcog", "feddm", "fedssyn")
 INLINE, TWO_WORKERS = {"name": "inline"}, {"name": "workers", "workers": 2}
 
 
 def launch(at: int, engine: Mapping[str, object], out: Path, case: str) -> int:
-    command = [sys.executable, str(SCRIPT), str(at), json.dumps(engine), str(out), case]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = in_a_fork(lambda: run_and_die(at, engine, out, case), out.parent)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode
 

@@ -94,6 +94,7 @@ def test_the_ledger_lists_what_left_each_client(tmp_path: Path) -> None:
 
 def test_own_arrays_own_network_and_scores_at_the_clients(tmp_path: Path) -> None:
     """Without a test set on the server the clients score, a round later, and one last ask closes the run."""
+    torch.manual_seed(0)
     federation = us.Federation.from_arrays(sites(), held_out=0.25)
     result = us.run(
         {"method": {"local": {"lr": 0.5, "epochs": 30}}},

@@ -1,8 +1,6 @@
 """A ledger as a person reads it."""
 
 import json
-import subprocess
-import sys
 from io import StringIO
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from in_a_fork import understudy
 from understudy.errors import UserError
 from understudy.privacy.charges import Charge
 from understudy.privacy.ledger import Ledger
@@ -103,6 +102,5 @@ def test_a_folder_without_a_ledger_is_refused(tmp_path: Path) -> None:
 def test_the_command_prints_the_ledger_for_programs(tmp_path: Path) -> None:
     made = ledger(rounds=1)
     printed(made, tmp_path)
-    words = [sys.executable, "-m", "understudy", "privacy", "ledger", str(tmp_path), "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
+    done = understudy("privacy", "ledger", ".", "--json", cwd=tmp_path)
     assert json.loads(done.stdout) == json.loads(json.dumps(made.to_json()))
