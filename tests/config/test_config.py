@@ -86,6 +86,12 @@ def test_settings_of_an_add_on_are_reached_by_its_name() -> None:
     assert add_ons["fedcog"]["kd_weighting"] == "fixed"
 
 
+def test_what_is_said_of_a_part_holds_wherever_the_whole_is_named() -> None:
+    changes = pairs(["with.fedssyn.images=7", "method.mu=0.3", "with=[fedssyn]", "method=fedprox"])
+    words = words_of(resolve({}, changes))
+    assert (words["with"][0]["images"], words["method"]["mu"]) == (7, 0.3)
+
+
 @pytest.mark.parametrize("wrong", ["with=5", "with=[3]", "with=[[a]]", "seed.x=3", "method.cohort=true"])
 def test_values_of_the_wrong_make_get_a_sentence(wrong: str) -> None:
     with pytest.raises(UserError):

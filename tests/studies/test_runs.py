@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 from torch import nn
 
@@ -237,3 +238,10 @@ def test_synthetic_sets_are_kept_as_they_left(tmp_path: Path) -> None:
     sets = RunFolder(tmp_path / "run").synthetic()
     assert set(sets) == {f"client-{i}" for i in range(4)}
     assert all(examples.x.dtype == torch.float32 and len(examples) % 2 == 0 for examples in sets.values())
+
+
+def test_settings_of_an_add_on_that_is_named_beside_them(tmp_path: Path) -> None:
+    short = {"with.fedssyn.generator": {"name": "vae", "epochs": 1}, "with.fedssyn.sound_only": False}
+    us.run(TINY, add=["fedssyn"], changes=short, rounds=1, out=tmp_path / "run")
+    (fedssyn,) = yaml.safe_load((tmp_path / "run/config.yaml").read_text())["with"]
+    assert fedssyn["generator"]["epochs"] == 1

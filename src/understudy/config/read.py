@@ -80,15 +80,15 @@ class Keys:
 
 
 def override(words: Words, changes: Mapping[str, Any], keys: Keys) -> Words:
-    """``changes`` laid over ``words``; dotted keys reach inside.
+    """``changes`` laid over ``words``; dotted keys reach inside, and what they say holds in any order of the changes.
 
     Where a change puts another method or network in place, of the old one's settings those stay that the new
     one has too.
     """
     result = copy.deepcopy(words)
     changed: set[tuple[str, str]] = set()
-    for key, value in changes.items():
-        path = keys.path(key)
+    outer_first = sorted(((keys.path(key), value) for key, value in changes.items()), key=lambda one: len(one[0]))
+    for path, value in outer_first:
         if len(path) == 1 and path[0] in NAMED and isinstance(value, str):
             path = [path[0], "name"]
         changed |= {(path[0], path[1])} if len(path) > 1 else {(path[0], inner) for inner in _inside(value)}
