@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from understudy.complaints import unknown_name
 from understudy.errors import UserError
-from understudy.studies import criteria_study, fedssyn_studies, theory_studies
+from understudy.studies import criteria_study, fedcog_study, fedssyn_studies, theory_studies
 from understudy.studies import lap_studies as lap
 from understudy.studies.criteria import CriteriaPlan
 from understudy.studies.experiment import Experiment
@@ -135,6 +135,14 @@ STUDIES: Mapping[str, Study] = {
         {
             "smoke": lambda: _personal({"method.rounds": 1, "data.limit": 300}, (0.05,), (0,)),
             "desk": lambda: _personal({}, (0.01, 0.03, 0.1, 0.3), (0, 1, 2)),
+        },
+    ),
+    "fedcog-fashion-mnist": Study(
+        "fedcog-fashion-mnist",
+        fedcog_study.ABOUT,
+        {
+            "smoke": lambda: fedcog_study.fedcog_study(fedcog_study.SMOKE),
+            "paper": fedcog_study.fedcog_study,
         },
     ),
     "feddm-skew": Study("feddm-skew", SKEW_ABOUT, {"smoke": skew_smoke, "desk": skew_at_desk}),
