@@ -53,6 +53,13 @@ def test_these_are_the_images_that_the_client_learns_from_next(tmp_path: Path, m
         assert one.disputed is not None
 
 
+def test_a_client_that_was_never_asked_has_no_last_model(tmp_path: Path) -> None:
+    small = {"data.limit": 60, "clients": 6, "engine": "inline", "method.local.epochs": 1, "method.cohort": 1}
+    run("digits-skewed", model="softmax", changes=small, add=[COG], rounds=1, out=tmp_path / "cog")
+    shown = [generated(tmp_path / "cog", f"client-{at}") for at in range(6)]
+    assert [one.disputed for one in shown].count(None) == 5
+
+
 def test_a_picture_is_written(folder: Path, tmp_path: Path) -> None:
     file = generated_sheet(folder, tmp_path / "sheet.png", client="client-1")
     assert file.read_bytes()[:4] == b"\x89PNG"

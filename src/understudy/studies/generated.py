@@ -100,7 +100,7 @@ def _checkpoint(run: RunFolder, client: str) -> tuple[Message, int, Memory]:
     state, notes = run.checkpoints.get(entries[-1])
     version = notes["versions"].get(client)
     shelf = Shelf(run.path / "clients" / client / (run.path / "run-id").read_text() / "memory")
-    return state, int(notes["round"]) + 1, Memory({} if version is None else shelf.get(version)[0])
+    return state, int(notes["round"]) + 1, Memory(shelf.get(version)[0] if version else {})
 
 
 def _load_broadcast(config: Config, net: Network, client: Client, state: Message) -> None:
