@@ -7,7 +7,7 @@ from torch import Tensor
 from understudy.data.digits import read_digits, read_mnist_5k
 from understudy.data.examples import Examples
 from understudy.randomness import generator
-from understudy.synthesis.soundness import complaint, diversity, roughness
+from understudy.synthesis.soundness import complaint, diversity, roughness, within_channels
 
 
 def digits(n: int = 200) -> Examples:
@@ -43,6 +43,29 @@ def test_no_image_is_no_complaint() -> None:
 def test_constant_images_have_no_contrast(shade: int) -> None:
     flat = torch.full((40, 3, 8, 8), shade, dtype=torch.uint8)
     assert "without contrast: 100% of them" in str(complaint(flat, LABELS))
+
+
+def colours() -> Tensor:
+    """(40, 3, 1, 1): a colour of its own for each image, whose three channels lie far apart."""
+    return torch.randint(60, 196, (40, 3, 1, 1), generator=generator("colours"))
+
+
+def test_flat_colours_have_no_contrast_however_colourful() -> None:
+    flat = colours().expand(40, 3, 8, 8).to(torch.uint8)
+    assert "100% of them are a flat colour" in str(complaint(flat, LABELS))
+
+
+@pytest.mark.parametrize("one", [True, False])  # around one colour, and around one for each image
+def test_white_noise_around_a_colour_is_recognised(one: bool) -> None:
+    around = colours()[:1] if one else colours()
+    shaken = around + torch.randint(-20, 21, (40, 3, 8, 8), generator=generator("shaken"))
+    assert "made noise" in str(complaint(shaken.to(torch.uint8), LABELS))
+
+
+def test_digits_in_colour_are_fine() -> None:
+    some = digits(40)
+    painted = 0.4 * some.x + 0.6 * colours()
+    assert complaint(painted.to(torch.uint8), some.y) is None
 
 
 def test_half_of_the_images_may_be_flat() -> None:
@@ -91,6 +114,11 @@ def test_records_with_several_labels_are_grouped_by_all_of_them() -> None:
     assert complaint(two, torch.ones(20, 3)) is None
 
 
+def test_variance_is_that_within_channels() -> None:
+    # (0, 2) and (5, 5): 1 and 0, though the four numbers together vary by 4.5.
+    assert within_channels(torch.tensor([[[[0.0, 2.0]], [[5.0, 5.0]]]])).tolist() == [0.5]
+
+
 def test_roughness_by_hand() -> None:
     # Columns 0 1 0 1: neighbours across differ by 1 (2 rows × 3), down by 0 (4): 6/10 on average; the variance is 1/4.
     stripes = torch.tensor([0.0, 1.0, 0.0, 1.0]).expand(1, 1, 2, 4)
@@ -98,6 +126,8 @@ def test_roughness_by_hand() -> None:
     # A step in the middle: 2 of 10 pairs differ by 1.
     assert roughness(torch.tensor([0.0, 0.0, 1.0, 1.0]).expand(1, 1, 2, 4)) == pytest.approx(0.2 / 0.5)
     assert roughness(torch.ones(3, 1, 1, 1)) is None
+    # A second channel with the same stripes, but brighter by 7, changes nothing.
+    assert roughness(torch.cat([stripes, stripes + 7], 1)) == pytest.approx(0.6 / (2 * 0.25))
 
 
 def test_diversity_by_hand() -> None:
@@ -109,3 +139,5 @@ def test_diversity_by_hand() -> None:
     other = torch.tensor([[0.0, 1.0], [0.0, 0.5]]).view(2, 1, 1, 2)
     assert diversity(other) == pytest.approx((2 / 5) ** 0.5)
     assert diversity(pair[:1]) is None
+    # A second channel that is 9 more: distances and variances of a channel are as before.
+    assert diversity(torch.cat([pair, pair + 9], 1)) == pytest.approx(2**0.5)

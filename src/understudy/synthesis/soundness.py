@@ -3,10 +3,10 @@
 It never looks at a record, so that after a private training the answer costs nothing further. Three things are
 measured, all free of units:
 
-- contrast: the standard deviation of an image's pixels. Below 2 of 255 levels an image is one flat colour, which no
-  set of photographs or drawings is made of.
-- roughness: the mean squared difference of neighbouring pixels over twice the variance of the image, which is one
-  less their correlation. White noise has 1 whatever its distribution, a smooth picture close to 0; real 8×8 digits
+- contrast: the standard deviation of an image's pixels within a channel, so that a colour alone is none. Below 2 of 255
+  levels an image is one flat colour, which no set of photographs or drawings is made of.
+- roughness: the mean squared difference of neighbouring pixels over twice that variance, which is one less their
+  correlation. White noise has 1 whatever its distribution, a smooth picture close to 0; real 8×8 digits
   have about 0.4, larger pictures less. Above 0.8 neighbours have next to nothing to do with each other.
 - diversity: the root mean squared pixel distance between two images of a class, over √2 times the contrast: about 1
   for images that share nothing, 0 for one that is repeated; real digits have 0.6 to 0.9. Below 0.05 the images of a
@@ -33,7 +33,7 @@ def complaint(images: Tensor, labels: Tensor) -> str | None:
     if not len(images):
         return None
     x = images.to(torch.float32) / 255
-    contrast = x.flatten(1).std(1, correction=0)
+    contrast = within_channels(x).sqrt()
     flat = float((contrast < FLAT).float().mean())
     if flat > 0.5:
         return f"The generator made images without contrast: {flat:.0%} of them are a flat colour."
@@ -54,13 +54,18 @@ def complaint(images: Tensor, labels: Tensor) -> str | None:
     return None
 
 
+def within_channels(x: Tensor) -> Tensor:
+    """(n,): the variance of an image's pixels around the mean of their channel, averaged over channels."""
+    return x.flatten(2).var(2, correction=0).mean(1)
+
+
 def roughness(x: Tensor) -> float | None:
     """The median over images, along both axes together; None where images have a single pixel."""
     steps = [x.diff(dim=axis).square().flatten(1) for axis in (2, 3)]
     neighbours = torch.cat(steps, 1)
     if not neighbours.numel():
         return None
-    return float((neighbours.mean(1) / (2 * x.flatten(1).var(1, correction=0)).clamp(min=TINY)).median())
+    return float((neighbours.mean(1) / (2 * within_channels(x)).clamp(min=TINY)).median())
 
 
 def diversity(x: Tensor) -> float | None:
@@ -72,7 +77,7 @@ def diversity(x: Tensor) -> float | None:
     if len(x) < 2:
         return None
     between = x.flatten(1).var(0).mean()
-    seen = x.flatten(1).var(1, correction=0).mean()
+    seen = within_channels(x).mean()
     return float((between / seen.clamp(min=TINY)).sqrt())
 
 
