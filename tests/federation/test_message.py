@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save
 
 from understudy.errors import UserError
 from understudy.federation.message import Message, labels_from_wire, labels_to_wire
@@ -102,3 +103,9 @@ def test_a_shelf_that_was_cut_in_half_says_so_and_what_to_do(tmp_path: Path, har
         victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
     with pytest.raises(UserError, match=r"missing or damaged.*begin anew"):
         Shelf(tmp_path).get("r1")
+
+
+@pytest.mark.parametrize("kind", [torch.complex64, torch.float8_e4m3fn])
+def test_numbers_of_a_kind_that_nobody_sends_are_refused(kind: torch.dtype) -> None:
+    with pytest.raises(UserError, match="holds 'w' in "):
+        Message.from_bytes(save({"w": torch.zeros(2).to(kind)}))

@@ -65,8 +65,8 @@ def sites() -> Federation:
     return Federation.from_arrays(made, test=made["ash"])
 
 
-def private_run(out: Path, method: type[Method] = Spender, **words: Any) -> Result:
-    given = {"model": {"name": "softmax"}, "method": {"rounds": 3}, "engine": {"name": "inline"}, **words}
+def private_run(out: Path, method: type[Method] = Spender, plan: Any = None, **words: Any) -> Result:
+    given = {"model": {"name": "softmax"}, "method": plan or {"rounds": 3}, "engine": {"name": "inline"}, **words}
     return play(resolve(given, {}, Live(data=sites(), method=method)), out, resume=True)
 
 
@@ -97,6 +97,15 @@ def test_what_a_failed_task_spent_is_in_the_ledger(tmp_path: Path) -> None:
     assert [failure["client"] for failure in result.metrics[1]["failures"]] == ["ash"]
     spent = ledger(tmp_path / "run")["epsilon_by_client"]
     assert spent["ash"] == spent["beech"] == pytest.approx(4.42, abs=0.1)
+
+
+def test_a_book_that_cannot_be_read_ends_its_clients_part_and_nothing_else(tmp_path: Path) -> None:
+    private_run(tmp_path / "run", plan={"rounds": 1}, privacy={"delta": 1e-5})
+    (tmp_path / "run/clients/ash/charges.jsonl").write_text("?\n")
+    result = private_run(tmp_path / "run", plan={"rounds": 2}, privacy={"delta": 1e-5})
+    (failure,) = result.metrics[-1]["failures"]
+    assert failure["client"] == "ash"
+    assert "what was spent is unknown" in failure["why"]
 
 
 def test_a_part_that_no_charge_covers_takes_the_guarantee_away(tmp_path: Path) -> None:
@@ -143,16 +152,20 @@ def test_a_run_ends_in_good_order_where_the_budget_does(tmp_path: Path) -> None:
     assert resumed.summary["epsilon"] == result.summary["epsilon"], "going on spends nothing more"
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ({}, "Spender.release spends privacy; say `privacy"),
-        ({"privacy": {"delta": 0.2, "records": 9}}, "privacy.delta is 0.2, which is no promise for 9 records"),
-    ],
-)
-def test_what_is_refused_before_a_record_is_touched(words: dict[str, Any], sentence: str, tmp_path: Path) -> None:
-    with pytest.raises(RunStopped, match=sentence):
-        private_run(tmp_path / "run", **words)
+def test_without_a_promise_no_record_is_touched(tmp_path: Path) -> None:
+    with pytest.raises(RunStopped, match=r"Spender\.release spends privacy; say `privacy"):
+        private_run(tmp_path / "run")
+
+
+def test_a_delta_that_promises_nothing_is_refused_before_the_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'privacy': delta is 0\.2, which is no promise for 9 records"):
+        private_run(tmp_path / "run", privacy={"delta": 0.2, "records": 9})
+    assert not (tmp_path / "run").exists()
+
+
+def test_nor_does_one_for_a_public_count_of_records(tmp_path: Path) -> None:
+    with pytest.raises(RunStopped, match=r"privacy\.delta is 0\.2, which is no promise for"):
+        private_run(tmp_path / "run", privacy={"delta": 0.2, "public": ["counts"]})
 
 
 @pytest.mark.parametrize(
@@ -162,6 +175,7 @@ def test_what_is_refused_before_a_record_is_touched(words: dict[str, Any], sente
         (Open, "examples_a_round: 2", "its policy lets 2 examples leave in a round, and these would be 3"),
         (Open, "smallest_class: 5", "5 records behind every class whose examples leave, and some class has fewer"),
         (Spender, "epsilon: 2.0", "the site's policy allows 2 at"),
+        (Leaky, "epsilon: 9", "its policy allows ε up to 9, and 'radius' would leave without any such guarantee"),
     ],
 )
 def test_a_site_has_the_last_word(method: type[Method], policy: str, sentence: str, tmp_path: Path) -> None:
@@ -186,3 +200,20 @@ def test_a_policy_that_cannot_be_read_stops_the_run(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("epsilom: 3")
     with pytest.raises(UserError, match=r"policy site\.yaml\.epsilom'\. Did you mean 'epsilon'"):
         private_run(tmp_path / "run", policy=str(tmp_path / "site.yaml"))
+
+
+def test_a_limit_on_epsilon_is_one_on_everything_that_leaves(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text("epsilon: 8")
+    words = {"model": {"name": "softmax"}, "policy": str(tmp_path / "site.yaml"), "engine": {"name": "inline"}}
+    with pytest.raises(RunStopped, match="' would leave without any such guarantee"):
+        play(resolve({**words, "method": {"name": "fedavg"}}, {}, Live(data=sites())), tmp_path / "run")
+
+
+def test_under_a_limit_on_epsilon_nobody_scores_at_home(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text("epsilon: 8")
+    words = {"model": {"name": "softmax"}, "policy": str(tmp_path / "site.yaml"), "engine": {"name": "inline"}}
+    data = Federation.from_arrays({name: (one.own.x, one.own.y) for name, one in sites().sites.items()}, held_out=0.25)
+    config = resolve(
+        {**words, "method": {"rounds": 1}, "privacy": {"delta": 1e-5}}, {}, Live(data=data, method=Spender)
+    )
+    assert play(config, tmp_path / "run").accuracy is None

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from understudy.data.federation import Federation
+from understudy.errors import UserError
 from understudy.federation.client import Client, Memory
 from understudy.federation.exchange import NOTHING, Request
 from understudy.federation.message import Message
@@ -17,6 +18,7 @@ from understudy.federation.server import Server
 from understudy.federation.site import Site, answer
 from understudy.models import registry as models
 from understudy.models.network import Network
+from understudy.privacy.settings import PrivacySettings
 
 
 class Counting(Method):
@@ -34,6 +36,12 @@ class Counting(Method):
     def diverge(self, client: Client, brief: Message) -> Message:
         client.memory["times"] = torch.tensor(99.0)
         return Message(value=torch.tensor(float("nan")))
+
+    @task(value="scalars")
+    def despair(self, client: Client, brief: Message) -> Message:
+        """Says after its work why there is nothing to send, which tells something of what came out."""
+        client.ledger.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
+        raise UserError("what it made is not sound")
 
     @task()
     def crash(self, client: Client, brief: Message) -> Message:
@@ -131,9 +139,18 @@ def test_another_run_begins_with_nothing_and_takes_nothing_away(site: Site, meth
     assert Message.from_bytes(answer(site, method, request(6, 1, start)).read())["times"] == 2
 
 
+def test_work_that_failed_after_a_charge_costs_again(site: Site, method: Counting) -> None:
+    private = replace(site, privacy=PrivacySettings(delta=1e-5))
+    for times in (1, 2, 3):
+        despaired = answer(private, method, request(1, 1, task="Counting.despair", brief=times))
+        assert (despaired.outcome, despaired.why) == ("failed", "what it made is not sound")
+        assert [charge["number"] for charge in despaired.charges] == list(range(times))
+
+
 def test_a_server_with_another_config_is_refused(site: Site, method: Counting) -> None:
     other = answer(site, method, request(1, 1, config="other words"))
-    assert (other.outcome, other.why) == ("refused", "it was set up with another config than the server")
+    assert other.outcome == "refused"
+    assert other.why.startswith("it was set up with another config than the server (seed, problem, model and")
 
 
 def test_memory_written_in_place_counts_as_changed() -> None:

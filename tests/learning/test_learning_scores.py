@@ -12,6 +12,7 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
+from understudy.errors import UserError
 from understudy.learning.evaluate import Scores, Tally, evaluate, score, tally
 from understudy.learning.losses import per_record_loss
 from understudy.learning.ranking import area_under_roc, expected_calibration_error
@@ -267,3 +268,20 @@ def test_a_tally_of_raw_pixels_is_scored_as_the_predictor_sees_them() -> None:
 
     assert evaluate(predict, examples, THREE).accuracy == 1.0
     assert seen == [torch.uint8]
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        torch.zeros(()),
+        torch.zeros(2),
+        torch.zeros(3, 1),
+        torch.zeros(5),
+        torch.tensor([3.0, 4.0, 0.0]),
+        torch.tensor([torch.nan, 0.0, 0.0]),
+        torch.tensor([-1.0, -2.0, 0.0]),
+    ],
+)
+def test_scores_that_cannot_be_are_refused(numbers: Tensor) -> None:
+    with pytest.raises(UserError, match="its scores"):
+        Tally.from_tensor(numbers)

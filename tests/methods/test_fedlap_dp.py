@@ -16,6 +16,7 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.learning.dsa import Draw
+from understudy.learning.loop import full_gradient
 from understudy.methods import fedlap_dp
 from understudy.methods.fedlap_dp import FedLapDp, FedLapDpSettings
 from understudy.models.network import Network
@@ -124,6 +125,28 @@ def test_one_record_moves_a_release_by_at_most_the_clip_over_the_planned_batch(c
     alone = released(chosen, new, plan, tmp_path)[0]
     assert float((after - before).norm()) <= clip / 20 * (1 + 1e-4)
     torch.testing.assert_close(after - before, alone, atol=1e-6, rtol=1e-3)
+
+
+def test_dealt_records_count_in_the_divisor_and_nowhere_in_the_charge(tmp_path: Path) -> None:
+    # 11 own records as planned and 7 dealt; all are drawn, none is clipped, hardly any noise: the mean gradient of 18.
+    own, dealt = SITES["a"], SITES["b"]
+    chosen = method(clip=1e3)
+    client = Paying(chosen, {"a": own}, tmp_path / "dealt").client("a", 1)
+    client.keep_dealt(Message(x=dealt.x, y=dealt.y.to(torch.uint8)))
+    net = chosen.net
+    net.load(net.initial())
+    found = chosen._private_gradient(client, Plan(records=11, rate=1.0, steps=4, noise=0.0))(net.initial(), None)
+    assert found is not None
+    torch.testing.assert_close(found, full_gradient(net, net.initial(), own.and_also(dealt), 100), rtol=1e-4, atol=1e-6)
+    # Planned for 20 records in batches of 4: q = 0.2, and 0.2·(20 + 7) = 5.4 are expected where 7 are dealt.
+    chosen.distil(client, Message(model=net.initial()))
+    reply_of(method(clip=1e3), own, tmp_path / "alone")
+    with_them, alone = (
+        json.loads((tmp_path / name / "a.jsonl").read_text().splitlines()[0])["charge"] for name in ("dealt", "alone")
+    )
+    assert (with_them.pop("divisor"), alone.pop("divisor")) == (pytest.approx(5.4), pytest.approx(4))
+    spent = ("rate", "noise", "steps", "clip")
+    assert [with_them[key] for key in spent] == [alone[key] for key in spent]
 
 
 def test_a_client_without_records_releases_noise_of_the_planned_size(tmp_path: Path) -> None:
@@ -279,6 +302,6 @@ def test_without_a_promise_there_is_nothing_to_do() -> None:
         chosen.bind(image_net(), 1)
 
 
-def test_a_delta_that_promises_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"privacy\.delta is 0\.1, which is no promise for 20 records"):
-        reply_of(method(privacy={**PRIVACY, "delta": 0.1}), SITES["a"], tmp_path)
+def test_a_delta_that_promises_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"delta is 0\.1, which is no promise for 20 records"):
+        method(privacy={**PRIVACY, "delta": 0.1})

@@ -72,6 +72,24 @@ def test_a_damaged_book_stops_all_spending(tmp_path: Path) -> None:
     book = Book(tmp_path / "charges.jsonl")
     book.open(a_charge(), [])
     with book.path.open("a") as file:
-        file.write(json.dumps({"charge": {}})[:9])
+        file.write(json.dumps({"charge": {}})[:9] + "\n")
     with pytest.raises(UserError, match=r"line 2, cannot be read; what was spent is unknown"):
         book.open(a_charge(2), [])
+
+
+def test_a_line_that_was_cut_off_was_never_relied_on(tmp_path: Path) -> None:
+    book = Book(tmp_path / "charges.jsonl")
+    book.open(a_charge(), [])
+    with book.path.open("a") as file:
+        file.write(json.dumps({"charge": a_charge(2).as_dict()})[:40])  # the power went
+    assert book.charges() == [a_charge()]
+    book.open(a_charge(3), [])
+    assert book.charges() == [a_charge(), a_charge(3)]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"covers": [[1]]}, {"steps": 1.5}, {"clip": "1"}, {"test_noise": "yes"}, {"task": None}]
+)
+def test_charges_of_another_make_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(UserError, match="A charge of privacy came that cannot be read"):
+        Charge.of({**a_charge().as_dict(), **wrong})

@@ -260,3 +260,17 @@ def test_compiled_and_eager_agree() -> None:
     eager, compiled = Network(build, IMAGES), Network(build, IMAGES, fast="compiled")
     x, y = records(IMAGES, 300)  # one full pass of 256 and a part
     assert off(clipped_gradient_sum(compiled, x, y, 0.5), clipped_gradient_sum(eager, x, y, 0.5)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: named("softmax", Problem((1, 2, 2), 2)), lambda: named("mlp", Problem((1, 2, 2), 2))]
+)
+def test_a_record_whose_gradient_overflows_counts_for_nothing(build: Callable[[], Network]) -> None:
+    """Otherwise a server could choose a model with which one record makes every answer infinite, through any noise."""
+    net = build()
+    x = torch.rand(5, 1, 2, 2, generator=generator("finite"))
+    y = torch.tensor([0, 1, 0, 1, 1])
+    without = clipped_gradient_sum(net, x[:4], y[:4], 0.5)
+    x[4] = torch.inf
+    assert torch.isfinite(without).all()
+    torch.testing.assert_close(clipped_gradient_sum(net, x, y, 0.5), without)

@@ -27,6 +27,11 @@ def test_long_rows_are_shortened_and_short_ones_stay() -> None:
     assert torch.allclose(found, torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
 
 
+def test_a_row_that_is_not_finite_is_nought() -> None:
+    rows = torch.tensor([[3.0, 4.0], [torch.inf, 0.0], [torch.nan, 1.0], [3e38, 3e38]])
+    assert clip_rows(rows, 1.0).tolist() == [pytest.approx([0.6, 0.8]), [0, 0], [0, 0], [0, 0]]
+
+
 def test_a_mean_by_hand() -> None:
     # Clip 5: (3, 4) stays, (6, 8) becomes (3, 4). Their sum (6, 8) is divided by the 4 that were expected, not by 2.
     vectors = torch.tensor([[3.0, 4.0], [6.0, 8.0]])

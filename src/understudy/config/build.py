@@ -87,6 +87,8 @@ def choose_fast_path(config: Config, data: Federation) -> FastPath:
     entry = models.entry(config.model.name)
     if entry.fast != "compiled":
         return entry.fast
+    if data.remote:
+        return "eager"  # parties must choose alike, and none knows the others' records and compilers
     return "compiled" if can_compile() and _effort(config, data) >= entry.repays_after else "eager"
 
 

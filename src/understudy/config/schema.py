@@ -1,6 +1,7 @@
 """A resolved config: what a run does, with nothing left to be guessed."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +54,8 @@ class Top(Settings):
     @field_validator("device")
     @classmethod
     def _known_device(cls, device: str) -> str:
-        if device not in ("auto", "cpu", "mps") and not device.startswith("cuda"):
-            raise ValueError("write auto, cpu, cuda or cuda:0")
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
+            raise ValueError("write auto, cpu, mps, cuda or cuda:0")
         return device
 
 

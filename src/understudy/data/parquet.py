@@ -27,7 +27,7 @@ from torch import Tensor
 from understudy.data.columns import Column
 from understudy.data.examples import Examples
 from understudy.data.images import stack_pictures
-from understudy.errors import UserError
+from understudy.errors import UserError, missing_extra
 
 LABELS = ("label", "y")
 RECORDS = ("image", "x", "pixels")
@@ -171,7 +171,7 @@ def _read(file: Path, only: Sequence[str] | None) -> Any:
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile
     except ImportError:
-        raise UserError(f"To read {file} pyarrow is needed; `pip install 'understudy[parquet]'`.") from None
+        raise missing_extra(f"{file}, a Parquet file,", "parquet") from None
     try:
         with ParquetFile(file, page_checksum_verification=True) as parquet:
             table = parquet.read(columns=None if only is None else list(only))

@@ -37,7 +37,7 @@ class Request:
     def of(cls, header: bytes, body: bytes) -> "Request":
         try:
             return cls(**json.loads(header), body=body)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             raise UserError("A request came with a header that cannot be read.") from None
 
 

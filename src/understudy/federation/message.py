@@ -12,6 +12,12 @@ from understudy.errors import UserError
 
 # What a part of a message tells about the data; keys (and shares of them) tell nothing.
 Kind = Literal["weights", "examples", "statistics", "scalars", "keys"]
+NUMBERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32} | {
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+}
 
 
 class Message(Mapping[str, Tensor]):
@@ -62,9 +68,13 @@ class Message(Mapping[str, Tensor]):
     @classmethod
     def from_bytes(cls, data: bytes) -> "Message":
         try:
-            return cls(load(data))
+            made = cls(load(data))
         except (SafetensorError, ValueError, KeyError) as broken:
             raise UserError(f"A message of {len(data)} bytes cannot be read: {broken}.") from None
+        strange = next((part for part, tensor in made.items() if tensor.dtype not in NUMBERS), None)
+        if strange is not None:
+            raise UserError(f"A message holds '{strange}' in {str(made[strange].dtype)[6:]}, which nobody sends here.")
+        return made
 
     def not_finite(self) -> list[str]:
         """The parts that hold an infinity or a NaN."""

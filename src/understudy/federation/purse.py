@@ -10,7 +10,7 @@ from understudy.errors import UserError
 from understudy.privacy.charges import Book, Charge, Limit
 from understudy.privacy.mechanism import secret_generator
 from understudy.privacy.policy import Policy
-from understudy.privacy.settings import PrivacySettings
+from understudy.privacy.settings import PrivacySettings, no_promise
 from understudy.randomness import generator
 
 
@@ -51,11 +51,8 @@ class Purse:
         if privacy is None:
             raise UserError(f"{self._occasion.task} spends privacy; say `privacy: {{delta: 1e-5}}` in the config.")
         records = privacy.records or (self._records if "counts" in privacy.public else 0)  # never a secret number
-        if records and privacy.delta >= 1 / records:
-            raise UserError(
-                f"privacy.delta is {privacy.delta:g}, which is no promise for {records} records; "
-                f"write less than {1 / records:.1g}."
-            )
+        if records and (why := no_promise(privacy.delta, records)):
+            raise UserError(f"privacy.{why}.")
         if privacy.test_noise and self._policy is not None and not self._policy.test_noise:
             raise UserError("the policy of the site refuses noise that can be repeated (privacy.test_noise)")
         charge = Charge(

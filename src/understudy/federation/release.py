@@ -1,10 +1,11 @@
 """The site's last word: whether a reply may leave, by the site's own policy."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.message import Kind, Message, labels_from_wire
+from understudy.privacy.charges import Charge
 from understudy.privacy.policy import Policy
 
 
@@ -12,10 +13,12 @@ class Forbidden(UserError):
     """The policy of the site does not allow it."""
 
 
-def check_kinds(policy: Policy | None, kinds: Mapping[str, Kind]) -> None:
+def check_kinds(policy: Policy | None, kinds: Mapping[str, Kind], *, private: bool) -> None:
     """Before a record is touched: everything that the task may send is allowed."""
     if policy is None:
         return
+    if policy.epsilon is not None and not private:
+        _require_cover(policy, kinds, kinds, ())
     forbidden = {part: kind for part, kind in kinds.items() if kind not in policy.kinds}
     if forbidden:
         part, kind = next(iter(forbidden.items()))
@@ -23,8 +26,8 @@ def check_kinds(policy: Policy | None, kinds: Mapping[str, Kind]) -> None:
 
 
 def may_score(policy: Policy | None) -> bool:
-    """Scores on held-out records are statistics; where those may not leave, nothing is scored."""
-    return policy is None or "statistics" in policy.kinds
+    """Scores on held-out records are statistics without noise; where those may not leave, nothing is scored."""
+    return policy is None or ("statistics" in policy.kinds and policy.epsilon is None)
 
 
 def examples_in(reply: Message, kinds: Mapping[str, Kind]) -> int:
@@ -32,9 +35,18 @@ def examples_in(reply: Message, kinds: Mapping[str, Kind]) -> int:
     return max((len(reply[part]) for part in reply if kinds.get(part) == "examples" and reply[part].ndim), default=0)
 
 
-def check_reply(policy: Policy | None, reply: Message, kinds: Mapping[str, Kind], own: Examples, sent: int) -> None:
-    """Before it leaves; ``sent`` examples left in this round already."""
+def check_reply(
+    policy: Policy | None,
+    reply: Message,
+    kinds: Mapping[str, Kind],
+    own: Examples,
+    sent: int,
+    charges: Sequence[Charge] = (),
+) -> None:
+    """Before it leaves; ``sent`` examples left in this round already, ``charges`` were paid for it."""
     leaving = examples_in(reply, kinds)
+    if policy is not None and policy.epsilon is not None:
+        _require_cover(policy, reply, kinds, charges)
     if policy is None or not leaving:
         return
     if policy.examples_a_round is not None and sent + leaving > policy.examples_a_round:
@@ -48,3 +60,13 @@ def check_reply(policy: Policy | None, reply: Message, kinds: Mapping[str, Kind]
                 f"its policy wants {policy.smallest_class} records behind every class whose examples leave, "
                 "and some class has fewer"
             )
+
+
+def _require_cover(policy: Policy, parts: Iterable[str], kinds: Mapping[str, Kind], charges: Sequence[Charge]) -> None:
+    """A limit on ε is a limit on everything: what no mechanism covers would leave at an infinite ε."""
+    covered = {part for charge in charges for part in charge.covers}
+    bare = [part for part in parts if kinds[part] != "keys" and part not in covered]
+    if bare:
+        raise Forbidden(
+            f"its policy allows ε up to {policy.epsilon:g}, and '{bare[0]}' would leave without any such guarantee"
+        )

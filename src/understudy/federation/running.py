@@ -206,7 +206,11 @@ class RunServer(Server):
         kinds = {**self._kinds[asked.task], SCORE: "statistics"}
         self.ledger.release(client, asked.task, kinds, message, charges)
         if SCORE in message:
-            books.scores = books.scores + Tally.from_tensor(message[SCORE])
+            try:
+                books.scores = books.scores + self._tally(client, message[SCORE])
+            except UserError as broken:
+                books.fail(client, str(broken))
+                return None
             message = message.only(*(part for part in message if part != SCORE))
         undeclared = [part for part in message if part not in kinds]
         if undeclared or message.not_finite():
@@ -215,6 +219,11 @@ class RunServer(Server):
             books.fail(client, f"its reply {fault}")
             return None
         return message
+
+    def _tally(self, client: str, numbers: torch.Tensor) -> Tally:
+        if client not in self._scored:
+            raise UserError("it sent scores that nobody asked for")
+        return Tally.from_tensor(numbers)
 
     def _reply(self, asked: _Ask, answer: Answer, message: Message) -> Reply:
         client, before = answer.client, self._pending.get(answer.client)

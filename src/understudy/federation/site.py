@@ -34,6 +34,10 @@ from understudy.privacy.policy import Policy
 from understudy.privacy.settings import PrivacySettings
 from understudy.randomness import private_global_stream, seed_from
 
+OTHER_CONFIG = (
+    "it was set up with another config than the server "
+    "(seed, problem, model and its fast path, method, add-ons or privacy differ)"
+)
 VERSION = re.compile(r"(r\d+s\d+)?")  # of memory, as `_keep` names them
 SCORE = "understudy.score"  # the part that the site adds by itself, when asked to score
 
@@ -75,9 +79,12 @@ def answer(site: Site, method: Method, request: Request) -> Answer:
     given = _whatever_happens(site, method, request)
     if given.outcome in ("done", "waiting") or site.privacy is None:
         return given
-    # A task that failed may have touched records first: what it spent is spent.
-    spent = [charge.as_dict() for charge in site.book.of_step(request.run, request.round, request.step)]
-    return replace(given, charges=spent)
+    # A task that failed may have touched records first, and how it failed may depend on them: what it spent is spent,
+    # and the same work costs again.
+    with contextlib.suppress(UserError):  # a book that cannot be read was the reason
+        spent = site.book.close(request.run, request.round, request.step)
+        return replace(given, charges=[charge.as_dict() for charge in spent])
+    return given
 
 
 def _whatever_happens(site: Site, method: Method, request: Request) -> Answer:
@@ -104,7 +111,7 @@ def _whatever_happens(site: Site, method: Method, request: Request) -> Answer:
 
 def _answer(site: Site, method: Method, request: Request) -> Answer:
     if request.config != site.config:
-        return failed(site.name, "it was set up with another config than the server", outcome="refused")
+        return failed(site.name, OTHER_CONFIG, outcome="refused")
     strange = _cannot_be_a_file(request)
     if strange:
         return failed(site.name, f"the request's {strange} cannot name a file", outcome="refused")
@@ -124,7 +131,8 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
             why = f"its reply is not finite in {', '.join(broken)} (a smaller learning rate may help)"
             return failed(site.name, why, outcome="refused")
         kinds = method.jobs()[request.task].kinds
-        check_reply(site.policy, reply, kinds, site.holding.own, sent=answered["examples"])
+        paid = site.book.of_step(request.run, request.round, request.step)
+        check_reply(site.policy, reply, kinds, site.holding.own, answered["examples"], paid)
         answered["examples"] += examples_in(reply, kinds)
         before = answered["steps"][str(request.step)] = {"digest": digest, **_file(site, request, reply, memory)}
         write_whole(site.answered(request.run), json.dumps(answered).encode(), durable=_costly(site, before["charges"]))
@@ -186,7 +194,7 @@ def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory
     job = method.jobs().get(request.task)
     if job is None:
         raise UserError(f"{site.name} knows no task '{request.task}'; server and client must share one config.")
-    check_kinds(site.policy, job.kinds)
+    check_kinds(site.policy, job.kinds, private=site.privacy is not None)
     kept = site.memory(request.run).get(request.start)[0] if request.start != NOTHING else Message()
     brief = Message.from_bytes(request.body)
     if brief.not_finite():

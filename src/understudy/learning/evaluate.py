@@ -11,6 +11,7 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
+from understudy.errors import UserError
 from understudy.learning.losses import per_record_loss
 from understudy.learning.scores import LabelScores, Scores, label_counts, record_f1, right_decisions, score
 
@@ -64,7 +65,12 @@ class Tally:
 
     @classmethod
     def from_tensor(cls, numbers: Tensor) -> "Tally":
+        """From another party: a UserError where these cannot be counts."""
+        if numbers.ndim != 1 or len(numbers) < 3 or (len(numbers) > 3 and (len(numbers) - 4) % 3):
+            raise UserError("its scores are of a strange length")
         count, correct, loss_sum, *several = numbers.tolist()
+        if not (0 <= correct <= count < math.inf and all(0 <= number < math.inf for number in several)):
+            raise UserError("its scores cannot be: more is right than was counted, or they are no numbers")
         if not several:
             return cls(int(count), correct, loss_sum)
         return cls(int(count), correct, loss_sum, several[0], tuple(map(int, several[1:])))

@@ -53,12 +53,22 @@ class Charge:
         try:
             made = cls(**{**saved, "covers": tuple(saved["covers"]), "public": tuple(saved["public"])})
             sound = 0 < made.rate <= 1 and 0 <= made.noise < math.inf and made.steps >= 0 and 0 < made.delta < 1
-            hash(made.place)
+            sound = sound and all(isinstance(value, kind) for value, kind in made._kinds())
         except (TypeError, KeyError):
             sound = False
         if not sound or made.accountant not in get_args(Accountant):
             raise UserError("A charge of privacy came that cannot be read.")
         return made
+
+    def _kinds(self) -> Iterator[tuple[object, type | tuple[type, ...]]]:
+        """Each value with what it must be."""
+        number = (int, float)
+        yield from (
+            (word, str) for word in (self.run, self.task, self.mechanism, self.unit, *self.covers, *self.public)
+        )
+        yield from ((whole, int) for whole in (self.round, self.step, self.number, self.steps))
+        yield from ((value, number) for value in (self.clip, self.noise, self.rate, self.delta, self.divisor or 0))
+        yield self.test_noise, bool
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -135,7 +145,8 @@ class Book:
     def _lines(self) -> Iterator[dict[str, Any]]:
         if not self.path.exists():
             return
-        for number, line in enumerate(self.path.read_text().splitlines(), start=1):
+        whole, _, _ = self.path.read_text().rpartition("\n")  # what follows was cut off before anyone could rely on it
+        for number, line in enumerate(whole.splitlines(), start=1):
             try:
                 yield json.loads(line)
             except ValueError:
@@ -146,8 +157,10 @@ class Book:
 
     def _add(self, line: Mapping[str, Any]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        with self.path.open("ab+") as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+            file.write(json.dumps(line).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 

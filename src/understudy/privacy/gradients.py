@@ -36,7 +36,8 @@ _chosen: WeakKeyDictionary[Network, Way] = WeakKeyDictionary()
 def clipped_gradient_sum(net: Network, x: Tensor, y: Tensor, clip: float) -> Tensor:
     """Σ gᵢ·min(1, clip/‖gᵢ‖) over the records, at the network's weights, in the layout of ``net.grad``.
 
-    The norm is over all trainable parameters together. No records give zeros.
+    The norm is over all trainable parameters together. No records give zeros, and a record whose gradient is not
+    finite counts for nothing: otherwise it would show through any noise.
     """
     if net.needs_company:
         raise UserError(
@@ -56,7 +57,19 @@ def clipped_gradient_sum(net: Network, x: Tensor, y: Tensor, clip: float) -> Ten
         return torch.zeros_like(net.grad)
     if net not in _chosen:
         _chosen[net] = _choose(net, x[:2], y[:2])
-    return _chosen[net](net, x, y, torch.full((len(x),), clip, device=net.device))
+    total = _chosen[net](net, x, y, torch.full((len(x),), clip, device=net.device))
+    return total if bool(torch.isfinite(total).all()) else _of_the_finite(net, x, y, clip)
+
+
+def _of_the_finite(net: Network, x: Tensor, y: Tensor, clip: float) -> Tensor:
+    """Slowly, each record alone."""
+    total = torch.zeros_like(net.grad)
+    for i in range(len(x)):
+        gradient = _plain_gradient(net, x[i : i + 1], y[i : i + 1])
+        norm = gradient.square().sum().sqrt()
+        if bool(torch.isfinite(norm)):
+            total += gradient * _factors(norm, torch.tensor(clip, device=net.device))
+    return total
 
 
 def _choose(net: Network, x: Tensor, y: Tensor) -> Way:

@@ -54,9 +54,10 @@ def poisson_rows(n: int, rate: float, rng: torch.Generator) -> Tensor:
 
 
 def clip_rows(vectors: Tensor, norm: float) -> Tensor:
-    """Each row (n, d) no longer than ``norm``."""
+    """Each row (n, d) no longer than ``norm``; one that is not finite is nought, or it would show through any noise."""
     length = vectors.square().sum(1, keepdim=True).sqrt()
-    return vectors * (norm / length.clamp(min=torch.finfo(vectors.dtype).tiny)).clamp(max=1)
+    clipped = vectors * (norm / length.clamp(min=torch.finfo(vectors.dtype).tiny)).clamp(max=1)
+    return torch.where(torch.isfinite(length), clipped, 0)
 
 
 def private_sum(vectors: Tensor, *, clip: float, noise: float, rng: torch.Generator) -> Tensor:

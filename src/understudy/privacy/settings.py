@@ -1,8 +1,8 @@
 """The `privacy` part of a config: what is promised, how it is counted, and what is public anyway."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from understudy.settings import Settings
 
@@ -19,3 +19,16 @@ class PrivacySettings(Settings):
     records: int | None = Field(default=None, ge=1)  # planned records of a client; None: its own count, if public
     public: tuple[Fact, ...] = ()  # what the parties declare to be no secret
     test_noise: bool = False  # noise from the run's seed, for tests: then no guarantee holds
+
+    @model_validator(mode="after")
+    def _is_a_promise(self) -> Self:
+        if self.records is not None and (why := no_promise(self.delta, self.records)):
+            raise ValueError(why)
+        return self
+
+
+def no_promise(delta: float, records: int) -> str:
+    """Why that δ promises nothing: one in so many records is kept by publishing one of them whole. Empty: it does."""
+    if delta < 1 / records:
+        return ""
+    return f"delta is {delta:g}, which is no promise for {records} records; write less than {1 / records:.1g}"

@@ -69,7 +69,7 @@ class Standing:
         return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else 0.0
 
 
-FURTHER = ("corrected_accuracy", "local_accuracy", "personal_accuracy", "local_distance", "f1_macro")
+FURTHER = ("corrected_accuracy", "local_accuracy", "personal_accuracy", "local_distance", "macro_f1")
 
 
 def compare_tuned(plan: Comparison, out: Path, observer: Observer) -> list[Standing]:

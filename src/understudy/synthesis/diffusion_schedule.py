@@ -10,9 +10,9 @@ x₀, and it takes many updates until images are as dark or bright as they shoul
 
 A sampler begins with fresh noise and asks for what to take away:
 
-- ``ancestral``: some of the T steps, equally far apart with both ends. x₀ from the network's answer, clamped; then
-  x_s ~ N((√ᾱ_s (1−α) x₀ + √α (1−ᾱ_s) x_t) / (1−ᾱ_t), (1−ᾱ_s)(1−α)/(1−ᾱ_t) I) with α = ᾱ_t/ᾱ_s. At the last step
-  ᾱ_s is 1, so x₀ is what comes out.
+- ``ancestral``: some of the T steps, equally far apart with both ends; a single one is the last. x₀ from the network's
+  answer, clamped; then x_s ~ N((√ᾱ_s (1−α) x₀ + √α (1−ᾱ_s) x_t) / (1−ᾱ_t), (1−ᾱ_s)(1−α)/(1−ᾱ_t) I) with
+  α = ᾱ_t/ᾱ_s. At the last step ᾱ_s is 1, so x₀ is what comes out.
 - ``dpm-solver``: DPM-Solver++ (Fast Solver for Guided Sampling of Diffusion Probabilistic Models), order 2.
 - ``ddim``: Denoising Diffusion Implicit Models, which is the same solver at order 1.
 
@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from understudy.errors import UserError
+from understudy.errors import missing_extra
 
 T = 1000
 COSINE = {"num_train_timesteps": T, "beta_schedule": "squaredcos_cap_v2"}
@@ -41,7 +41,7 @@ KINDS = {"noise": "epsilon", "velocity": "v_prediction"}  # what `diffusers` cal
 
 def require_library() -> None:
     if importlib.util.find_spec("diffusers") is None:
-        raise UserError("Generator 'diffusion' needs the package diffusers: pip install 'understudy[diffusion]'.")
+        raise missing_extra("Generator 'diffusion'", "diffusion")
 
 
 def library() -> Any:
@@ -85,7 +85,11 @@ def sampler(name: str, steps: int, predicts: str = "noise") -> Any:
             thresholding=True,
             sample_max_value=1.0,
         )
-    times = {"num_inference_steps": steps} if name == "ancestral" else {"timesteps": squares(steps, plan.lambda_t)}
+    times: dict[str, Any] = {"num_inference_steps": steps}
+    if name != "ancestral":
+        times = {"timesteps": squares(steps, plan.lambda_t)}
+    elif steps == 1:
+        times = {"timesteps": [T - 1]}  # the library would take 0, where images are next to clean
     with warnings.catch_warnings():  # it makes an array from a tensor in a way that numpy 2 complains of
         warnings.simplefilter("ignore", DeprecationWarning)
         plan.set_timesteps(**times)

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from understudy.errors import UserError
+from understudy.errors import missing_extra
 
 SWITCHES = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -24,4 +24,4 @@ def switch_off(home: Path) -> None:
     try:
         import flwr  # noqa: F401
     except ImportError:
-        raise UserError("A federation of machines needs Flower: pip install 'understudy[flower]'.") from None
+        raise missing_extra("A federation of machines", "flower") from None

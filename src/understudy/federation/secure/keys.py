@@ -6,7 +6,7 @@ A key pair (X25519) grows from a seed of 16 bytes, so that the seed is all that 
 import importlib.util
 import os
 
-from understudy.errors import UserError
+from understudy.errors import UserError, missing_extra
 
 SEED, PUBLIC, NONCE, TAG = 16, 32, 12, 16  # lengths in bytes
 DOMAIN = b"understudy secure aggregation/"
@@ -16,7 +16,7 @@ def need_packages() -> None:
     """Refuses in one sentence where the packages of the extra are missing."""
     missing = [name for name in ("cryptography", "Crypto") if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError("secure-aggregation needs further packages; install them by pip install 'understudy[secure]'.")
+        raise missing_extra("secure-aggregation", "secure")
 
 
 def fresh_seed() -> bytes:
