@@ -25,7 +25,7 @@ from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import Book, BudgetSpent
 from understudy.privacy.settings import PrivacySettings
 from understudy.studies.run import Result, play
-from understudy.synthesis.matching import Draws
+from understudy.synthesis.matching import Draws, embedding
 from understudy.synthesis.private_matching import PrivateMeans, published_noise
 
 PRIVACY = PrivacySettings(delta=1e-5, records=30)
@@ -123,6 +123,47 @@ def test_with_augmentation_the_charge_is_the_same(tmp_path: Path) -> None:
     x = distilled(method(dsa=True), tmp_path / "with")["x"]
     assert x.isfinite().all()
     distilled(method(), tmp_path / "without")
+    assert charges(tmp_path / "with") == charges(tmp_path / "without")
+
+
+# ---- with dealt records
+
+
+@pytest.mark.parametrize(
+    ("public", "held", "sent"),
+    [
+        ((), [0, 1, 2], [0, 1, 2]),  # ten records of each class, as planned
+        (("labels",), [1, 2], [0, 1, 2]),  # fifteen of two classes; of the other it has dealt ones alone
+        (("labels",), [1], [0, 1]),
+    ],
+)
+def test_dealt_records_lengthen_no_mean_and_cost_nothing(
+    public: tuple[str, ...], held: list[int], sent: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Thirty own records, as planned, and 10, 5 and 0 dealt ones of the classes. Everybody is drawn (q = 1), nobody
+    # is clipped and there is hardly any noise: then class means are means.
+    found: list[torch.Tensor] = []
+    plain = PrivateMeans.__call__
+
+    def watched(self: PrivateMeans, draws: Draws) -> torch.Tensor:
+        found.append(plain(self, draws))
+        return found[-1]
+
+    monkeypatch.setattr(PrivateMeans, "__call__", watched)
+    own, dealt = pictures(held * (30 // len(held))), pictures([0] * 10 + [1] * 5, name="dealt")
+    # Hardly any way from w_r, so that the network is known.
+    promise = PrivacySettings.model_validate({"delta": 1e-5, "records": 30, "public": public})
+    chosen = method(promise, steps=1, rate=1.0, clip=1e3, noise=1e-9, radius=1e-9)
+    bound(chosen, image_net())
+    one = client(tmp_path / "with", promise, own)
+    one.keep_dealt(Message(x=dealt.x, y=dealt.y.to(torch.uint8)))
+    chosen.distil(one, Message(model=chosen.net.initial()))
+    everybody = own.and_also(dealt)
+    chosen.net.load(chosen.net.initial())
+    v = embedding(chosen.net, everybody.x)
+    wanted = torch.stack([v[everybody.y == c].mean(0) for c in sent])
+    torch.testing.assert_close(found[0], wanted, rtol=0, atol=1e-5)
+    distilled(chosen, tmp_path / "without", own)
     assert charges(tmp_path / "with") == charges(tmp_path / "without")
 
 

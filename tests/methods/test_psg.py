@@ -91,6 +91,21 @@ def test_a_private_gradient_by_hand(tmp_path: Path) -> None:
     assert found.tolist() == [pytest.approx(0.06, abs=1e-6)]
 
 
+def test_dealt_records_count_in_the_divisor_and_not_in_the_plan(tmp_path: Path) -> None:
+    # As above, and two records (x=1, class 0) were dealt: (−0.5 + 0.8 − 2·0.5) / (5 + 2) = −0.1.
+    five = PrivacySettings(delta=1e-5, records=5)
+    chosen = method(five, clip=0.8, noise=1e-9, real_batch=5)
+    bound(chosen, coin())
+    one = client(tmp_path, records([1, 2], [0, 1]), five)
+    one.keep_dealt(Message(x=records([1, 1], [0, 0]).x, y=torch.zeros(2, dtype=torch.uint8)))
+    plan = chosen.planned(2)
+    assert (plan.rate, plan.records) == (1, 5)
+    assert chosen._private_gradient(one, one.examples, plan, None).tolist() == [pytest.approx(-0.1, abs=1e-6)]
+    chosen.condense(one, Message())
+    (charge,) = Book(tmp_path / "charges.jsonl").charges()
+    assert (charge.rate, charge.noise, charge.steps, charge.divisor) == (1, 1e-9, 24, 7)
+
+
 def test_an_empty_batch_is_noise_of_the_planned_size(tmp_path: Path) -> None:
     # σC/(q·n̄) = 3·0.1/(0.25·20) = 0.06 in each of 12 numbers, 500 times.
     chosen = method(noise=3)

@@ -29,9 +29,9 @@ def flat_net() -> Network:
     return Network(build, Problem(shape=(2,), classes=2))
 
 
-def released(real: Examples, release: Release, classes: tuple[int, ...] = (0, 1), seed: str = "") -> torch.Tensor:
+def released(real: Examples, release: Release, planned: tuple[int, ...] = ()) -> torch.Tensor:
     net = flat_net()
-    means = PrivateMeans(net, real, classes, release, lambda purpose: generator(purpose, seed))
+    means = PrivateMeans(net, real, (0, 1), release, lambda purpose: generator(purpose), planned=planned)
     with net.frozen(), torch.no_grad():
         return means(None)
 
@@ -48,6 +48,13 @@ def test_a_release_by_hand() -> None:
     assert found.tolist() == [[pytest.approx(1.5), 2, 0, 0], [0, 0.25, 0, 0]]
 
 
+def test_records_that_were_dealt_count_in_the_divisor_of_their_class() -> None:
+    # Two own records a class are planned; class 0 was dealt two more: (1+3+5+7)/(2+2) = 4 and (2+4)/2 = 3.
+    real = some([(1, 0), (3, 0), (0, 2), (0, 4), (5, 0), (7, 0)], [0, 0, 1, 1, 0, 0])
+    found = released(real, Release(rate=1, records=2, clip=100, noise=0), planned=(4, 2))
+    assert found.tolist() == [[4, 0, 0, 0], [0, 3, 0, 0]]
+
+
 rows = st.tuples(st.floats(-20, 20, width=32), st.floats(-20, 20, width=32))
 
 
@@ -56,12 +63,15 @@ rows = st.tuples(st.floats(-20, 20, width=32), st.floats(-20, 20, width=32))
 def test_one_record_more_moves_one_class_by_no_more_than_the_clip(
     held: list[tuple[tuple[float, float], int]], extra: tuple[float, float], label: int, clip: float
 ) -> None:
-    # σ = 0, every record sampled: neighbours differ by at most C / (q·n̄), and only in the record's own class; the
-    # divisor is planned, so no other number moves, however many records there are.
+    # σ = 0, every record sampled: neighbours differ by at most C / (q·(n̄ + m)), and only in the record's own class; the
+    # divisor is planned, so no other number moves, however many records there are. Three of class 1 were dealt.
     release = Release(rate=1, records=7, clip=clip, noise=0)
     xs, ys = [row for row, _ in held], [y for _, y in held]
-    before, after = released(some(xs, ys), release), released(some([*xs, extra], [*ys, label]), release)
-    assert (after - before)[label].norm() <= clip / 7 * (1 + 1e-4) + 1e-6
+    before, after = (
+        released(some([*xs, *more, *[(9, 9)] * 3], [*ys, *[label] * len(more), 1, 1, 1]), release, planned=(7, 10))
+        for more in ([], [extra])
+    )
+    assert (after - before)[label].norm() <= clip / (7, 10)[label] * (1 + 1e-4) + 1e-6
     assert torch.equal(after[1 - label], before[1 - label])
 
 

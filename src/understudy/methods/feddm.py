@@ -17,8 +17,9 @@ Privacy. The gradient in the images depends on records only through class means 
 
 ``dp: stat`` releases these means: per step and class, records are Poisson-sampled at one rate q, each v is clipped to
 C, and (Σ v + N(0, σ²C²)) / (q·n̄_c) takes the place of the mean; what follows costs nothing. A record enters one class,
-so a round costs ``steps`` releases at rate q, whatever the classes. q and n̄_c are planned, not counted; C comes from
-images of noise under w_r; images begin as noise; all classes are made, those without records from noise alone, unless
+so a round costs ``steps`` releases at rate q, whatever the classes. q and n̄_c are planned, not counted. Records that a
+client was dealt (Fedssyn) are drawn too, and their number, which is no secret, is added to n̄_c. C comes from images of
+noise under w_r; images begin as noise; all classes are made, those without records from noise alone, unless
 ``privacy.public`` says that labels are no secret. With ``stat_releases: K`` a round has K networks, each with one
 release over all records (rate 1), and the image steps go round them.
 
@@ -173,7 +174,10 @@ class FedDM(Pooled):
         client.ledger.charge(rate=release.rate, noise=release.noise, steps=repeats, clip=clip, covers=("x", "y"))
         x = first_noise(client, len(classes) * settings.ipc, net)
         if classes:
-            means = PrivateMeans(net, client.examples, classes, release, client.secret_rng, settings.classes_at_once)
+            planned = self._planned_by_class(client, classes, release)
+            means = PrivateMeans(
+                net, client.examples, classes, release, client.secret_rng, settings.classes_at_once, planned
+            )
             rng, augment = client.rng("feddm matching"), self._augmentation(client)
             looks = looks_near(net, w, settings.radius, len(classes), means, rng, augment)
             if settings.stat_releases is not None:
@@ -186,16 +190,25 @@ class FedDM(Pooled):
         """Which classes are made, and how means are released: the same whoever else is among the records."""
         settings, privacy = self.settings, self.privacy
         assert privacy is not None
-        classes = list(range(self.net.problem.classes))
-        if "labels" in privacy.public:
-            classes = self.owned(client.examples, 1)
-        records = settings.class_records or max(1, planned_records(privacy, len(client.own)) // max(1, len(classes)))
+        classes = sorted({*self._told(client.own), *self._told(client.dealt)})
+        held = max(1, len(self._told(client.own)))
+        records = settings.class_records or max(1, planned_records(privacy, len(client.own)) // held)
         rate = settings.rate or min(1.0, settings.real_batch / records)
         if settings.stat_releases is not None:
             rate = 1.0
         steps = (settings.stat_releases or settings.steps) * self.rounds
         before = self.spent_before(len(client.own))
         return classes, Release(rate, records, clip, settings.noise or solved_noise(privacy, rate, steps, before))
+
+    def _planned_by_class(self, client: Client, classes: list[int], release: Release) -> list[int]:
+        """n̄_c, and with it the dealt records, whose number is no secret."""
+        held, dealt = self._told(client.own), client.dealt.label_counts(self.net.problem.classes).tolist()
+        return [(release.records if c in held else 0) + dealt[c] for c in classes]
+
+    def _told(self, records: Examples) -> list[int]:
+        """The classes that may be known to be among them: all, unless labels are no secret."""
+        assert self.privacy is not None
+        return self.owned(records, 1) if "labels" in self.privacy.public else list(range(self.net.problem.classes))
 
     def _published_privacy(self, client: Client) -> Any:
         settings, rng = self.settings, client.secret_rng("feddm published noise")

@@ -5,9 +5,11 @@ FedLAP (see `fedlap`) in which a client's records are seen through private gradi
     ( Σ_{i in a Poisson batch} g_i · min(1, C/‖g_i‖) + N(0, σ²C²I) ) / (q·n̄)
 
 with g_i the gradient of one record over all parameters, q = ``batch``/n̄, and n̄ the planned number of records
-(``privacy.records``), or the real one where counts are declared public. A batch without a record releases noise, and so
-does a client without records. The image steps, the epochs on the images and all that the server does come after that
-and cost nothing. The augmentation is drawn apart from the records and changes each record alone.
+(``privacy.records``), or the real one where counts are declared public. To the divisor's n̄ comes the number of records
+that the client was dealt (Fedssyn), which are drawn like its own and whose number is no secret. A batch without a
+record releases noise, and so does a client without records. The image steps, the epochs on the images and all that the
+server does come after that and cost nothing. The augmentation is drawn apart from the records and changes each record
+alone.
 
 A round is charged restarts · stages · real_batches releases before a record is touched, whether or not the radius ends
 a path early: 200 by default. r is a constant, and no r_k is sent. Images start as noise and stay with the client from
@@ -121,7 +123,7 @@ class FedLapDp(FedLap):
             steps=plan.steps,
             clip=self.settings.clip,
             covers=sent,
-            divisor=plan.rate * plan.records,
+            divisor=_expected(client, plan),
         )
         images = self._kept_images(client)
         if len(images.y):
@@ -140,16 +142,21 @@ class FedLapDp(FedLap):
 
     def _private_gradient(self, client: Client, plan: Plan) -> RealGradient:
         """One release a call. No other generator has a say in who is sampled and what noise is added."""
-        real, clip = client.examples, self.settings.clip
+        real, clip, expected = client.examples, self.settings.clip, _expected(client, plan)
         sampling, noising = client.secret_rng("fedlap sampling"), client.secret_rng("fedlap noise")
 
         def gradient(_: Tensor, change: Draw | None) -> Tensor:
             batch = self.seen(real.take(poisson_rows(len(real), plan.rate, sampling)), change)
             x, y = batch.x.to(self.net.device), batch.y.to(self.net.device)
             total = clipped_gradient_sum(self.net, x, y, clip)
-            return noisy_mean(total, clip=clip, noise=plan.noise, expected=plan.rate * plan.records, rng=noising)
+            return noisy_mean(total, clip=clip, noise=plan.noise, expected=expected, rng=noising)
 
         return gradient
+
+
+def _expected(client: Client, plan: Plan) -> float:
+    """Records in a batch, by what is planned: the constant that sums are divided by."""
+    return plan.rate * (plan.records + len(client.dealt))
 
 
 def _refuse_what_leaks(settings: FedLapDpSettings, privacy: PrivacySettings, net: Network) -> None:

@@ -11,7 +11,7 @@ gradients depends on records; networks and their training on images cost nothing
 The authors' release runs one more iteration than it accounts for. Here ``iterations`` · outer · ``batches`` gradients
 are charged, at once and before a record is touched, and exactly as many are made. The paper gives ε = 10 and δ = 1e-5
 and finds σ from them; so does ``noise: null``, from ``privacy.epsilon``. q = real_batch / n̄, where n̄ is the planned
-number of a client's records.
+number of a client's records; the divisor also counts those that it was dealt (Fedssyn), which are drawn alike.
 """
 
 import torch
@@ -79,7 +79,12 @@ class PSG(Condensing):
     def condense(self, client: Client, brief: Message) -> Message:
         settings, release = self.settings, self.planned(len(client.own))
         client.ledger.charge(
-            rate=release.rate, noise=release.noise, steps=self.gradients, clip=release.clip, covers=("x", "y")
+            rate=release.rate,
+            noise=release.noise,
+            steps=self.gradients,
+            clip=release.clip,
+            covers=("x", "y"),
+            divisor=release.expected(len(client.dealt)),
         )
         y = torch.arange(self.net.problem.classes).repeat_interleave(settings.ipc)
         images = self.moving(first_noise(client, len(y), self.net), y)
@@ -100,6 +105,6 @@ class PSG(Condensing):
             clipped_gradient_sum(net, x, y, release.clip),
             clip=release.clip,
             noise=release.noise,
-            expected=release.expected,
+            expected=release.expected(len(client.dealt)),
             rng=client.secret_rng("noise"),
         )

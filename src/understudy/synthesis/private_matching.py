@@ -11,7 +11,7 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.models.network import Network
-from understudy.privacy.mechanism import clip_rows, noisy_mean, poisson_rows, with_noise
+from understudy.privacy.mechanism import clip_rows, poisson_rows, with_noise
 from understudy.synthesis.matching import Draws, at_once, augmented, embedding, members_of
 
 NOISE_IMAGES = 256
@@ -20,17 +20,19 @@ Stream = Callable[[str], torch.Generator]  # by purpose; of a client's secret on
 
 @dataclass(frozen=True)
 class Release:
-    """(Σ clipped + N(0, σ²C²)) / (q·n̄) over records drawn with rate q: all four are planned, none is counted."""
+    """(Σ clipped + N(0, σ²C²)) / q(n̄ + m) over records drawn with rate q: all of it is planned, none is counted.
+
+    m are the records that the client was dealt: drawn like its own, but whoever dealt them knows how many they are.
+    """
 
     rate: float  # q
-    records: int  # n̄, of a class
+    records: int  # n̄; of a class where each has its own release
     clip: float  # C
     noise: float  # σ
 
-    @property
-    def expected(self) -> float:
-        """The constant that sums are divided by."""
-        return self.rate * self.records
+    def expected(self, dealt: int = 0) -> float:
+        """The constant that sums are divided by; ``dealt``: m."""
+        return self.rate * (self.records + dealt)
 
 
 def clip_from_noise(net: Network, w: Tensor, rng: torch.Generator, images: int = NOISE_IMAGES) -> float:
@@ -42,7 +44,10 @@ def clip_from_noise(net: Network, w: Tensor, rng: torch.Generator, images: int =
 
 
 class PrivateMeans:
-    """The released means of all ``classes`` under the network as it is loaded; one release a call."""
+    """The released means of all ``classes`` under the network as it is loaded; one release a call.
+
+    ``planned``: n̄ + m of each class, where they differ.
+    """
 
     def __init__(
         self,
@@ -52,13 +57,16 @@ class PrivateMeans:
         release: Release,
         secret: Stream,
         classes_at_once: int | None = None,
+        planned: Sequence[int] = (),
     ):
         self._net, self._release = net, release
         self._pixels, self._members = real.x.to(net.device), members_of(real, classes)
         self._sampling, self._noising = secret("records"), secret("noise")
         with torch.no_grad():
             self._width = embedding(net, torch.zeros(1, *net.problem.shape, device=net.device)).shape[1]
-        batch = max(1, round(release.rate * release.records))
+        expected = [release.rate * records for records in planned or [release.records] * len(classes)]
+        self._divisors = torch.tensor(expected, device=net.device)[:, None]  # (classes, 1)
+        batch = max(1, round(max(expected)))
         self._group = classes_at_once or max(1, at_once(batch, torch.empty(1, *net.problem.shape)))
 
     def __call__(self, draws: Draws) -> Tensor:
@@ -68,9 +76,8 @@ class PrivateMeans:
         sums = [
             self._clipped_sums(rows[at : at + self._group], draws and draws[at : at + self._group]) for at in groups
         ]
-        return noisy_mean(
-            torch.cat(sums), clip=release.clip, noise=release.noise, expected=release.expected, rng=self._noising
-        )
+        total = with_noise(torch.cat(sums), clip=release.clip, noise=release.noise, rng=self._noising)
+        return total / self._divisors
 
     def _clipped_sums(self, rows: Sequence[Tensor], draws: Draws) -> Tensor:
         """(classes, d + classes): of a few classes in one pass; nought where no record was drawn."""
