@@ -1,6 +1,7 @@
 """The server's loop over a Grid, with a grid whose nodes do as the test says."""
 
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from flwr.app import Error, Message
+from flwr.app import Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from understudy.engines.flower import engine as flower_engine
@@ -112,6 +113,53 @@ def test_who_does_not_answer_in_time_is_given_up_and_the_others_count(tmp_path: 
     assert outcomes(make(tmp_path, grid), "a", "b") == {"a": "from a", "b": "it did not answer within 0 s"}
 
 
+def test_an_answer_that_is_there_when_time_is_over_counts(tmp_path: Path) -> None:
+    class Slow(FakeGrid):
+        def pull_messages(self, ids: Iterable[str]) -> list[Message]:
+            time.sleep(0.1)
+            return super().pull_messages(ids)
+
+    grid = Slow({1: "a", 2: "b"}, {"a": good, "b": silent})
+    assert outcomes(make(tmp_path, grid, 0.05), "a", "b") == {"a": "from a", "b": "it did not answer within 0 s"}
+
+
+@pytest.mark.parametrize("header", [b"[" * 100_000, b"\xff", b"null"])
+def test_a_strange_answer_is_that_sites_alone(tmp_path: Path, header: bytes) -> None:
+    grid = FakeGrid({1: "a", 2: "b"}, {"a": lambda _, m: _to(m, content=wire.pack(header, b"")), "b": good})
+    told = outcomes(make(tmp_path, grid, 5), "a", "b")
+    assert (told["b"], "its answer has a header" in told["a"]) == ("from b", True)
+
+
+def test_whatever_reading_an_answer_raises_it_is_that_sites_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = wire.read_answer
+
+    def raising(content: Any, *, client: str, largest: int) -> Answer:
+        if client == "a":
+            raise ZeroDivisionError
+        return read(content, client=client, largest=largest)
+
+    monkeypatch.setattr(wire, "read_answer", raising)
+    grid = FakeGrid({1: "a", 2: "b"}, {"a": good, "b": good})
+    told = {"a": "its answer cannot be read (ZeroDivisionError)", "b": "from b"}
+    assert outcomes(make(tmp_path, grid, 5), "a", "b") == told
+
+
+def test_words_of_a_site_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    def rude(_: FakeGrid, message: Message) -> Message:
+        return _to(message, content=wire.pack_answer(wire.refusal("a", "\x1b[2Jno\n" + 1000 * "!")))
+
+    (why,) = outcomes(make(tmp_path, FakeGrid({1: "a"}, {"a": rude}), 5), "a").values()
+    assert (why.isprintable(), len(why)) == (True, 300)
+
+
+def test_what_was_read_is_not_kept(tmp_path: Path) -> None:
+    grid = FakeGrid({1: "a", 2: "b"}, {"a": good, "b": good})
+    outcomes(make(tmp_path, grid), "a", "b")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_who_is_away_is_named_so(tmp_path: Path) -> None:
     grid = FakeGrid({1: "a"}, {"a": good})
     assert outcomes(make(tmp_path, grid), "a", "b")["b"] == "it was not there"
@@ -130,7 +178,7 @@ def test_who_comes_late_to_the_exchange_is_still_asked(tmp_path: Path) -> None:
     assert outcomes(make(tmp_path, Filling(grid.names, grid.behave), 5), "a", "b")["b"] == "from b"
 
 
-@pytest.mark.parametrize("code", [5, 8])
+@pytest.mark.parametrize("code", [3, 5, 8])
 def test_a_node_that_went_down_is_asked_again(tmp_path: Path, code: int) -> None:
     grid = FakeGrid({1: "a"}, {"a": broken(code, times=2)})
     assert outcomes(make(tmp_path, grid, 5), "a") == {"a": "from a"}
@@ -190,17 +238,28 @@ def test_a_late_answer_pays_the_debt(tmp_path: Path) -> None:
     assert engine._owing == {}
 
 
+def named(name: str) -> Behaviour:
+    def behave(grid: FakeGrid, message: Message) -> Message:
+        if message.metadata.message_type == wire.HELLO:
+            return _to(message, content=wire.pack(name.encode(), b""))
+        return good(grid, message)
+
+    return behave
+
+
 def test_without_keys_nodes_say_who_they_are(tmp_path: Path) -> None:
-    def named(name: str) -> Behaviour:
-        def behave(grid: FakeGrid, message: Message) -> Message:
-            if message.metadata.message_type == wire.HELLO:
-                return _to(message, content=wire.pack(name.encode(), b""))
-            return good(grid, message)
-
-        return behave
-
     grid = FakeGrid({1: "x", 2: "y"}, {"x": named("a"), "y": named("b")})
     assert outcomes(make(tmp_path, grid, 5, insecure=True), "b", "a") == {"a": "from a", "b": "from b"}
+
+
+@pytest.mark.parametrize("hello", [RecordDict(), wire.pack(b"\xff", b"")])
+def test_who_says_a_strange_hello_or_none_holds_up_nobody(tmp_path: Path, hello: RecordDict) -> None:
+    strange: Behaviour = lambda _, message: _to(message, content=hello)  # noqa: E731
+    grid = FakeGrid({1: "x", 2: "y", 3: "z"}, {"x": strange, "y": silent, "z": named("a")})
+    began = time.monotonic()
+    assert outcomes(make(tmp_path, grid, 5, insecure=True), "a") == {"a": "from a"}
+    assert time.monotonic() - began < 5
+    assert grid.sent.count((2, wire.HELLO)) == 1
 
 
 def test_more_clients_than_fit_the_window_are_all_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

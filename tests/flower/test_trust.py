@@ -1,5 +1,6 @@
 """Who gets in and who does not, with a real SuperLink behind a real nginx."""
 
+import resource
 import ssl
 import subprocess
 import time
@@ -30,7 +31,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    folder = tmp_path_factory.mktemp("trust")
+    folder = tmp_path_factory.mktemp("a folder of trust")
     certificates = make_server(folder / "keys", [])
     admit(certificates.folder, make_node(folder / "known", "ash"))
     address = f"127.0.0.1:{free_port()}"
@@ -110,5 +111,6 @@ def test_nginx_takes_the_config_without_a_warning(opened: Opened) -> None:
         [found, "-t", "-p", str(opened.folder / "proxy"), "-c", str(opened.folder / "proxy" / "nginx.conf")],
         capture_output=True,
         text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 65536)),  # as most machines have it
     )
     assert (said.returncode, "warn" in said.stderr) == (0, False), said.stderr

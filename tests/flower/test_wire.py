@@ -6,6 +6,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from understudy.engines.flower import wire
+from understudy.engines.flower.words import printable
 from understudy.errors import UserError
 from understudy.federation.exchange import Answer, Request
 
@@ -61,6 +62,7 @@ STRANGE = [
     RecordDict({"header": ArrayRecord(), "body": ConfigRecord()}),
     wire.pack(b"no json", b""),
     wire.pack(b"[1, 2]", b""),
+    wire.pack(b"[" * 100_000, b""),
     wire.pack(b'{"client": "ash"}', b""),
     wire.pack(json.dumps({**ANSWER.header(), "outcome": "paid"}).encode(), b""),
     wire.pack(json.dumps({**ANSWER.header(), "charges": [1]}).encode(), b""),
@@ -81,3 +83,9 @@ def test_a_request_whose_fields_have_other_types_is_refused() -> None:
     fields = {**json.loads(REQUEST.header()), "round": "3"}
     with pytest.raises(UserError, match="round"):
         wire.read_request(wire.pack(json.dumps(fields).encode(), b""), site="ash", largest=100)
+
+
+def test_words_from_the_other_end_are_one_short_line() -> None:
+    assert printable("one\ntwo \x1b[31mred\x07") == "one two  [31mred "
+    assert printable("a" * 300) == "a" * 300
+    assert printable("a" * 301) == "a" * 299 + "…"

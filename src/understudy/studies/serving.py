@@ -13,6 +13,7 @@ from understudy.engines.flower.proxy import check_free, installed_nginx, make_wa
 from understudy.engines.flower.quiet import switch_off
 from understudy.engines.flower.runtime import Door
 from understudy.engines.flower.serving import serve
+from understudy.engines.flower.words import printable
 from understudy.errors import UserError
 from understudy.federation.exchange import Engine, Request
 from understudy.federation.method import Method
@@ -95,6 +96,6 @@ def answer_at(
         says(f"{name} takes part with {len(site.holding.own)} records.")
 
         def heard(request: Request, outcome: str) -> None:
-            says(f"round {request.round}, {request.task}: {outcome}")
+            says(f"round {request.round}, {printable(request.task)}: {printable(outcome)}")
 
         serve(site, method, Door(door, folder / SECRET), going=lambda: True, heard=heard)

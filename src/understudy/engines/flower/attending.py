@@ -4,11 +4,11 @@ import fcntl
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from understudy.engines.flower.dialling import Server
-from understudy.engines.flower.node import supernode
+from understudy.engines.flower.node import Node, supernode
 from understudy.engines.flower.proxy import port_of
 from understudy.engines.with_parent import end_with_parent
 from understudy.errors import UserError
@@ -16,6 +16,7 @@ from understudy.errors import UserError
 Says = Callable[[str], None]
 ON_PURPOSE = (0, 2, 130)  # done, told why not, stopped by a person
 AGAIN_AFTER = 2.0  # seconds
+LOOK = 1.0  # seconds between two looks whether the door has changed
 
 
 def attend(name: str, *, server: str, keys: Path | None, folder: Path, command: Sequence[str], says: Says) -> int:
@@ -30,16 +31,26 @@ def attend(name: str, *, server: str, keys: Path | None, folder: Path, command: 
         says("--insecure: what is sent can be read and changed on its way, and nobody proves who they are.")
     with only_one(folder), supernode(folder, known, says) as node:
         while True:
-            worker = subprocess.Popen([*command, "--at-door", str(node.door.port)], preexec_fn=end_with_parent)
-            try:
-                code = worker.wait()
-            finally:
-                worker.terminate()
-                worker.wait()
+            code = _worked(command, node)
             if code in ON_PURPOSE:
                 return code
-            says(f"The process that answers for {name} ended with code {code}; it starts again.")
+            if code is not None:
+                says(f"The process that answers for {name} ended with code {code}; it starts again.")
             time.sleep(AGAIN_AFTER)
+
+
+def _worked(command: Sequence[str], node: Node) -> int | None:
+    """How the process that answers ended; None where it was stopped, since its tasks are at another door now."""
+    door = node.door
+    worker = subprocess.Popen([*command, "--at-door", str(door.port)], preexec_fn=end_with_parent)
+    try:
+        while node.door == door:
+            with suppress(subprocess.TimeoutExpired):
+                return worker.wait(LOOK)
+        return None
+    finally:
+        worker.terminate()
+        worker.wait()
 
 
 def _site_keys(server: str, keys: Path, name: str) -> Server:

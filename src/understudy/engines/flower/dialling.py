@@ -4,6 +4,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from understudy.engines.flower.words import printable
+
 TURNED_AWAY = ("code: 2004", "401 Unauthorized")  # how Flower says that a key does not count
 
 
@@ -25,6 +27,8 @@ def silence(server: Server) -> str | None:
     try:
         with socket.create_connection((server.host, int(server.address.rpartition(":")[2])), timeout=3):
             return None
+    except UnicodeError:
+        return f"Nothing answers at {server.address} (this is no name of a host); it is tried again."
     except OSError as error:
         return f"Nothing answers at {server.address} ({error.strerror or 'no reply within 3 s'}); it is tried again."
 
@@ -42,7 +46,8 @@ def reason(server: Server, said: str) -> str:
         return (
             f"The server at {server.address} turned {server.key.name} away: either its operator has not admitted "
             f"{server.key}.pub and started the server since, or an earlier process of this site still counts as there, "
-            "which passes within a minute."
+            "which passes within a minute, or the clocks differ: this machine's may be at most 5 s ahead of the "
+            "server's, and 5 min behind it."
         )
     return f"Flower's SuperNode ended; it said: {_last_words(said)}"
 
@@ -51,4 +56,4 @@ def _last_words(said: str) -> str:
     """The last line that is no routine."""
     lines = [line.strip() for line in said.splitlines()]
     told = [line for line in lines if line and not line.startswith(("INFO:", "For more information"))]
-    return told[-1][:300] if told else "nothing."
+    return printable(told[-1]) if told else "nothing."

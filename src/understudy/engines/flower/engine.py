@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from understudy.engines.flower import wire
+from understudy.engines.flower.words import printable
 from understudy.federation.exchange import Answer, Engine, Request, failed
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ POLL = 0.2  # seconds between two looks for replies
 LOOK_AROUND = 2.0  # seconds between two looks at who is there
 WINDOW = 64  # clients that are asked at a time
 TRIES = 3  # requests that may go down with a client's process before it is given up
-GONE = (5, 8)  # Flower's codes: the node is not there; the process that worked died
+GONE = (3, 5, 8)  # Flower's codes: the reply did not arrive whole; the node is not there; the process that worked died
 
 
 @dataclass
@@ -46,6 +47,7 @@ class Flower(Engine):
     check: Callable[[], None] = lambda: None  # raises when the link is gone
     largest: int = wire.LARGEST
     _names: dict[int, str] = field(default_factory=dict)  # of nodes that said hello
+    _greeted: dict[str, int] = field(default_factory=dict)  # hellos without an answer, and to which node they went
     _owing: dict[str, str] = field(default_factory=dict)  # clients that were given up, and what they still work on
     _looked: float = float("-inf")
     _there: dict[str, int] = field(default_factory=dict)
@@ -70,7 +72,8 @@ class Flower(Engine):
                     return
                 continue
             self._send(waiting)
-            answers = {**self._received(waiting), **self._given_up(waiting, others)}
+            # Who answered is not given up in the same turn, so time is looked at when nothing came.
+            answers = self._received(waiting) or self._given_up(waiting, others)
             for client, answer in answers.items():
                 early[client] = self._spooled(waiting.pop(client).request, answer)
             if not answers:
@@ -111,23 +114,17 @@ class Flower(Engine):
         return self._there
 
     def _ask_names(self, strangers: list[int]) -> None:
+        """Without waiting: whoever does not say it, or says something strange, is nobody and holds up nobody."""
         from flwr.app import Message, RecordDict
 
-        asked = {
-            message: node
-            for node in strangers
-            for message in self.grid.push_messages(
-                [Message(RecordDict(), dst_node_id=node, message_type=wire.HELLO, ttl=60.0)]
-            )
-        }
-        until = time.monotonic() + 30
-        while asked and time.monotonic() < until:
-            for reply in self.grid.pull_messages(list(asked)):
-                node = asked.pop(reply.metadata.reply_to_message_id)
-                if not reply.has_error():
-                    self._names[node] = wire.unpack(reply.content, wire.LONGEST_HEADER)[0].decode(errors="replace")
-            self.check()
-            time.sleep(POLL)
+        for node in strangers:
+            if node not in self._greeted.values():
+                hello = Message(RecordDict(), dst_node_id=node, message_type=wire.HELLO, ttl=60.0)
+                self._greeted.update(dict.fromkeys(self.grid.push_messages([hello]), node))
+        for reply in self.grid.pull_messages(list(self._greeted)) if self._greeted else ():
+            node = self._greeted.pop(reply.metadata.reply_to_message_id)
+            if not reply.has_error():
+                self._names[node] = wire.read_name(reply.content)
 
     # ---- receiving
 
@@ -146,15 +143,21 @@ class Flower(Engine):
         return found
 
     def _read(self, one: Waiting, reply: "Message") -> Answer | None:
+        """None: it is asked again."""
         client = one.request.client
-        if not reply.has_error():
-            return wire.read_answer(reply.content, client=client, largest=self.largest)
-        code, reason = reply.error.code, reply.error.reason
+        try:
+            if not reply.has_error():
+                return wire.read_answer(reply.content, client=client, largest=self.largest)
+            code, reason = int(reply.error.code), printable(" ".join(str(reply.error.reason).split()), 200)
+        except Exception as wrong:  # whatever one site sends, the others' answers count
+            return failed(client, f"its answer cannot be read ({type(wrong).__name__})")
         if code in GONE and one.tries < TRIES:
             one.node = one.message = None  # it is asked again when its node is back
             self._looked = float("-inf")
             return None
-        return failed(client, f"its node failed (Flower's code {code}: {' '.join(str(reason).split())[:200]})")
+        return failed(
+            client, reason if code == wire.UNREADABLE else f"its node failed (Flower's code {code}: {reason})"
+        )
 
     def _given_up(self, waiting: dict[str, Waiting], others: bool) -> dict[str, Answer]:
         """Time is over. Who still works on an earlier request is waited for only as long as others are, if any."""
@@ -173,13 +176,19 @@ class Flower(Engine):
         return found
 
     def _spooled(self, request: Request, answer: Answer) -> Answer:
-        """Bytes that wait for their turn wait on disk."""
+        """Bytes that wait for their turn wait on disk, and are read once."""
         if answer.outcome != "done":
             return answer
         self.spool.mkdir(parents=True, exist_ok=True)
         file = self.spool / f"{request.client}.safetensors"
         file.write_bytes(answer.read())
-        return Answer(**answer.header(), read=file.read_bytes)
+
+        def read() -> bytes:
+            data = file.read_bytes()
+            file.unlink()
+            return data
+
+        return Answer(**answer.header(), read=read)
 
     def wait_for(self, clients: Iterable[str], heard: Callable[[list[str]], None], enough: int | None = None) -> None:
         """Until all of them are there, or ``enough`` after the time that an answer may take.

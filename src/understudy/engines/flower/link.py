@@ -3,7 +3,7 @@
 import hashlib
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,17 @@ class Link:
     def check(self) -> None:
         if self.process.poll() is not None:
             raise UserError(f"Flower's SuperLink ended ({self.process.returncode}); see {self.log}, then --resume.")
+
+    @contextmanager
+    def in_sentences(self) -> Iterator["Link"]:
+        """What goes wrong between this process and the SuperLink, told to a person."""
+        import httpx
+
+        try:
+            yield self
+        except httpx.HTTPError as error:
+            self.check()
+            raise UserError(f"Flower's SuperLink does not answer ({error}); see {self.log}, then --resume.") from None
 
     # ---- Control API
 
@@ -96,27 +107,31 @@ class Link:
     @contextmanager
     def run(self) -> Iterator["Grid"]:
         """A run of Flower's, for as long as this process works on it."""
+        import httpx
         from flwr.common.serde import run_from_proto
         from flwr.proto.runtime_pb2 import PullTaskInputRequest, PushTaskOutputRequest
         from flwr.supercore.task_identity import TaskIdentity
-        from flwr.superlink.grid import HttpGrid
+
+        from understudy.engines.flower.grid import LinkGrid
 
         self._start_run()
         token = next(Tasks(self.door, "server").coming(self._alive))
-        certificates = None if self.door.ca is None else self.door.ca.read_bytes()
-        grid = HttpGrid(self.door.address, self.door.ca is None, certificates, token=token)
+        grid = LinkGrid(self.door, token, ended=lambda: self.process.poll() is not None)
         client = grid._runtime_client
-        with kept_alive(client):
-            given = client.PullTaskInput(PullTaskInputRequest())
-            TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
-            TaskIdentity.node_id = given.context.node_id
-            grid.set_run(run_from_proto(given.run))
-            try:
-                yield grid
-            finally:
-                if self.process.poll() is None:
-                    client.PushTaskOutput(PushTaskOutputRequest(sub_status="completed"))
-        grid.close()
+        try:
+            with kept_alive(client):
+                given = client.PullTaskInput(PullTaskInputRequest())
+                TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
+                TaskIdentity.node_id = given.context.node_id
+                grid.set_run(run_from_proto(given.run))
+                try:
+                    yield grid
+                finally:
+                    if self.process.poll() is None:
+                        with suppress(httpx.HTTPError):  # all that mattered is done
+                            client.PushTaskOutput(PushTaskOutputRequest(sub_status="completed"))
+        finally:
+            grid.close()
 
     def _alive(self) -> bool:
         self.check()
@@ -133,8 +148,9 @@ def superlink(state: Path, certificates: Certificates | None, *, port: int | Non
     door = Door(port or free_port(), new_secret(state / "runtime.secret"), ca)
     process = start(_command(door, state, certificates), log=log, env=switches(state / "flower"))
     try:
-        wait_until_open(door.port, process, log, seconds=START_UP)
-        yield Link(door, process, log)
+        wait_until_open(door.address, process, log, seconds=START_UP)
+        with Link(door, process, log).in_sentences() as link:
+            yield link
     finally:
         stop(process)
 

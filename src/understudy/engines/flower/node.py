@@ -5,12 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from understudy.engines.flower.dialling import Server, reason, silence
-from understudy.engines.flower.processes import free_port, program, start, stop
+from understudy.engines.flower.processes import free_port, is_free, program, start, stop
 from understudy.engines.flower.quiet import switch_off, switches
 from understudy.engines.flower.runtime import Door, new_secret
+from understudy.engines.flower.words import printable
 
 SECRET = "runtime.secret"  # in the site's folder
 AGAIN_AFTER = 15.0  # seconds: for up to a minute after a crash the server takes the key for one that is still there
@@ -19,7 +21,7 @@ LOOK_OUT = 20.0  # seconds between two looks whether the server answers at all
 
 class Node:
     def __init__(self, door: Door, server: Server, folder: Path, says: Callable[[str], None]):
-        self.door = door
+        self.door = door  # another one after a restart, where its port was taken
         self._server, self._folder, self._says = server, folder, says
         self._log = folder / "supernode.log"
         self._ending = threading.Event()
@@ -32,14 +34,29 @@ class Node:
 
     def _supervise(self) -> None:
         while not self._ending.is_set():
-            before = self._log.stat().st_size if self._log.exists() else 0
-            self._process = start(self._command(), log=self._log, env=switches(self._folder / "flower"))
-            self._watch(self._process)
-            if self._ending.is_set():
-                return
-            said = self._log.read_bytes()[before:].decode(errors="replace")
-            self._says(f"{reason(self._server, said)} (See {self._log}; again in {AGAIN_AFTER:.0f} s.)")
-            self._ending.wait(AGAIN_AFTER)
+            try:
+                trouble = self._once()
+            except Exception as error:  # no such program, a full disk: told and tried again, since this thread is alone
+                trouble = (
+                    f"Flower's SuperNode cannot be kept running ({type(error).__name__}: {printable(str(error))})."
+                )
+                self._stop()
+            if not self._ending.is_set():
+                self._says(f"{trouble} (See {self._log}; again in {AGAIN_AFTER:.0f} s.)")
+                self._ending.wait(AGAIN_AFTER)
+
+    def _once(self) -> str:
+        """From its start to its end; why it ended."""
+        if not is_free(self.door.port):  # somebody took it in the meantime
+            self.door = replace(self.door, port=free_port())
+        before = self._log.stat().st_size if self._log.exists() else 0
+        self._process = start(self._command(), log=self._log, env=switches(self._folder / "flower"))
+        self._watch(self._process)
+        return reason(self._server, self._log.read_bytes()[before:].decode(errors="replace"))
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            stop(self._process)
 
     def _watch(self, process: "subprocess.Popen[bytes]") -> None:
         """Until it ends; a server that does not answer is worth a word, for the node itself just goes on trying."""
@@ -66,8 +83,7 @@ class Node:
 
     def end(self) -> None:
         self._ending.set()
-        if self._process is not None:
-            stop(self._process)
+        self._stop()
         self._thread.join()
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from understudy.engines.flower.words import printable
 from understudy.engines.with_parent import end_with_parent
 from understudy.errors import UserError
 
@@ -84,16 +85,33 @@ def free_port() -> int:
         return port
 
 
-def wait_until_open(port: int, process: "subprocess.Popen[bytes]", log: Path, *, seconds: float) -> None:
-    """Until something listens on the loopback port; a sentence where the program ends or takes too long."""
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def dialled(listen: str) -> tuple[str, int]:
+    """Where this machine reaches what listens on ADDRESS:PORT; on all addresses means on loopback too."""
+    host, _, port = listen.rpartition(":")
+    host = host.strip("[]")
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), int(port)
+
+
+def wait_until_open(listen: str, process: "subprocess.Popen[bytes]", log: Path, *, seconds: float) -> None:
+    """Until something listens on ADDRESS:PORT; a sentence where the program ends or takes too long."""
     until = time.monotonic() + seconds
     while True:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        with contextlib.suppress(OSError), socket.create_connection(dialled(listen), 1):
             return
         if process.poll() is not None:
             raise UserError(f"{Path(str(process.args[0])).name} ended at once; {last_line(log)} (see {log}).")  # type: ignore[index]
         if time.monotonic() > until:
-            raise UserError(f"Nothing listens on port {port} after {seconds:.0f} s; see {log}.")
+            raise UserError(f"Nothing listens on {listen} after {seconds:.0f} s; see {log}.")
         time.sleep(0.1)
 
 
@@ -102,5 +120,5 @@ def last_line(log: Path) -> str:
     with contextlib.suppress(OSError):
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
         if lines:
-            return f"it said: {lines[-1][:300]}"
+            return f"it said: {printable(lines[-1])}"
     return "it said nothing"

@@ -5,6 +5,7 @@ SuperLink listens on loopback, and only ``/v1/fleet/``, where nodes prove who th
 """
 
 import errno
+import os
 import shutil
 import socket
 import time
@@ -20,24 +21,25 @@ from understudy.errors import UserError
 FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")  # where Debian puts it; not in everybody's PATH
 
 CONFIG = """# Written by understudy: only the path of the nodes is passed on to Flower's SuperLink.
-pid {folder}/nginx.pid;
-error_log {folder}/nginx-error.log warn;
+{user}pid "{folder}/nginx.pid";
+error_log "{folder}/nginx-error.log" warn;
 worker_processes 2;
+worker_rlimit_nofile 8192;
 daemon off;
 events {{ worker_connections 4096; }}
 http {{
-  access_log {folder}/nginx-access.log;
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
+  access_log off;
+  client_body_temp_path "{folder}/body";
+  proxy_temp_path "{folder}/proxy";
+  fastcgi_temp_path "{folder}/fastcgi";
+  uwsgi_temp_path "{folder}/uwsgi";
+  scgi_temp_path "{folder}/scgi";
   server_tokens off;
   limit_conn_zone $binary_remote_addr zone=each:10m;
   server {{
     listen {listen} ssl;
-    ssl_certificate {certificate};
-    ssl_certificate_key {key};
+    ssl_certificate "{certificate}";
+    ssl_certificate_key "{key}";
     ssl_protocols TLSv1.2 TLSv1.3;
     client_max_body_size {largest}m;
     limit_conn each 64;
@@ -46,10 +48,11 @@ http {{
       proxy_pass https://127.0.0.1:{port};
       proxy_ssl_verify on;
       proxy_ssl_name localhost;
-      proxy_ssl_trusted_certificate {ca};
+      proxy_ssl_trusted_certificate "{ca}";
       proxy_http_version 1.1;
       proxy_set_header Connection "";
       proxy_request_buffering off;
+      proxy_max_temp_file_size 0;
       proxy_read_timeout 300s;
     }}
     location / {{ return 403; }}
@@ -76,22 +79,33 @@ def installed_nginx() -> str:
 
 
 def config(folder: Path, listen: str, certificates: Certificates, door: Door) -> str:
-    at = {name: str(path.resolve()) for name, path in (("folder", folder), ("ca", certificates.ca))}
-    pair = {"certificate": str(certificates.certificate.resolve()), "key": str(certificates.key.resolve())}
-    return CONFIG.format(**at, **pair, listen=listen, port=door.port, largest=LARGEST)
+    """Workers of an nginx that root starts stay root, since the folder is closed to everybody else."""
+    files = {"ca": certificates.ca, "certificate": certificates.certificate, "key": certificates.key}
+    paths = {name: _in_quotes(path) for name, path in {"folder": folder, **files}.items()}
+    user = "user root;\n" if os.getuid() == 0 else ""
+    return CONFIG.format(**paths, user=user, listen=listen, port=door.port, largest=LARGEST)
+
+
+def _in_quotes(path: Path) -> str:
+    """As nginx reads it between quotes."""
+    whole = str(path.resolve())
+    if "$" in whole:
+        raise UserError(f"nginx takes no path with a $ in it: {whole}. Choose another folder.")
+    return whole.replace("\\", "\\\\").replace('"', '\\"')
 
 
 @contextmanager
 def proxy(folder: Path, listen: str, certificates: Certificates, door: Door) -> Iterator[None]:
     """``listen`` is ADDRESS:PORT."""
-    found, port = installed_nginx(), port_of(listen)
+    port_of(listen)
+    found = installed_nginx()
     folder.mkdir(parents=True, exist_ok=True)
     file, log = folder / "nginx.conf", folder / "nginx.log"
     file.write_text(config(folder, listen, certificates, door))
     make_way(folder, listen)
     process = start([found, "-p", str(folder.resolve()), "-c", str(file.resolve())], log=log)
     try:
-        wait_until_open(port, process, log, seconds=30)
+        wait_until_open(listen, process, log, seconds=30)
         yield
     finally:
         stop(process)

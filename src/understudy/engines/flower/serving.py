@@ -1,11 +1,12 @@
 """The site's end: takes Flower's tasks one after another and answers them."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from understudy.engines.flower import wire
-from understudy.engines.flower.fetching import Fetching, Withdrawn
+from understudy.engines.flower.fetching import Fetching, Withdrawn, fetch
 from understudy.engines.flower.runtime import Door, Tasks, kept_alive
 from understudy.errors import UserError
 from understudy.federation.exchange import Request
@@ -13,7 +14,7 @@ from understudy.federation.method import Method
 from understudy.federation.site import Site, answer
 
 if TYPE_CHECKING:
-    from flwr.app import Message, RecordDict
+    from flwr.app import RecordDict
     from flwr.supercore.runtime import RuntimeHttpClient
 
 Heard = Callable[[Request, str], None]  # a request, and what became of it
@@ -23,9 +24,18 @@ def serve(
     site: Site, method: Method, door: Door, *, going: Callable[[], bool], heard: Heard, largest: int = wire.LARGEST
 ) -> None:
     """Until ``going`` says no. Whatever comes in, an answer goes out."""
+    import httpx
+
     tasks = Tasks(door, "client")
     for token in tasks.coming(going):
-        _one(site, method, door.client("flwr-clientapp", _opened_by(token)), tasks.another, heard, largest)
+        client = door.client("flwr-clientapp", _opened_by(token))
+        try:
+            with contextlib.closing(client), kept_alive(client):
+                _one(site, method, client, tasks.another, heard, largest)
+        except (httpx.HTTPError, Withdrawn):
+            pass  # nobody waits for it any more, or the node went down and the server asks again
+        except Exception:
+            _note(site)
 
 
 def _opened_by(token: str) -> object:
@@ -37,32 +47,54 @@ def _opened_by(token: str) -> object:
 def _one(
     site: Site, method: Method, client: "RuntimeHttpClient", newer: Callable[[], bool], heard: Heard, largest: int
 ) -> None:
-    import httpx
     from flwr.app import Message
-    from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+    from flwr.common.serde import context_from_proto, message_from_proto
+    from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullTaskInputRequest
+    from flwr.supercore.task_identity import TaskIdentity
+    from flwr.supernode.runtime.run_clientapp import push_message, push_task_output
 
-    with contextlib.suppress(httpx.HTTPError, Withdrawn), _closing(client), kept_alive(client):
-        # The fourth is the run's program, which is not run.
-        message, context, _, _ = pull_task_input(Fetching(client, newer))  # type: ignore[arg-type]
-        push_message(client, Message(_reply(site, method, message, heard, largest), reply_to=message), context)
-        push_task_output(client, context, "completed", "")
+    given = client.PullTaskInput(PullTaskInputRequest())  # it brings the run's program too, which is not run
+    context = context_from_proto(given.context)
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = given.task_id, given.run.run_id, context.node_id
+    patient = Fetching(client, newer)
+    found = patient.PullMessages(PullAppMessagesRequest())
+    announced, tree = message_from_proto(found.messages_list[0]), found.message_object_trees[0]
+    announced.metadata.__dict__["_message_id"] = tree.object_id
+
+    def content() -> "RecordDict":
+        return fetch(patient, tree, node=context.node_id, run=context.run_id, largest=largest).content
+
+    reply, told = _reply(site, method, announced.metadata.message_type, content, largest)
+    push_message(client, Message(reply, reply_to=announced), context)
+    push_task_output(client, context, "completed", "")
+    if told is not None:
+        heard(*told)
 
 
-@contextlib.contextmanager
-def _closing(client: object) -> Iterator[None]:
+def _reply(
+    site: Site, method: Method, kind: str, content: Callable[[], "RecordDict"], largest: int
+) -> tuple["RecordDict", tuple[Request, str] | None]:
+    """What is sent back, and what there is to tell about it."""
+    import httpx
+
     try:
-        yield
-    finally:
-        client.close()  # type: ignore[attr-defined]
-
-
-def _reply(site: Site, method: Method, message: "Message", heard: Heard, largest: int) -> "RecordDict":
-    if message.metadata.message_type == wire.HELLO:
-        return wire.pack(site.name.encode(), b"")
-    try:
-        request = wire.read_request(message.content, site=site.name, largest=largest)
+        came = content()
+        if kind == wire.HELLO:
+            return wire.pack(site.name.encode(), b""), None
+        request = wire.read_request(came, site=site.name, largest=largest)
+        done = answer(site, method, request)
+        return wire.pack_answer(done), (request, done.why or done.outcome)
+    except (httpx.HTTPError, Withdrawn):
+        raise
     except UserError as wrong:
-        return wire.pack_answer(wire.refusal(site.name, str(wrong)))
-    done = answer(site, method, request)
-    heard(request, done.why or done.outcome)
-    return wire.pack_answer(done)
+        why = str(wrong)
+    except Exception as wrong:
+        _note(site)
+        why = f"its end raised {type(wrong).__name__}; its error.txt has the details"  # the text may quote records
+    return wire.pack_answer(wire.refusal(site.name, why)), None
+
+
+def _note(site: Site) -> None:
+    """What went wrong, kept at home."""
+    with contextlib.suppress(OSError):
+        (site.folder / "error.txt").write_text(traceback.format_exc())

@@ -3,6 +3,7 @@
 import json
 from typing import TYPE_CHECKING, Any, get_args
 
+from understudy.engines.flower.words import printable
 from understudy.errors import UserError
 from understudy.federation.exchange import NOTHING, Answer, Outcome, Request, failed
 
@@ -13,6 +14,7 @@ ASK = "query.understudy"  # the type of Flower's message that brings a request
 HELLO = "query.hello"  # who are you? Asked only of nodes without keys
 LARGEST = 2**31  # bytes of one message, unless a setting says otherwise
 LONGEST_HEADER = 2**20
+UNREADABLE = -1  # as the code of an error, none of Flower's: its reason is a sentence of ours
 RAW = "understudy.bytes"  # how an Array says what its bytes are
 
 
@@ -44,12 +46,16 @@ def pack_request(request: Request) -> "RecordDict":
 
 
 def read_request(content: "RecordDict", *, site: str, largest: int) -> Request:
-    request = Request.of(*unpack(content, largest))
+    header, body = unpack(content, largest)
+    try:
+        request = Request.of(header, body)
+    except RecursionError:
+        raise UserError("A request came with a header that cannot be read.") from None
     for name, kind in Request.__annotations__.items():
         if type(getattr(request, name)) is not kind:
             raise UserError(f"A request came whose {name} is no {kind.__name__}.")
     if request.client != site:
-        raise UserError(f"A request for {request.client!r} came to {site}.")
+        raise UserError(f"A request for {printable(request.client)!r} came to {site}.")
     return request
 
 
@@ -65,14 +71,14 @@ def read_answer(content: "RecordDict", *, client: str, largest: int) -> Answer:
     except UserError as wrong:
         return failed(client, str(wrong))
     if said["client"] != client:
-        return failed(client, f"it answered in the name of {said['client']!r}")
-    return Answer(**said, read=lambda: body)
+        return failed(client, f"it answered in the name of {printable(said['client'])!r}")
+    return Answer(**{**said, "why": printable(said["why"])}, read=lambda: body)
 
 
 def _header(text: bytes) -> dict[str, Any]:
     try:
         said: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UserError("its answer has a header that cannot be read") from None
     wanted = {"client": str, "outcome": str, "why": str, "version": str, "charges": list}
     fits = isinstance(said, dict) and said.keys() == wanted.keys()
@@ -81,6 +87,14 @@ def _header(text: bytes) -> dict[str, Any]:
     if said["outcome"] not in get_args(Outcome) or not all(isinstance(charge, dict) for charge in said["charges"]):
         raise UserError("its answer has a header of another make")
     return dict(said)
+
+
+def read_name(content: "RecordDict") -> str:
+    """Who says hello; nobody, where it says something else."""
+    try:
+        return printable(unpack(content, LONGEST_HEADER)[0].decode())
+    except (UserError, ValueError):
+        return ""
 
 
 def refusal(client: str, why: str) -> Answer:
