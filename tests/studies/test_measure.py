@@ -1,20 +1,26 @@
 """`understudy measure`, the same numbers in metrics, and what a run cost beside the formula."""
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
 import understudy as us
 from understudy.cli.words import app
-from understudy.data.examples import Examples
-from understudy.data.problem import Problem
+from understudy.config.build import build_network
+from understudy.config.resolve import resolve
+from understudy.config.schema import Config, Live
+from understudy.data.federation import Arrays, Federation
 from understudy.errors import UserError
-from understudy.studies.cost import cost_of
+from understudy.learning.heterogeneity import slopes, smoothness
+from understudy.randomness import generator, numpy_generator
+from understudy.studies.dealt import dealt_examples
 from understudy.studies.folder import RunFolder
-from understudy.studies.measure import measure
-from understudy.studies.run import Result
+from understudy.studies.measure import Measured, Speed, _final, measure
+from understudy.studies.run import Result, play
 from understudy.view.measure import measured_notes, measured_table
 
 # Real records are shuffled, so that no generator is trained.
@@ -61,36 +67,95 @@ def test_the_cost_is_the_formula_but_for_envelopes(run: Result) -> None:
     cost = measure(str(run.folder)).cost
     assert cost is not None
     # 65·10 numbers of 4 bytes; 45 images of 64 pixels and a label.
-    assert (cost.model, cost.images, cost.rounds) == (2600, 45 * 65, 2)
+    assert (cost.model, cost.images, cost.images_dealt, cost.rounds) == (2600, 45 * 65, 45 * 65, 2)
     assert cost.formula == 2 * 2925 + 2 * 2 * 2600
-    assert cost.images_up == pytest.approx(2925, rel=0.1)
-    assert cost.images_down == pytest.approx(2925, rel=0.1)
     assert cost.measured == pytest.approx(cost.formula, rel=0.1)
 
 
-def test_images_down_are_what_the_first_brief_is_longer_by(tmp_path: Path) -> None:
-    # Client a: briefs of 150 and 100 bytes, so 50; b: first briefed in round 2, 180 and 110, so 70. Mean 60; up 90/2.
-    lines = [
-        {"round": 0, "bytes_up": 90, "bytes_down": 0, "bytes_by_client": {"a": [45, 0], "b": [45, 0]}},
-        {"round": 1, "bytes_up": 10, "bytes_down": 150, "bytes_by_client": {"a": [10, 150]}},
-        {"round": 2, "bytes_up": 20, "bytes_down": 280, "bytes_by_client": {"a": [10, 100], "b": [10, 180]}},
-        {"round": 3, "bytes_up": 10, "bytes_down": 110, "bytes_by_client": {"b": [10, 110]}},
-    ]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    one = Examples(torch.zeros(3, 1, 2, 2, dtype=torch.uint8), torch.zeros(3, dtype=torch.int64))
-    cost = cost_of(RunFolder(tmp_path), 7, {"a": one, "b": one}, Problem((1, 2, 2), 2))
+@pytest.mark.parametrize(
+    "method", [{"name": "fednova"}, {"name": "feddyn", "scale_alpha": True, "weights": "uniform"}, {"name": "fedgen"}]
+)
+def test_images_are_counted_whatever_travels_with_them(method: dict[str, Any], tmp_path: Path) -> None:
+    # FedNova and FedDyn ask in the opening already, so that images go down before the first round; FedGen has a
+    # generator in later briefs too, so that the first one is no longer than those by its images alone.
+    words = {**WORDS, "method": {**method, "rounds": 2, "local": {"epochs": 1}}}
+    cost = measure(str(us.run(words, out=tmp_path / "run").folder)).cost
     assert cost is not None
-    assert (cost.images_up, cost.images_down, cost.rounds, cost.images) == (45, 60, 2, 15)
-    assert cost.measured == (90 + 10 + 150 + 20 + 280 + 10 + 110) / 2
+    assert (cost.images, cost.images_dealt) == (45 * 65, 45 * 65)
 
 
-def test_rounds_to_a_target_and_the_speed_up_against_another_run(tmp_path: Path, run: Result) -> None:
-    plain = us.run(WORDS, out=tmp_path / "plain", changes={"with": [], "rounds": 1})
-    goal = min(run.metrics[-1]["accuracy"], plain.metrics[-1]["accuracy"])
-    found = measure(str(run.folder), target=goal, against=plain.folder).speed
-    assert found is not None
-    assert found.against == "fedavg"
-    assert found.speed_up == (found.rounds_against or 0) / (found.rounds or 1)
+def test_clients_that_were_not_asked_have_not_got_their_images(tmp_path: Path) -> None:
+    result = us.run(WORDS, out=tmp_path / "run", changes={"rounds": 1, "cohort": 1})
+    found = measure(str(result.folder))
+    assert found.cost is not None
+    assert (found.cost.images, found.cost.images_dealt) == (45 * 65, 45 * 65 / 2)
+    assert "Of M_s only 1.5 kB went down" in " ".join(measured_notes(found))
+
+
+def points(labels: list[int], name: str) -> Arrays:
+    x = numpy_generator("points", name).normal(size=(len(labels), 3)).astype(np.float32)
+    return x, np.array(labels, dtype=np.int64)
+
+
+def live_run(out: Path, sites: dict[str, Arrays]) -> tuple[Measured, Config, Federation]:
+    data = Federation.from_arrays(sites, test=points([0, 1], "test"), classes=2)
+    config = resolve({key: value for key, value in WORDS.items() if key != "data"}, {}, Live(data=data))
+    play(config, out)
+    return measure(str(out), live=Live(data=data)), config, data
+
+
+def test_records_in_floats_take_four_bytes_a_number(tmp_path: Path) -> None:
+    # Six records of three numbers and a label, over two clients: 6·(12 + 1)/2.
+    found, *_ = live_run(tmp_path / "run", {"a": points([0, 1, 0, 1], "a"), "b": points([1, 1], "b")})
+    assert found.cost is not None
+    assert (found.cost.images, found.cost.images_dealt) == (39, 39)
+
+
+def test_a_client_without_records_counts_neither_before_nor_after(tmp_path: Path) -> None:
+    sites = {"a": points([0, 1, 0, 1], "a"), "b": points([1, 1], "b"), "nobody": points([], "nobody")}
+    found, config, data = live_run(tmp_path / "run", sites)
+    assert (found.clients, found.records) == (2, 6)
+    assert found.shuffled is not None
+    # Two of six records are dealt to each: shares 2/6 and 2/4. The pool is all of them, also what went to nobody.
+    assert found.shuffled.p == pytest.approx((1 / 3 + 1 / 2) / 2)
+    assert found.shuffled.images == 6
+    # ζ² of two clients is a quarter of the squared distance of their gradients.
+    dealt, net = dealt_examples(RunFolder(tmp_path / "run"), data), build_network(config, data.problem, "eager")
+    assert [len(part) for part in dealt.values()] == [2, 2, 2]
+    w = _final(RunFolder(tmp_path / "run"), net)
+    a, b = (slopes(net, w, data.sites[name].own.and_also(dealt[name])).mean for name in "ab")
+    assert found.shuffled.zeta2 == pytest.approx(float((a - b).square().sum()) / 4)
+    assert found.shuffled.smoothness == pytest.approx(
+        smoothness(net, w, [data.sites[name].own.and_also(dealt[name]) for name in "ab"], generator("smoothness"))
+    )
+
+
+def test_own_images_are_no_pool_and_were_not_sent(tmp_path: Path) -> None:
+    changes = {"with": [{"name": "fedssyn", "source": "real", "deal": "own"}]}
+    found = measure(str(us.run(WORDS, out=tmp_path / "run", changes=changes).folder))
+    assert found.shuffled is None
+    assert found.cost is not None
+    assert (found.cost.images, found.cost.formula) == (0, 2 * 2 * 2600)
+    assert found.cost.measured == pytest.approx(found.cost.formula, rel=0.1)
+    notes = " ".join(measured_notes(found))
+    assert "Pool" not in notes
+    assert "M_s" not in notes
+
+
+def test_the_speed_up_is_how_many_times_more_rounds_the_other_run_needs(tmp_path: Path, run: Result) -> None:
+    # 70 % is reached after 4 rounds, and after 10 by the other one: 2.5 times as many.
+    climbing = {"quick": [0.1, 0.3, 0.5, 0.69, 0.7], "slow": [0.1, *[0.6] * 9, 0.75, 0.5]}
+    for name, accuracies in climbing.items():
+        shutil.copytree(run.folder, tmp_path / name)
+        lines = [{**run.metrics[-1], "round": at, "accuracy": found} for at, found in enumerate(accuracies)]
+        (tmp_path / name / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = measure(str(tmp_path / "quick"), target=0.7, against=tmp_path / "slow")
+    assert found.speed == Speed(0.7, 4, "fedavg + fedssyn", 10)
+    assert found.speed.speed_up == 2.5
+    assert "Rounds to 70.0 %: 4; fedavg + fedssyn needs 10, 2.5 times as many." in measured_notes(found)
+    back = measure(str(tmp_path / "slow"), target=0.72, against=tmp_path / "quick").speed
+    assert back == Speed(0.72, 10, "fedavg + fedssyn", None)
+    assert back.speed_up is None
 
 
 def test_a_config_is_measured_at_its_initial_model_before_any_run() -> None:

@@ -4,7 +4,8 @@ Paper: Synthetic data shuffling accelerates the convergence of federated learnin
 At one shared model: ζ², σ² and L over the clients' own records, and over these with the synthetic ones that each client
 was dealt; beside them the bounds of Lemma 1. The lemma lets every client mix with the whole pool in the same share p,
 and then its bounds are met exactly. Real clients have a finite part each and may differ in size, so what is measured
-may lie on either side.
+may lie on either side. Clients without records of their own never train, so they count nowhere. Where nothing was
+shuffled (``deal: own``) there is no pool, and the lemma says nothing.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from understudy.learning.heterogeneity import Slopes, distance2, heterogeneity, 
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.studies.compare import compare, label_of, read_config
-from understudy.studies.cost import Cost, cost_of
+from understudy.studies.cost import Cost, cost_of, pool_of
 from understudy.studies.dealt import dealt_examples
 from understudy.studies.folder import RunFolder
 from understudy.studies.run import one_thread
@@ -69,7 +70,7 @@ class Speed:
 class Measured:
     label: str
     at: str  # which model
-    clients: int
+    clients: int  # with records
     records: int
     parameters: int
     zeta2: float
@@ -119,28 +120,28 @@ def _measured(config: Config, run: RunFolder | None, at: str, speed: Speed | Non
         data = build_data(config)
         net = build_network(config, data.problem, "eager")
         w = net.initial() if at == "initial" else _final(run, net)
-        own = {name: slopes(net, w, holding.own) for name, holding in data.sites.items()}
+        examples = {name: holding.own for name, holding in data.sites.items() if len(holding.own)}
+        own = {name: slopes(net, w, records) for name, records in examples.items()}
         before = heterogeneity(list(own.values()))
-        dealt = {} if run is None else dealt_examples(run, data)
+        dealt = {} if run is None or pool_of(run) is None else dealt_examples(run, data)
         pool = _pool(net, w, dealt)
-        examples = [holding.own for holding in data.sites.values()]
         shuffled = None
         if pool is not None:
-            mixed = [holding.own.and_also(dealt[name]) for name, holding in data.sites.items()]
+            mixed = [records.and_also(dealt[name]) for name, records in examples.items()]
             shuffled = _shuffled(own, pool, _smoothness(net, w, mixed))
         words = config.words("", data.problem, "eager", "", "")
         return Measured(
             label_of(words),
             at,
             len(own),
-            sum(map(len, examples)),
+            sum(map(len, examples.values())),
             net.parameters,
             before.zeta2,
             before.sigma2,
-            _smoothness(net, w, examples),
+            _smoothness(net, w, list(examples.values())),
             shuffled,
             speed,
-            None if run is None else cost_of(run, net.size, dealt, data.problem),
+            None if run is None else cost_of(run, net.size, len(data.sites)),
         )
 
 
@@ -172,7 +173,7 @@ def _pool(net: Network, w: Tensor, dealt: Mapping[str, Examples]) -> _Pool | Non
 def _shuffled(own: Mapping[str, Slopes], pool: _Pool, smooth: float) -> Shuffled:
     before = heterogeneity(list(own.values()))
     after = heterogeneity([one.and_also(pool.parts[name]) for name, one in own.items()])
-    shares = [pool.parts[n].records / (pool.parts[n].records + one.records) for n, one in own.items() if one.records]
+    shares = [pool.parts[name].records / (pool.parts[name].records + one.records) for name, one in own.items()]
     p = sum(shares) / len(shares)
     zeta2, sigma2 = shuffled_bounds(before, pool.whole, p)
     return Shuffled(

@@ -95,13 +95,13 @@ def _about_speed(speed: Speed) -> str:
 
 
 def _about_cost(cost: Cost) -> list[str]:
-    sent = f"M_s up {_size(cost.images_up)}, down {_size(cost.images_down)}, by its pixels {size(cost.images)}"
-    return [
-        f"A client sent and got {size(cost.measured)}; 2·M_s + 2·R·M_c is {size(cost.formula)}, R = {cost.rounds:g}, "
-        f"M_c = {size(cost.model)}.",
-        f"Measured {sent}.",
+    formula, images = "2·R·M_c", ""
+    if cost.images:
+        formula, images = f"2·M_s + {formula}", f", M_s = {size(cost.images)}"
+    notes = [
+        f"A client sent and got {size(cost.measured)}; {formula} is {size(cost.formula)}, R = {cost.rounds:g}, "
+        f"M_c = {size(cost.model)}{images}."
     ]
-
-
-def _size(count: float | None) -> str:
-    return NONE if count is None else size(count)
+    if cost.images_dealt < cost.images:
+        notes.append(f"Of M_s only {size(cost.images_dealt)} went down, as some clients were not asked yet.")
+    return notes
