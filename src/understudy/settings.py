@@ -1,6 +1,12 @@
-"""The base of everything that is read from a config."""
+"""The base of everything that is read from a config, and what its fields mean."""
 
-from typing import ClassVar
+import ast
+import inspect
+import io
+import textwrap
+import tokenize
+import typing
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -11,3 +17,39 @@ class Settings(BaseModel):
     instead: ClassVar[tuple[tuple[str, str], ...]] = ()  # pairs of keys of which one takes the other's place
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def meanings(kind: type[Settings]) -> dict[str, str]:
+    """By field: the comment behind it, or nothing. A field that only gets another default keeps its meaning."""
+    said: dict[str, str] = {}
+    for one in reversed(kind.__mro__):
+        if issubclass(one, Settings):
+            said |= _comments(one)
+    return {name: said.get(name, "") for name in kind.model_fields}
+
+
+def settings_in(annotation: Any) -> list[type[Settings]]:
+    """The settings that a field can hold, through unions and lists, in the order in which they are written."""
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        return [annotation]
+    return [kind for part in typing.get_args(annotation) for kind in settings_in(part)]
+
+
+def _comments(kind: type[Settings]) -> dict[str, str]:
+    """Of the fields that this class itself writes, and that have one."""
+    try:
+        source = textwrap.dedent(inspect.getsource(kind))
+    except (OSError, TypeError):  # a class that was typed into a shell has no file
+        return {}
+    notes = {
+        token.start[0]: token.string.lstrip("# ")
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT and not token.string.startswith(("# noqa", "# type:"))
+    }
+    found = {}
+    for part in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+            lines = range(part.lineno, (part.end_lineno or part.lineno) + 1)
+            if words := " ".join(notes[line] for line in lines if line in notes):
+                found[part.target.id] = words
+    return found

@@ -1,7 +1,8 @@
-"""The pages of the methods say what the methods are, and their commands are real."""
+"""The pages of methods and settings say what these are, and their commands are real."""
 
 import importlib.util
 import shlex
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ from understudy.config.build import build_data, build_method, build_network
 from understudy.config.read import pairs, read
 from understudy.config.resolve import resolve
 from understudy.studies.catalogue import describe_methods
+from understudy.studies.reproduce import STUDIES
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -21,6 +23,7 @@ def maker() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
@@ -30,6 +33,30 @@ def test_every_page_is_what_its_method_gives() -> None:
         page = DOCS / "methods" / f"{name}.md"
         assert page.exists(), f"{name} has no page; run python docs/make_pages.py"
         assert page.read_text() == text, f"{page.name} is out of date; run python docs/make_pages.py"
+
+
+def test_the_pages_about_all_of_them_are_as_well() -> None:
+    make = maker()
+    for page, text in ((DOCS / "methods" / "README.md", make.index()), (DOCS / "settings.md", make.settings_page())):
+        assert page.read_text() == text, f"{page.name} is out of date; run python docs/make_pages.py"
+
+
+def test_our_numbers_are_read_from_every_kind_of_table() -> None:
+    make = maker()
+    rows = {"rows": [{"label": "a", "rate": 0.1, "accuracies": [0.5, 0.7]}]}
+    # The mean of 50 and 70 is 60, their deviation √(100 + 100).
+    assert [(row.label, row.rate, row.figure) for row in make.read_rows(rows)] == [("a", 0.1, "60.0 ± 14.1")]
+    lines = {"lines": {"a": {"rate": 0.1, "accuracies": [[0.1, 0.5], [0.2, 0.7]]}}}
+    assert [row.figure for row in make.read_rows(lines)] == ["60.0 ± 14.1"]
+    apart = {"lines": {"a": {"rate": 0.1}}, "accuracies": {"a": [[0.1, 0.5], [0.2, 0.7]]}}
+    assert [row.figure for row in make.read_rows(apart)] == ["60.0 ± 14.1"]
+    cog = {"accuracy": {"groups": {"fixed": {"0": 10.0, "1": 25.5}}}}
+    assert [(row.label, row.figure) for row in make.read_rows(cog)] == [("fixed, two labels a client", "25.5")]
+
+
+def test_every_study_with_our_numbers_is_a_command() -> None:
+    for told in maker().OURS:
+        assert told.scale in STUDIES[told.study].scales
 
 
 @pytest.mark.parametrize("about", describe_methods(), ids=lambda about: about["name"])

@@ -8,7 +8,7 @@ from written_runs import write_run
 
 from understudy.data.skew import ClientSkew, Skew
 from understudy.studies.compare import compare
-from understudy.view.listings import flat, shape_words
+from understudy.view.listings import flat, print_generators, shape_words
 from understudy.view.numbers import duration, megabytes, percent, size
 from understudy.view.tables import (
     print_comparison,
@@ -93,24 +93,29 @@ def test_square_brackets_in_names_are_no_markup(tmp_path: Path) -> None:
 METHOD = {
     "name": "feddm",
     "role": "method",
-    "title": "FedDM: a paper.",
-    "settings": {"ipc": 10, "server": {"lr": 0.01, "clip": None, "augment": []}},
+    "about": "FedDM: a paper,\nwhich is good.\n\n    x = y\n    y = z",
+    "reference": [
+        {"setting": "server.lr", "default": 0.01, "meaning": "of SGD"},
+        {"setting": "server.clip", "default": None, "meaning": ""},
+    ],
     "sends": {"FedDM.distil": {"x": "examples", "weight": "statistics"}},
     "joins": ["fedssyn"],
 }
-ADD_ON = {**METHOD, "name": "fedcog", "role": "add-on", "sends": {}, "joins": [], "settings": {}}
+ADD_ON = {**METHOD, "name": "fedcog", "role": "add-on", "sends": {}, "joins": [], "reference": []}
 
 
 def test_methods_are_listed_with_the_kinds_that_they_send() -> None:
     lines = printed(print_methods, [METHOD, ADD_ON], False)
-    assert lines[2].split() == ["feddm", "method", "examples,", "statistics", "fedssyn"]
-    assert lines[3].split() == ["fedcog", "add-on", "nothing", "more", "–"]
-    assert "FedDM: a paper." in lines
+    assert lines[2].split() == ["fedcog", "nothing", "more", "0", "methods"]
+    assert lines[6].split() == ["feddm", "examples,", "statistics", "fedssyn"]
+    assert len(lines) == 10
 
 
 def test_one_method_shows_every_setting_as_it_is_typed_and_each_part_sent() -> None:
-    lines = [line.split() for line in printed(print_methods, [METHOD], True)]
-    assert ["server.lr", "0.01"] in lines
+    whole = printed(print_methods, [METHOD], True)
+    assert whole[1:5] == ["FedDM: a paper, which is good.", "", "    x = y", "    y = z"]
+    lines = [line.split() for line in whole]
+    assert ["server.lr", "0.01", "of", "SGD"] in lines
     assert ["server.clip", "null"] in lines
     assert ["FedDM.distil", "weight", "statistics"] in lines
     assert flat({"a": {}, "b": True}) == [("a", "{}"), ("b", "true")]
@@ -120,10 +125,18 @@ def test_an_add_on_without_settings_that_sends_nothing_says_so() -> None:
     assert any("nothing of its own leaves a client" in line for line in printed(print_methods, [ADD_ON], True))
 
 
-def test_networks_show_their_parameters_by_input() -> None:
-    one = {"name": "softmax", "about": "One layer.", "parameters": {"8×8 grey": 650, "32×32 colour": None}}
-    lines = printed(print_models, [one])
-    assert lines[-3].split() == ["softmax", "650", "–", "One", "layer."]
+def test_networks_show_their_parameters_by_input_and_their_settings() -> None:
+    width = {"setting": "width", "default": 3, "meaning": "channels"}
+    one = {"name": "net", "about": "One layer.", "parameters": {"8×8 grey": 650, "32×32 colour": None}}
+    lines = [line.split() for line in printed(print_models, [{**one, "reference": [width]}])]
+    assert ["net", "650", "–", "One", "layer."] in lines
+    assert ["net", "width", "3", "channels"] in lines
+
+
+def test_generators_are_listed_and_shown_with_their_settings() -> None:
+    one = {"name": "vae", "about": "A β-VAE.", "reference": [{"setting": "lr", "default": 0.1, "meaning": "of Adam"}]}
+    assert ["vae", "A", "β-VAE."] in [line.split() for line in printed(print_generators, [one])]
+    assert ["lr", "0.1", "of", "Adam"] in [line.split() for line in printed(print_generators, [one], True)]
 
 
 def test_data_sets_say_whether_they_are_here() -> None:

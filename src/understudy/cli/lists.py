@@ -8,8 +8,11 @@ from understudy.cli.words import Json, app, print_json
 
 
 @app.command()
-def methods(name: Annotated[str | None, typer.Argument()] = None, as_json: Json = False) -> None:
-    """What methods and add-ons there are, their settings, and what each sends."""
+def methods(
+    name: Annotated[str | None, typer.Argument(help="A method or an add-on; without a name they are listed.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What methods and add-ons there are, what each sends; with NAME its paper, its settings and what they mean."""
     from understudy.studies.catalogue import describe_methods
     from understudy.view.tables import print_methods
 
@@ -19,12 +22,25 @@ def methods(name: Annotated[str | None, typer.Argument()] = None, as_json: Json 
 
 @app.command()
 def models(as_json: Json = False) -> None:
-    """Networks by name, with their parameter counts."""
+    """Networks by name, with their parameter counts and settings."""
     from understudy.studies.catalogue import describe_models
     from understudy.view.tables import print_models
 
     found = describe_models()
     print_json(found) if as_json else print_models(found)
+
+
+@app.command()
+def generators(
+    name: Annotated[str | None, typer.Argument(help="A generator; without a name they are listed.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What can make images from a client's records, for fedssyn and central; with NAME its settings."""
+    from understudy.studies.catalogue import describe_generators
+    from understudy.view.listings import print_generators
+
+    found = describe_generators(name)
+    print_json(found) if as_json else print_generators(found, whole=name is not None)
 
 
 @app.command()

@@ -1,6 +1,7 @@
-"""What there is, in plain values: methods with what they send and join, networks with their sizes."""
+"""What there is, in plain values: methods with what they send and join, networks with their sizes, generators."""
 
-import typing
+import inspect
+from dataclasses import asdict
 from typing import Any
 
 from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
@@ -11,6 +12,8 @@ from understudy.federation.method import Method
 from understudy.federation.registry import Entry
 from understudy.models import registry as models
 from understudy.settings import Settings
+from understudy.studies.reference import defaults, must_be_chosen, reference
+from understudy.synthesis import generator as generators
 
 SHAPES = {"8×8 grey": (1, 8, 8), "28×28 grey": (1, 28, 28), "32×32 colour": (3, 32, 32)}
 
@@ -26,7 +29,11 @@ def _describe(entry: Entry) -> dict[str, Any]:
     plain = _built(registry.entry("fedavg", "method"))
     if entry.role == "add-on":
         below = plain.jobs()
-        sends = {n: dict(job.kinds) for n, job in entry.build(_defaults(entry), plain).jobs().items() if n not in below}
+        sends = {
+            n: dict(job.kinds)
+            for n, job in entry.build(defaults(entry.settings), plain).jobs().items()
+            if n not in below
+        }
         joins = [e.name for e in registry.entries() if e.role == "method" and _joins(entry, e)]
     else:
         sends = {n: dict(job.kinds) for n, job in _built(entry).jobs().items() if job.kinds}
@@ -35,7 +42,9 @@ def _describe(entry: Entry) -> dict[str, Any]:
         "name": entry.name,
         "role": entry.role,
         "title": entry.title,
-        "settings": {key: _default(entry, key) for key in entry.settings.model_fields},
+        "about": inspect.getdoc(inspect.getmodule(entry.build)) or entry.title,
+        "settings": _with_choices(entry.settings),
+        "reference": [asdict(line) for line in reference(entry.settings)],
         "presets": {name: dict(values) for name, values in entry.presets.items()},
         "sends": sends,
         "joins": joins,
@@ -44,31 +53,20 @@ def _describe(entry: Entry) -> dict[str, Any]:
 
 def _joins(add_on: Entry, method: Entry) -> bool:
     try:
-        add_on.build(_defaults(add_on), _built(method))
+        add_on.build(defaults(add_on.settings), _built(method))
     except UserError:
         return False
     return True
 
 
 def _built(entry: Entry) -> Method:
-    return entry.build(_defaults(entry))
+    return entry.build(defaults(entry.settings))
 
 
-def _defaults(entry: Entry) -> Settings:
-    """Default settings; where a choice must be made, the first one."""
-    chosen = {
-        key: typing.get_args(field.annotation)[0]
-        for key, field in entry.settings.model_fields.items()
-        if field.is_required()
-    }
-    return entry.settings(**chosen)
-
-
-def _default(entry: Entry, key: str) -> Any:
-    field = entry.settings.model_fields[key]
-    if field.is_required():
-        return f"must be chosen: {', '.join(map(str, typing.get_args(field.annotation)))}"
-    return _defaults(entry).model_dump(mode="json")[key]
+def _with_choices(kind: type[Settings]) -> dict[str, Any]:
+    """The defaults, and where there is none what there is to choose from."""
+    chosen = {key: must_be_chosen(field) for key, field in kind.model_fields.items() if field.is_required()}
+    return {**defaults(kind).model_dump(mode="json"), **chosen}
 
 
 def describe_models() -> list[dict[str, Any]]:
@@ -78,9 +76,22 @@ def describe_models() -> list[dict[str, Any]]:
             "about": models.entry(name).about,
             "fast": models.entry(name).fast,
             "settings": models.entry(name).settings().model_dump(mode="json"),
+            "reference": [asdict(line) for line in reference(models.entry(name).settings)],
             "parameters": {label: _parameters(name, shape) for label, shape in SHAPES.items()},
         }
         for name in models.names()
+    ]
+
+
+def describe_generators(name: str | None = None) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": entry.name,
+            "about": entry.about,
+            "settings": entry.settings().model_dump(mode="json"),
+            "reference": [asdict(line) for line in reference(entry.settings)],
+        }
+        for entry in map(generators.entry, generators.names() if name is None else [name])
     ]
 
 

@@ -1,4 +1,4 @@
-"""What there is: methods, networks, data sets; and how skewed a split is."""
+"""What there is: methods, networks, generators, data sets; and how skewed a split is."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,20 +21,24 @@ def print_methods(found: Sequence[Mapping[str, Any]], whole: bool = False, conso
         for one in found:
             print_method(one, console)
         return
-    print_table(console, lambda gap: methods_table(found, gap))
-    print_notes(console, [one["title"] for one in found])
-    print_notes(console, ["Settings of one: understudy methods NAME."])
+    add_ons, methods = ([one for one in found if one["role"] == role] for role in ("add-on", "method"))
+    print_table(console, lambda gap: methods_table(add_ons, "add-on", gap))
+    console.print()
+    print_table(console, lambda gap: methods_table(methods, "method", gap))
+    notes = ["Typed as with=ADD-ON and method=METHOD.", "Paper, algorithm, settings, joins: understudy methods NAME."]
+    print_notes(console, notes)
 
 
-def methods_table(found: Sequence[Mapping[str, Any]], gap: int = 2) -> Table:
+def methods_table(found: Sequence[Mapping[str, Any]], role: str, gap: int = 2) -> Table:
+    """A line each; the many methods that an add-on joins are only counted."""
     table = ruled(gap)
-    words(table, "name", whole=True)
-    words(table, "role", whole=True)
+    words(table, role, whole=True)
     words(table, "clients send")
     words(table, "joins")
     for one in found:
-        joins = ", ".join(one.get("joins", ())) or NONE
-        table.add_row(*map(Text, (one["name"], one["role"], _sent(one), joins)))
+        joins = one.get("joins", ())
+        said = f"{len(joins)} methods" if role == "add-on" else ", ".join(joins) or NONE
+        table.add_row(*map(Text, (one["name"], _sent(one), said)))
     return table
 
 
@@ -47,27 +51,44 @@ def _sent(one: Mapping[str, Any]) -> str:
 def print_method(one: Mapping[str, Any], console: Console | None = None) -> None:
     console = console or Console()
     console.print(Text.assemble((one["name"], "bold"), f"  {one['role']}"))
-    console.print(Text(one["title"]))
+    console.print(Text(_reflowed(one["about"]) + "\n"))
     if one.get("joins"):
-        console.print(Text(f"joins {', '.join(one['joins'])}"))
-    console.print()
-    print_table(console, lambda gap: settings_table(one["settings"], gap))
-    console.print()
+        console.print(Text(f"joins {', '.join(one['joins'])}\n"))
+    print_table(console, lambda gap: settings_table(one["reference"], gap))
     for name, values in one.get("presets", {}).items():
         said = ", ".join(f"{key} {value}" for key, value in flat(values))
         console.print(Text(f"preset: {name}  {said}"))
+    print_notes(console, _typing(one))
+    console.print()
     print_table(console, lambda gap: sends_table(one["sends"], gap))
     console.print()
 
 
-def settings_table(settings: Mapping[str, Any], gap: int = 2) -> Table:
+def _reflowed(text: str) -> str:
+    """Paragraphs as one line each, to be broken where the window ends; what is indented stays as it is."""
+    parts = text.split("\n\n")
+    return "\n\n".join(part if "\n " in f"\n{part}" else " ".join(part.split("\n")) for part in parts)
+
+
+def _typing(one: Mapping[str, Any]) -> list[str]:
+    name = one["name"]
+    if one["role"] == "method":
+        return ["Typed as method.SETTING=VALUE; every method also has method.rounds, .cohort and .min_replies."]
+    notes = [f"Typed as with.{name}.SETTING=VALUE."]
+    if any(line["setting"] == "generator.name" for line in one["reference"]):
+        notes.append("Settings of other generators: understudy generators NAME.")
+    return notes
+
+
+def settings_table(reference: Sequence[Mapping[str, Any]], gap: int = 2) -> Table:
     table = ruled(gap)
     words(table, "setting", whole=True)
     words(table, "default")
-    for name, value in flat(settings):
-        table.add_row(Text(name), Text(value))
-    if not settings:
-        table.add_row(Text("none"), Text(""))
+    words(table, "meaning")
+    for line in reference:
+        table.add_row(*map(Text, (line["setting"], typed(line["default"]), line["meaning"])))
+    if not reference:
+        table.add_row(*map(Text, ("none", "", "")))
     return table
 
 
@@ -78,11 +99,12 @@ def flat(settings: Mapping[str, Any], within: str = "") -> list[tuple[str, str]]
         if isinstance(value, Mapping) and value:
             lines += flat(value, f"{within}{name}.")
         else:
-            lines.append((within + name, _typed(value)))
+            lines.append((within + name, typed(value)))
     return lines
 
 
-def _typed(value: object) -> str:
+def typed(value: object) -> str:
+    """As it is written in a config."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -105,7 +127,46 @@ def print_models(found: Sequence[Mapping[str, Any]], console: Console | None = N
     """``found`` as `studies.catalogue.describe_models` gives it."""
     console = console or Console()
     print_table(console, lambda gap: models_table(found, gap))
-    print_notes(console, ["Trainable parameters with ten classes, by the images that come in."])
+    print_notes(console, ["Trainable parameters with ten classes, by the images that come in.\n"])
+    print_table(console, lambda gap: model_settings_table(found, gap))
+    print_notes(console, ["Typed as model.SETTING=VALUE; networks that are not listed here have no settings."])
+
+
+def model_settings_table(found: Sequence[Mapping[str, Any]], gap: int = 2) -> Table:
+    table = ruled(gap)
+    for heading in ("name", "setting", "default"):
+        words(table, heading, whole=True)
+    words(table, "meaning")
+    for one in found:
+        for line in one["reference"]:
+            table.add_row(*map(Text, (one["name"], line["setting"], typed(line["default"]), line["meaning"])))
+    return table
+
+
+def print_generators(found: Sequence[Mapping[str, Any]], whole: bool = False, console: Console | None = None) -> None:
+    """``found`` as `studies.catalogue.describe_generators` gives it; ``whole``: all about each."""
+    console = console or Console()
+    if whole:
+        for one in found:
+            print_generator(one, console)
+        return
+    print_table(console, lambda gap: generators_table(found, gap))
+    print_notes(console, ["Settings of one: understudy generators NAME."])
+
+
+def print_generator(one: Mapping[str, Any], console: Console) -> None:
+    console.print(Text.assemble((one["name"], "bold"), f"  {one['about']}\n"))
+    print_table(console, lambda gap: settings_table(one["reference"], gap))
+    print_notes(console, [f"For fedssyn: 'with.fedssyn.generator={{name: {one['name']}, SETTING: VALUE}}'."])
+
+
+def generators_table(found: Sequence[Mapping[str, Any]], gap: int = 2) -> Table:
+    table = ruled(gap)
+    words(table, "name", whole=True)
+    words(table, "what it is")
+    for one in found:
+        table.add_row(Text(one["name"]), Text(one["about"]))
+    return table
 
 
 def models_table(found: Sequence[Mapping[str, Any]], gap: int = 2) -> Table:
