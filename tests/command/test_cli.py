@@ -105,6 +105,9 @@ def test_what_there_is_can_be_listed(tmp_path: Path) -> None:
     assert models["convnet"]["parameters"]["32×32 colour"] == 320_010
     sets = {one["name"]: one for one in json.loads(understudy("data", "list", "--json", cwd=tmp_path).stdout)}
     assert sets["digits"]["here"]
+    kinds = {one["name"]: one for one in json.loads(understudy("generators", "--json", cwd=tmp_path).stdout)}
+    assert {"vae", "gan", "diffusion"} <= kinds.keys()
+    assert "channels of every convolution" in understudy("generators", "vae", cwd=tmp_path).stdout
     assert "mnist-disjoint" in understudy("presets", cwd=tmp_path).stdout
 
 
@@ -115,6 +118,26 @@ def test_a_split_is_described_in_numbers_and_drawn(tmp_path: Path) -> None:
     skew = json.loads(understudy(*words[:5], "--json", cwd=tmp_path).stdout)
     assert len(skew["clients"]) == 5
     assert 0 < skew["mean_distance"] < 1
+
+
+def test_what_left_the_clients_is_drawn_and_what_fedcog_generates_when_asked_for(tmp_path: Path) -> None:
+    quick = ["data.limit=60", "clients=3", "model=softmax", "rounds=1"]
+    slight = ["method.steps=1", "method.server.epochs=1"]
+    understudy("run", "digits-skewed", *quick, "data.limit=200", "method=feddm", *slight, "--out", "dm", cwd=tmp_path)
+    understudy("sheet", "dm", "-o", "left.png", cwd=tmp_path)
+    assert (tmp_path / "left.png").stat().st_size > 5000
+    cog = "with=[{name: fedcog, kd_weighting: fixed, images: 10, steps: 1}]"
+    understudy("run", "digits-skewed", *quick, "method.local.epochs=1", cog, "--out", "cog", cwd=tmp_path)
+    assert "--generated" in understudy("sheet", "cog", "-o", "none.png", cwd=tmp_path, code=2).stderr
+    understudy("sheet", "cog", "-o", "made.png", "--generated", "--client", "client-1", cwd=tmp_path)
+    assert (tmp_path / "made.png").stat().st_size > 5000
+    assert "without it" in understudy("sheet", "dm", "-o", "x.png", "--client", "client-1", cwd=tmp_path, code=2).stderr
+
+
+def test_help_says_what_the_words_of_a_command_are(tmp_path: Path) -> None:
+    said = " ".join(understudy("run", "--help", cwd=tmp_path).stdout.split())
+    assert "A YAML file or a preset" in said
+    assert "Settings to change." in said
 
 
 def _heeds_interrupts() -> None:

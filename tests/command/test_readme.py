@@ -48,9 +48,11 @@ def test_the_config_of_the_readme_runs_on_files(tmp_path: Path, monkeypatch: pyt
 
 def test_every_command_of_the_readme_is_one(tmp_path: Path) -> None:
     commands = re.findall(
-        r"^understudy (run digits.*?|methods.*?|data.*?|privacy epsilon.*?)(?:\s+#.*)?$", README, re.MULTILINE
+        r"^understudy (run digits.*?|sheet.*?|methods.*?|generators.*?|data.*?|privacy epsilon.*?)(?:\s+#.*)?$",
+        README,
+        re.MULTILINE,
     )
-    assert len(commands) == 7
+    assert len(commands) == 9
     quick = ["rounds=1", "data.limit=100", "clients=3", "model=softmax"]
     for command in commands:
         words = shlex.split(command)
@@ -58,6 +60,6 @@ def test_every_command_of_the_readme_is_one(tmp_path: Path) -> None:
             words += quick
         if "method=feddm" in words:
             words += ["method.steps=2", "method.server.epochs=2"]
-        if "with=[fedssyn]" in words:
+        if "with=fedssyn" in words:
             words += ["with.fedssyn.generator={name: vae, epochs: 2}", "with.fedssyn.sound_only=false"]
         understudy(*words, cwd=tmp_path)

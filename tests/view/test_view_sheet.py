@@ -129,6 +129,11 @@ def test_a_run_without_synthetic_images_is_refused(tmp_path: Path) -> None:
         sheets_figure([write_run(tmp_path / "a")], 1)
 
 
+def test_for_a_run_with_fedcog_it_says_how_its_images_are_drawn(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"\(fedavg \+ fedcog\) holds no synthetic images; .* --generated"):
+        sheets_figure([write_run(tmp_path / "a", add=["fedcog"])], 1)
+
+
 def test_what_cannot_be_drawn_is_named(tmp_path: Path) -> None:
     run = keep(write_run(tmp_path / "a"), {"client-0": grey(0)})
     with pytest.raises(UserError, match="per_class is 0"):

@@ -6,12 +6,15 @@ from typing import Annotated
 import typer
 
 from understudy.cli.words import Json, app, print_json
+from understudy.errors import UserError
 
 
 @app.command()
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="A study; without a name they are listed.")] = None,
-    scale: Annotated[str, typer.Option(help="smoke, desk or paper.")] = "desk",
+    scale: Annotated[
+        str, typer.Option(help="smoke, desk or paper; not every study has all three, the list says which.")
+    ] = "desk",
     out: Annotated[Path | None, typer.Option(help="Where its runs, table and picture go.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -31,21 +34,34 @@ def reproduce(
 
 @app.command()
 def sheet(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run with fedcog.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The picture: .png, .svg or .pdf.")],
-    client: Annotated[str | None, typer.Option(help="Whose images; by default the first client's.")] = None,
+    per_class: Annotated[int | None, typer.Option(min=1, help="Images of a class in a cell.")] = None,
+    generated: Annotated[
+        bool, typer.Option("--generated", help="Draw what a fedcog client makes for its next round; it never leaves.")
+    ] = False,
+    client: Annotated[
+        str | None, typer.Option(help="With --generated: whose images; by default the first client's.")
+    ] = None,
 ) -> None:
-    """Draw what a fedcog client generates and learns from in the next round."""
+    """Draw the synthetic images that left the clients of a run."""
     from understudy.view.generated import generated_sheet
+    from understudy.view.sheet import draw_sheet
 
-    print(f"Picture: {generated_sheet(folder, out, client=client)}")
+    if client is not None and not generated:
+        raise UserError("--client chooses whose images --generated makes; without it the sheet shows all clients.")
+    if generated:
+        drawn = generated_sheet(folder, out, client=client, per_class=per_class or 16)
+    else:
+        drawn = draw_sheet(folder, out, per_class=per_class or 4)
+    print(f"Picture: {drawn}")
 
 
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where the runs, the table and the pictures go.")] = Path("demo"),
 ) -> None:
-    """Five methods on real images that four clients will not share: one table, two pictures."""
+    """Five methods on real images that four clients will not share: one table, three pictures."""
     from understudy.view.demo import show_demo
 
     show_demo(out)

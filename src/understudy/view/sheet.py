@@ -81,15 +81,20 @@ def _sheet(folder: Path, label: str) -> Sheet:
     run = RunFolder(folder)
     sets = run.synthetic()
     if not sets:
-        raise UserError(
-            f"{folder} ({label}) holds no synthetic images; name a run whose clients let some go, such as feddm's."
-        )
+        raise UserError(f"{folder} ({label}) holds no synthetic images; {_instead(folder)}")
     problem = _problem(folder, read_config(folder))
     for client, examples in sets.items():
         problem.check(examples, f"{folder}, synthetic/{client}.npz")
     split = folder / "split.json"
     clients = [*Split.load(split).clients] if split.exists() else sorted(sets, key=_counting)
     return Sheet(label, problem, sets, [*dict.fromkeys([*clients, *sets])], _often(run, sets))
+
+
+def _instead(folder: Path) -> str:
+    added = [one.get("name") for one in read_config(folder).get("with") or []]
+    if "fedcog" in added:
+        return "those of fedcog never leave a client: understudy sheet DIR -o FILE --generated makes them again."
+    return "its clients let none go. They do with feddm, fedlap or fedssyn, where a class has records enough."
 
 
 def _counting(name: str) -> list[tuple[int, str]]:
