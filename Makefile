@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-all lint bench clean
 
 # Rebuilt when the dependencies change. The constraints file pins everything, torch included.
 .venv/ready: pyproject.toml constraints.txt
@@ -16,6 +16,9 @@ demo: .venv/ready
 
 test: .venv/ready lint
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
+
+test-all: .venv/ready lint
+	$(BIN)/pytest -n 3 --dist worksteal
 
 lint: .venv/ready
 	$(BIN)/ruff check .
