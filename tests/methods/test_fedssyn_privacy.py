@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from painted import LOCAL, Painted, add, painted
 from stage import image_net
+from torch import Tensor
 
 from understudy.config.resolve import resolve
 from understudy.config.schema import Live
 from understudy.data.federation import Federation
 from understudy.errors import UserError
 from understudy.federation.method import Method
+from understudy.methods import fedssyn_privacy
 from understudy.methods.dp_fedavg import DpSettings, dp_fedavg
 from understudy.methods.fedssyn import Fedssyn, FedssynSettings
 from understudy.methods.fedssyn_privacy import PrivateExchange
@@ -199,6 +202,33 @@ def test_the_exchange_is_covered_and_what_training_sends_is_not(tmp_path: Path) 
     (charge,) = charges(tmp_path / "run", "ash")
     assert (charge.clip, charge.steps, charge.covers) == (1.0, 6, ("x", "y"))
     assert charge.divisor == pytest.approx(4)
+
+
+@pytest.mark.parametrize("test_noise", [False, True])
+def test_the_coins_of_an_exchange_are_secret_whatever_the_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test_noise: bool
+) -> None:
+    counting: list[Tensor] = []
+
+    def noised(counts: Tensor, *, rng: torch.Generator, **_: float) -> Tensor:
+        counting.append(torch.rand(9, generator=rng))
+        return counts
+
+    monkeypatch.setattr(fedssyn_privacy, "with_noise", noised)
+
+    def drawn(out: Path) -> list[Tensor]:
+        """Which of ash's forty records the generator saw, and what the four streams of its exchange draw next."""
+        for kept in (Painted.seen, Painted.steps, counting):
+            kept.clear()
+        words = {"dp": {"scope": "exchange", "labels": "noised"}, "records": 0.5}
+        run(out, words, {"epsilon": 4, "records": 30, "test_noise": test_noise})
+        private = Painted.steps[1]  # first comes the rehearsal
+        assert private is not None
+        streams = (private.sampling, private.noises, private.coins)
+        return [Painted.seen[1].x, counting[0], *(torch.rand(9, generator=rng) for rng in streams)]
+
+    for one, again in zip(drawn(tmp_path / "one"), drawn(tmp_path / "again"), strict=True):
+        assert torch.equal(one, again) is test_noise
 
 
 def test_noised_counts_have_a_charge_of_their_own(tmp_path: Path) -> None:

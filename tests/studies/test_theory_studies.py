@@ -1,5 +1,6 @@
 """The studies of the theory: their simulations by hand, and each of them once at its smallest."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from understudy.randomness import generator, numpy_generator
+from understudy.studies import theory_softmax
 from understudy.studies.experiment import carry_out
 from understudy.studies.theory_least_squares import (
     Squares,
@@ -50,6 +52,17 @@ def test_closed_form_and_steps_agree_where_a_client_has_one_record() -> None:
     assert stepped == pytest.approx(without_noise(one, np.array([0.01]), 3))
 
 
+def test_single_records_leave_the_floor_of_the_theory() -> None:
+    # Curvature 1 everywhere: the mean iterate is w ← (1 − η)w + η·(mean of n records), so that ‖w − w*‖² comes to
+    # η²σ²/n / (1 − (1 − η)²) and the excess, half of it, to ησ²/(2n(2 − η)), which is ησ²/4n for a small rate.
+    clients, rate = 4, 0.1
+    problem = Squares(np.ones((clients, 50)), numpy_generator("floor").normal(size=(clients, 50, 25)))
+    _, sigma2 = problem.at_optimum()
+    late = with_noise([problem], np.array([rate]), 60, 100, numpy_generator(0), start=0.0)[30:]
+    assert late.mean() == pytest.approx(rate * sigma2 / (2 * clients * (2 - rate)), rel=0.03)
+    assert late.mean() == pytest.approx(rate * sigma2 / (4 * clients), rel=0.1)
+
+
 def test_shuffling_keeps_the_common_loss_and_makes_clients_alike() -> None:
     base = drawn(100.0, 0.0, 1)
     half = base.shuffled(0.5, numpy_generator(1))
@@ -76,6 +89,33 @@ def test_softmax_gradients_are_those_of_autograd() -> None:
         stepped = federated(workers, 1, torch.zeros(1), torch.tensor([0.5]), 1, rng)
         descended = loss(workers, nought - 0.5 * gradient(workers, nought.expand(10, -1, -1, -1)).mean(0))
     assert torch.allclose(stepped[0], descended)
+
+
+@pytest.mark.parametrize("pixels", [4, 16])
+def test_noise_of_a_gradient_is_ten_sigma2_long(pixels: int) -> None:
+    # Labels that are every class alike leave no gradient at w = 0, so that a step is −η times the mean noise of ten
+    # workers. Where all pixels are 1, a logit is the sum of its coordinates: N(0, v) with v = η²σ²/10 if each of the
+    # pixels·10 coordinates has σ²/pixels, which makes ‖noise‖² = 10σ². The loss of small logits is
+    # ln 10 + ½·(their variance over the classes), on average 0.9v/2 more than ln 10.
+    workers = Workers(torch.ones(10, 1, pixels), torch.full((10, 1, 10), 0.1))
+    sigma2 = torch.tensor([0.0, 5.0, 10.0]).repeat_interleave(4000)
+    rates = torch.full((12_000,), 0.1)
+    (found,) = federated(workers, 1, sigma2, rates, 1, generator("noise", pixels)).double()
+    none, five, ten = (found - math.log(10)).view(3, 4000)
+    assert none.abs().max() < 1e-6
+    # χ² of nine: a mean of 4000 is within 3 % (four standard errors).
+    assert float(five.mean()) == pytest.approx(0.45 * 0.01 * 5 / 10, rel=0.03)
+    assert float(ten.mean()) == pytest.approx(0.45 * 0.01 * 10 / 10, rel=0.03)
+
+
+def test_rates_are_tuned_by_the_mean_of_the_last_five_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Over the last five rounds the first rate has (1+1+1+1+2)/5 = 1.2; the second (2+2+2+2+1)/5 = 1.8, but ends lower;
+    # what was before does not count.
+    curves = torch.tensor([[9.0, 1, 1, 1, 1, 2], [0.0, 2, 2, 2, 2, 1]]).T
+    monkeypatch.setattr(theory_softmax, "federated", lambda *_: curves)
+    workers = Workers(torch.ones(10, 1, 1), torch.full((10, 1, 10), 0.1))
+    (row,) = theory_softmax._tuned(workers, "iid", 1, [0.0], 6, [0.1, 0.3])
+    assert row["rate"] == 0.1
 
 
 def test_a_surrogate_of_as_many_records_as_there_are_is_the_loss_itself() -> None:

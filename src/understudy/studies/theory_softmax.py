@@ -2,8 +2,12 @@
 under data heterogeneity": ten workers on MNIST, alike or with one class each, E local steps of full gradients, with and
 without Gaussian noise N(0, σ²/784) on each coordinate of the 784×10 gradient, so that E‖noise‖² = 10σ².
 
-The loss is the plain mean cross-entropy; the paper's has another sign and a factor 1/10, which only rescale the rate.
-A third split shuffles half of every worker's records. The rate is tuned for each setting by the last loss.
+The loss is the plain mean cross-entropy. The paper's is a tenth of it, a mean over the classes too, and is printed
+without its minus sign. Without noise the tenth only rescales the rate. With noise s it does not: η(g/10 + s) is
+(η/10)(g + 10s), so that a σ² of the paper is 100σ² here.
+
+A third split shuffles half of every worker's records. The rate is tuned for each setting by the mean loss of the last
+five rounds.
 """
 
 from collections.abc import Mapping, Sequence
