@@ -7,6 +7,7 @@ import torch
 from painted import LOCAL, SITES, Painted, add, dealt, opened, painted, staged
 from stage import Stage, bound, cloud, image_net, pictures, softmax_net
 
+from understudy.config.resolve import resolve
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
@@ -75,6 +76,45 @@ def test_the_published_share_is_the_default_and_the_generator_is_spelled_out() -
     assert (chosen.records, chosen.images, chosen.source, chosen.deal) == (0.75, None, "generator", "shuffled")
     assert chosen.generator["name"] == "vae"
     assert {"lr", "batch", "epochs"} <= set(chosen.generator)
+
+
+@pytest.mark.parametrize(
+    ("preset", "images"),
+    [
+        ("paper", 5000),
+        ("paper-40", 1250),
+        ("paper-100", 500),
+        ("release", 5000),
+        ("release-40", 1125),
+        ("release-100", 500),
+    ],
+)
+def test_published_exchanges_are_presets(preset: str, images: int) -> None:
+    (chosen,) = resolve({"with": [{"name": "fedssyn", "preset": preset}]}).add_ons
+    settings = chosen.settings
+    assert isinstance(settings, FedssynSettings)
+    assert (settings.images, settings.records) == (images, 0.75)
+    generator = settings.generator
+    assert (generator["name"], generator["epochs"], generator["batch"]) == ("diffusion", 500, 256)
+    assert (generator["width"], generator["sampling_steps"]) == (64, 250)
+
+
+@pytest.mark.parametrize(
+    ("preset", "numbers"),
+    [
+        ("fedssyn", (10, 256, 0.05, False)),
+        ("fedssyn-release", (10, 128, 0.1, True)),
+        ("fedssyn-release-cifar10-40", (30, 128, 0.1, True)),
+        ("fedssyn-release-cifar100-40", (40, 128, 0.1, True)),
+    ],
+)
+def test_published_training_underneath_is_a_preset_of_fedavg(preset: str, numbers: tuple[object, ...]) -> None:
+    settings = resolve({"method": {"name": "fedavg", "preset": preset}}).method.settings
+    assert isinstance(settings, AveragingSettings)
+    local = settings.local
+    assert (local.epochs, local.batch, local.lr, local.drop_last) == numbers
+    assert (local.momentum, local.weight_decay, local.schedule) == (0, 0, "constant")
+    assert (settings.weights, local.augment) == ("uniform", ("flip", "crop"))
 
 
 def test_the_generator_of_the_paper_works_in_its_place() -> None:
