@@ -56,6 +56,11 @@ class Federation:
         where = ("--server", f"127.0.0.1:{self.port}", "--keys", f"sites/{site}", "--folder", f"sites/{site}/state")
         self.understudy(site, "client", "config.yaml", "--name", site, *where, *more)
 
+    def wait_for_sites(self, seconds: float) -> None:
+        """Until every site that was started has its records and would answer."""
+        started = [site for site in self.sites if site in self.running]
+        self.wait_until(lambda: all(f"{site} takes part" in self.log(site) for site in started), seconds)
+
     def start_server(self, *more: str) -> "subprocess.Popen[bytes]":
         listen = ("--listen", f"127.0.0.1:{self.port}", "--out", "run")
         return self.understudy("server", "server", "config.yaml", *listen, *more)

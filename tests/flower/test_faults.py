@@ -43,7 +43,7 @@ def failures(federation: Federation, round: int) -> dict[str, str]:
 
 def test_sites_that_raise_lie_are_late_or_refuse_are_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
     federation = Federation(tmp_path, (*SITES, "client-3"))
-    configure(federation, rounds=4, timeout=45, clients=4)
+    configure(federation, rounds=4, timeout=60, clients=4)
     federation.fault(1, "client-0", "raise")
     federation.fault(1, "client-1", "nan")
     federation.fault(2, "client-1", "wait")
@@ -53,10 +53,11 @@ def test_sites_that_raise_lie_are_late_or_refuse_are_left_out_and_the_run_goes_o
         for site in SITES:
             federation.start_site(site)
         federation.start_site("client-3", "--policy", "site.yaml")
+        federation.wait_for_sites(300)  # importing does not count against the time for an answer
         federation.start_server()
         federation.wait_until(lambda: 3 in federation.lines(), 400)
         federation.release(2, "client-1")
-        federation.wait_until(lambda: federation.worked(4, "client-1"), 40)
+        federation.wait_until(lambda: federation.worked(4, "client-1"), 120)
         federation.release(4, "client-0")
         federation.finish(400)
     finally:
@@ -66,7 +67,7 @@ def test_sites_that_raise_lie_are_late_or_refuse_are_left_out_and_the_run_goes_o
     assert "ValueError" in failures(federation, 1)["client-0"]
     assert "patient" not in (tmp_path / "run" / "metrics.jsonl").read_text()  # that stays at home
     assert "not finite" in failures(federation, 1)["client-1"]
-    assert "did not answer within 45 s" in failures(federation, 2)["client-1"]
+    assert "did not answer within 60 s" in failures(federation, 2)["client-1"]
     # The late one still works: it is waited for no longer than the others, and is whole again when it has done.
     assert failures(federation, 3)["client-1"] == "it is busy with an earlier request"
     assert "client-1" not in failures(federation, 4)
@@ -96,12 +97,14 @@ def test_a_process_that_dies_a_node_that_is_killed_a_cut_link_and_a_killed_serve
     os.kill(child(federation.running["client-1"].pid, "flower-supernode"), signal.SIGKILL)
     federation.wait_until(lambda: 2 in federation.lines(), 400)
 
-    # The proxy hangs for a while in round 3, as a network does.
+    # The link is cut for a while in round 3: nginx leads a group, and its workers are what carries bytes.
     federation.wait_until(lambda: (federation.folder / "faults" / "3-client-0.done").exists(), 120)
     proxy = child(federation.running["server"].pid, "nginx")
-    os.kill(proxy, signal.SIGSTOP)
-    time.sleep(10)
-    os.kill(proxy, signal.SIGCONT)
+    os.killpg(proxy, signal.SIGSTOP)
+    federation.wait_until(lambda: federation.worked(3, "client-0"), 120)
+    time.sleep(6)
+    assert 3 not in federation.lines()
+    os.killpg(proxy, signal.SIGCONT)
     federation.wait_until(lambda: 3 in federation.lines(), 400)
 
     # The server is killed and started again.

@@ -1,10 +1,13 @@
 """Words that came from another machine, or from a program's log, made fit for a terminal."""
 
+import re
+
 MOST = 300  # characters
+COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
 def printable(words: str, most: int = MOST) -> str:
     """One line; no control characters, which could move the cursor or colour the rest."""
-    cut = words[: most + 1]
-    plain = "".join(letter if letter.isprintable() else " " for letter in cut)
-    return plain if len(cut) <= most else plain[: most - 1] + "…"
+    begin = COLOURS.sub("", words[: 10 * most])
+    plain = "".join(letter if letter.isprintable() else " " for letter in begin)
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
