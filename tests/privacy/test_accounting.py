@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.errors import UserError
-from understudy.privacy.accounting import Spending, account, epsilon, noise_for, replacing, steps_within
+from understudy.privacy.accounting import Spending, account, epsilon, noise_for, replacing
 from understudy.privacy.renyi import ABOVE, ORDERS, _binomial_terms, _log_of_sum, _quadrature_terms, curve_of
 
 RATES = st.floats(0.001, 0.5)
@@ -177,14 +177,6 @@ def test_noise_leaves_room_for_what_is_beside() -> None:
     noise = noise_for(5.0, 1e-5, 0.01, 100, beside=beside)
     assert noise > noise_for(5.0, 1e-5, 0.01, 100)
     assert epsilon([*beside, Spending(0.01, noise, 100)], 1e-5) <= 5.0
-
-
-def test_steps_within_a_budget() -> None:
-    assert steps_within(2.787, 1e-5, Q, 1.0) == 200
-    assert steps_within(2.786, 1e-5, Q, 1.0) == 199
-    assert steps_within(2.787, 1e-5, Q, 1.0, beside=[Spending(Q, 1.0, 150)]) == 50
-    assert steps_within(2.0, 1e-5, Q, 1.0, beside=[Spending(Q, 1.0, 150)]) == 0
-    assert steps_within(1.0, 1e-5, Q, 0.0) == 0
 
 
 def test_an_epsilon_out_of_reach_says_what_would_work() -> None:

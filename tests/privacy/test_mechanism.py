@@ -9,16 +9,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.errors import UserError
+from understudy.federation.purse import no_purse
 from understudy.privacy.mechanism import (
     clip_rows,
     noisy_mean,
     poisson_rows,
-    private_mean,
-    private_streams,
-    private_sum,
     secret_generator,
+    with_noise,
 )
+from understudy.privacy.settings import PrivacySettings
 from understudy.randomness import generator
+
+
+def private_sum(vectors: torch.Tensor, *, clip: float, noise: float, rng: torch.Generator) -> torch.Tensor:
+    """As methods put the steps together."""
+    return with_noise(clip_rows(vectors, clip).sum(0), clip=clip, noise=noise, rng=rng)
+
+
+def private_mean(
+    vectors: torch.Tensor, *, clip: float, noise: float, expected: float, rng: torch.Generator
+) -> torch.Tensor:
+    return noisy_mean(clip_rows(vectors, clip).sum(0), clip=clip, noise=noise, expected=expected, rng=rng)
+
+
+def streams_of_a_client(seed: int, test_noise: bool, *words: int | str) -> list[torch.Generator]:
+    """One for sampling, one for noise."""
+    purse = no_purse("a", 1)
+    purse.privacy = PrivacySettings(test_noise=test_noise)
+    return [purse.secret_stream(seed, *words, purpose) for purpose in ("sampling", "noise")]
 
 
 def test_long_rows_are_shortened_and_short_ones_stay() -> None:
@@ -88,13 +106,6 @@ def test_an_empty_batch_releases_noise_alone_over_the_expected_size() -> None:
     assert abs(float(found.mean())) < 4 * 1.2 / 200
 
 
-def test_a_sum_that_was_clipped_before_gets_the_same_noise() -> None:
-    vectors = torch.randn(6, 4, generator=generator("vectors"))
-    one = private_mean(vectors, clip=1.0, noise=1.5, expected=3.0, rng=generator("noise"))
-    total = clip_rows(vectors, 1.0).sum(0)
-    assert torch.equal(one, noisy_mean(total, clip=1.0, noise=1.5, expected=3.0, rng=generator("noise")))
-
-
 def test_noise_has_tails_that_single_precision_would_cut_off() -> None:
     # Single precision makes normals from uniforms of 24 bits: none is beyond √(2·ln 2²⁴) = 5.77. P(|z| > 5.77) is
     # 8e-9, so this asks for the mechanism's own draws to be double, not for one of them.
@@ -108,7 +119,7 @@ def test_no_other_seed_moves_the_noise() -> None:
         torch.manual_seed(5)
         np.random.seed(5)
         random.seed(5)
-        sampling, noise = private_streams(None, "client", 1)
+        sampling, noise = streams_of_a_client(5, False, "client", 1)
         rows = poisson_rows(64, 0.5, sampling).tolist()
         return rows + private_sum(torch.zeros(0, 8), clip=1.0, noise=1.0, rng=noise).tolist()
 
@@ -119,7 +130,7 @@ def test_no_other_seed_moves_the_noise() -> None:
 def test_drawing_does_not_touch_the_global_generator_nor_augmentation() -> None:
     augmentation = generator("augmentation")
     before, beside = torch.default_generator.get_state(), augmentation.get_state()
-    sampling, noise = private_streams(None)
+    sampling, noise = streams_of_a_client(5, False)
     poisson_rows(10, 0.5, sampling)
     private_sum(torch.zeros(0, 8), clip=1.0, noise=1.0, rng=noise)
     assert torch.equal(before, torch.default_generator.get_state())
@@ -129,7 +140,7 @@ def test_drawing_does_not_touch_the_global_generator_nor_augmentation() -> None:
 def test_seeding_the_augmentation_does_not_move_the_noise() -> None:
     # The same private stream twice; between draws the augmentation is seeded, as in the published code.
     def released(reseed: bool) -> torch.Tensor:
-        _, noise = private_streams(7, "client")
+        _, noise = streams_of_a_client(7, True, "client")
         first = private_sum(torch.zeros(0, 4), clip=1.0, noise=1.0, rng=noise)
         if reseed:
             torch.manual_seed(123)
@@ -141,7 +152,8 @@ def test_seeding_the_augmentation_does_not_move_the_noise() -> None:
 
 def test_test_noise_repeats_itself_and_has_two_streams() -> None:
     def first_of(*words: int | str) -> list[float]:
-        return [float(torch.rand((), generator=stream, dtype=torch.float64)) for stream in private_streams(3, *words)]
+        streams = streams_of_a_client(3, True, *words)
+        return [float(torch.rand((), generator=stream, dtype=torch.float64)) for stream in streams]
 
     assert first_of("a", 1) == first_of("a", 1)
     assert len({*first_of("a", 1), *first_of("a", 2), *first_of("b", 1)}) == 6

@@ -11,7 +11,6 @@ from understudy.studies.criteria import CRITERIA, CriteriaPlan, Walk, criteria_o
 from understudy.studies.experiment import Experiment, carry_out
 from understudy.studies.reproduce import study
 from understudy.studies.watching import Observer
-from understudy.view.criteria import criteria_figure, criteria_table, draw_criteria
 
 PLAN = CriteriaPlan(ipc=3, real_batches=12, image_steps=3, batch=64, steps=3)
 
@@ -56,15 +55,6 @@ def test_a_step_goes_down_the_direction_it_is_given() -> None:
     assert uphill.loss[1] > uphill.loss[0]
     assert uphill.cosine[0] == pytest.approx(-1)
     assert uphill.length[0] == pytest.approx(2)
-
-
-def test_the_picture_and_the_table(walks: dict[str, Walk], tmp_path: Path) -> None:
-    shown = list(walks.values())
-    file = draw_criteria(shown, tmp_path / "criteria.png")
-    assert file.stat().st_size > 10_000
-    loss, cosine, length = criteria_figure(shown).axes
-    assert [len(axes.lines) for axes in (loss, cosine, length)] == [5, 5, 5]
-    assert criteria_table(shown).row_count == 5
 
 
 def test_the_study_of_criteria_has_a_row_and_a_line_for_each(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from understudy.privacy.settings import Accountant
 
 GRAIN = 1e-4  # noise is a whole number of these
 MOST_NOISE = 1e5
-MOST_STEPS = 10**9
 
 
 @dataclass(frozen=True)
@@ -110,30 +109,6 @@ def noise_for(
         found = _least(lambda grains: fits(grains, cells=FEW), most, near=found)
         found = _least(fits, most, near=found, stride=1)
     return round(found * GRAIN, 4)
-
-
-def steps_within(
-    epsilon: float,
-    delta: float,
-    rate: float,
-    noise: float,
-    accountant: Accountant = "rdp",
-    beside: Sequence[Spending] = (),
-) -> int:
-    """The most steps with this rate and noise that fit ε together with what is ``beside``; at most a billion."""
-    _check_epsilon(epsilon)
-
-    def overruns(steps: int, how: Accountant = accountant, cells: int = CELLS) -> bool:
-        return account([*beside, Spending(rate, noise, steps)], delta, how, cells).epsilon > epsilon
-
-    if overruns(0):
-        return 0
-    most = MOST_STEPS + 1
-    too_many = _least(lambda steps: overruns(steps, "rdp"), most, near=1000)
-    if accountant == "pld":
-        too_many = _least(lambda steps: overruns(steps, cells=FEW), most, near=too_many)
-        too_many = _least(overruns, most, near=too_many, stride=1)
-    return too_many - 1
 
 
 def _least(holds: Callable[[int], bool], most: int, near: int, stride: int | None = None) -> int:

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UserError
-from understudy.randomness import Word, generator
 
 WORDS = 624  # of 32 bits in the state of a Mersenne Twister
 BEFORE = 24  # bytes ahead of them in torch's saved state: seed, words left, a mark, the next word
@@ -36,16 +35,6 @@ def secret_generator() -> torch.Generator:
     return rng
 
 
-def private_streams(test_seed: int | None, *words: Word) -> tuple[torch.Generator, torch.Generator]:
-    """One stream for sampling, one for noise, that no seed reaches.
-
-    With ``test_seed`` both repeat themselves, for tests: then no guarantee holds.
-    """
-    if test_seed is not None:
-        return generator(test_seed, *words, "private sampling"), generator(test_seed, *words, "private noise")
-    return secret_generator(), secret_generator()
-
-
 def poisson_rows(n: int, rate: float, rng: torch.Generator) -> Tensor:
     """Places of the records that are in: each of ``n`` with probability ``rate``; it may be none."""
     if not 0 < rate <= 1:
@@ -60,22 +49,15 @@ def clip_rows(vectors: Tensor, norm: float) -> Tensor:
     return torch.where(torch.isfinite(length), clipped, 0)
 
 
-def private_sum(vectors: Tensor, *, clip: float, noise: float, rng: torch.Generator) -> Tensor:
-    """Σ clipped rows + N(0, noise²·clip²·I)."""
-    return with_noise(clip_rows(vectors, clip).sum(0), clip=clip, noise=noise, rng=rng)
-
-
-def private_mean(vectors: Tensor, *, clip: float, noise: float, expected: float, rng: torch.Generator) -> Tensor:
-    """The private sum over ``expected``, which is rate × planned records, whoever came."""
-    return private_sum(vectors, clip=clip, noise=noise, rng=rng) / _checked(expected)
-
-
 def noisy_mean(total: Tensor, *, clip: float, noise: float, expected: float, rng: torch.Generator) -> Tensor:
-    """The same from a sum of vectors that were clipped before (`privacy.gradients`)."""
-    return with_noise(total, clip=clip, noise=noise, rng=rng) / _checked(expected)
+    """A sum of clipped vectors with noise, over ``expected``, which is rate × planned records, whoever came."""
+    if not expected > 0:
+        raise UserError(f"expected: a release is divided by {expected:g}; write rate × planned records, above 0.")
+    return with_noise(total, clip=clip, noise=noise, rng=rng) / expected
 
 
 def with_noise(total: Tensor, *, clip: float, noise: float, rng: torch.Generator) -> Tensor:
+    """A sum of vectors clipped to ``clip``, + N(0, noise²·clip²·I)."""
     if not clip > 0:
         raise UserError(f"clip: {clip:g} is no norm to clip to; write a number above 0.")
     if not noise >= 0:
@@ -83,9 +65,3 @@ def with_noise(total: Tensor, *, clip: float, noise: float, rng: torch.Generator
     # In double precision: torch's single-precision normal never exceeds 5.8.
     drawn = torch.randn(total.shape, generator=rng, dtype=torch.float64)
     return total + (drawn * (noise * clip)).to(total)
-
-
-def _checked(expected: float) -> float:
-    if not expected > 0:
-        raise UserError(f"expected: a release is divided by {expected:g}; write rate × planned records, above 0.")
-    return expected
