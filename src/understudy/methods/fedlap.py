@@ -1,5 +1,5 @@
 """FedLAP: "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations", algorithm 1 (for its
-private form, algorithm 2, see `fedlap_dp`).
+private form, algorithm 2, see `fedlap-dp`).
 
 Pictures travel up instead of weights, and stand for the loss of the client near the broadcast model w_g. In a round a
 client makes ``ipc`` images a class (S) whose gradient resembles that of its records along a short path:

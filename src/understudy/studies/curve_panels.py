@@ -1,12 +1,13 @@
 """Curves of a tuned comparison as panels of a picture: means over seeds, in a band from the worst seed to the best."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from understudy.studies.experiment import Panel, Style, Trace
-from understudy.studies.seed_curves import SeedCurve, seed_curve
+from understudy.studies.seed_curves import SeedCurve, said, seed_curve
 from understudy.studies.tuned import Comparison, Standing
+
+__all__ = ["over_megabytes", "over_rounds", "read_curves", "said"]
 
 
 def read_curves(plan: Comparison, standings: Sequence[Standing], out: Path) -> dict[str, SeedCurve]:
@@ -24,8 +25,8 @@ def over_rounds(
         bands = (None, None) if styles else (low, high)
         style: Style = styles[label] if styles else "line"
         traces.append(Trace(label, curve.rounds, mean, looks[label], style, *bands))
-    said = "test accuracy (%), mean of seeds" if styles else "test accuracy (%), band: worst to best seed"
-    return Panel(heading, "round", said, traces)
+    measured = "test accuracy (%), mean of seeds" if styles else "test accuracy (%), band: worst to best seed"
+    return Panel(heading, "round", measured, traces)
 
 
 def over_megabytes(heading: str, curves: Mapping[str, SeedCurve], looks: Mapping[str, int]) -> Panel:
@@ -35,9 +36,3 @@ def over_megabytes(heading: str, curves: Mapping[str, SeedCurve], looks: Mapping
         for trace, curve in zip(by_round.traces, curves.values(), strict=True)
     ]
     return Panel(heading, "megabytes, up and down, all clients", by_round.ylabel, traces)
-
-
-def said(values: Sequence[float]) -> str:
-    """Shares in percent: mean ± standard deviation over seeds."""
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{100 * statistics.fmean(values):.1f} ± {100 * spread:.1f}"

@@ -47,11 +47,11 @@ def controls_study(plan: Plan) -> Experiment:
         knobs = _knobs(plan, once, rates)
         turned = compare_tuned(knobs, out / "knobs", observer)
         curves |= read_curves(knobs, turned, out / "knobs")
-        runs = {one.label: out / "runs" / one.label for one in standings}
-        runs |= {one.label: out / "knobs" / "runs" / one.label for one in turned}
+        shown = [*map(_given, plan.images), SHUFFLED]
+        played = {one.label: (one, out) for one in standings} | {one.label: (one, out / "knobs") for one in turned}
         measured = {
-            label: [_measured(runs[label] / f"rate-{rates[SHUFFLED]:g}-seed-{seed}") for seed in plan.seeds]
-            for label in [*(f"ñ = {images}" for images in plan.images), SHUFFLED]
+            label: [_measured(one.run_folder(below, seed)) for seed in plan.seeds]
+            for label, (one, below) in ((label, played[label]) for label in shown)
         }
         return _findings(plan, [*standings, *turned], curves, measured)
 

@@ -175,7 +175,7 @@ def _steps_panel(plan: Plan, samplers: Part) -> Panel:
 def _spent(plan: Plan, private: Part, out: Path) -> float:
     """The most that any client's charges come to in any run; what training sends later is not covered."""
     one = private.standings[plan.private.label]
-    runs = [out / "private" / "noised" / "runs" / one.label / f"rate-{one.rate:g}-seed-{seed}" for seed in plan.seeds]
+    runs = [one.run_folder(out / "private" / "noised", seed) for seed in plan.seeds]
     books = [book for run in runs for book in RunFolder(run).ledger()["charges"].values()]
     charges = [[Charge.of(charge) for charge in book] for book in books]
     return max(epsilon_of(each, each[0].delta, each[0].accountant) for each in charges)

@@ -47,8 +47,7 @@ class SeedCurve:
 
 def seed_curve(plan: Comparison, standing: Standing, out: Path, label: str) -> SeedCurve:
     """Read from the runs that counted, below ``out``; ``label`` is what the picture calls it."""
-    home = out / "runs" / standing.label
-    runs = [_points(read_metrics(home / f"rate-{standing.rate:g}-seed-{seed}"), plan.measure) for seed in plan.seeds]
+    runs = [_points(read_metrics(standing.run_folder(out, seed)), plan.measure) for seed in plan.seeds]
     return SeedCurve(
         label,
         [round for round, _, _ in runs[0]],
@@ -77,8 +76,8 @@ def panel_table(curves: dict[str, list[SeedCurve]]) -> str:
         for curve in sorted(panel, key=lambda one: -one.mean[-1]):
             last = [of_seed[-1] for of_seed in curve.values]
             lines.append(
-                f"| {heading} | {curve.label} | {curve.rounds[-1]} | {_said(last)} | {curve.sent[-1]:.2f} "
-                f"| {budget:.2f} | {_said(curve.within(budget))} |"
+                f"| {heading} | {curve.label} | {curve.rounds[-1]} | {said(last)} | {curve.sent[-1]:.2f} "
+                f"| {budget:.2f} | {said(curve.within(budget))} |"
             )
     return "\n".join(lines) + "\n"
 
@@ -93,6 +92,7 @@ def _means(by_seed: Sequence[Sequence[float]]) -> list[float]:
     return [statistics.fmean(of_round) for of_round in zip(*by_seed, strict=True)]
 
 
-def _said(values: Sequence[float]) -> str:
+def said(values: Sequence[float]) -> str:
+    """Shares in percent: mean ± standard deviation over seeds."""
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     return f"{100 * statistics.fmean(values):.1f} ± {100 * spread:.1f}"

@@ -59,6 +59,10 @@ class Standing:
     seconds: float  # one run
     more: dict[str, float] = field(default_factory=dict)  # means of further metrics of the last round
 
+    def run_folder(self, out: Path, seed: int) -> Path:
+        """Of the run that counted with that seed, below the folder of the comparison."""
+        return run_folder(out, self.label, self.rate, seed)
+
     @property
     def mean(self) -> float:
         return statistics.fmean(self.accuracies)
@@ -72,19 +76,24 @@ class Standing:
 FURTHER = ("corrected_accuracy", "local_accuracy", "personal_accuracy", "local_distance", "macro_f1")
 
 
+def run_folder(out: Path, label: str, rate: float, seed: int | None = None) -> Path:
+    """Where a contender's run with a rate is; without a seed the one by which the rate was tried."""
+    return out / "runs" / label / (f"rate-{rate:g}" if seed is None else f"rate-{rate:g}-seed-{seed}")
+
+
 def compare_tuned(plan: Comparison, out: Path, observer: Observer) -> list[Standing]:
-    standings = [_standing(plan, contender, out / "runs" / contender.label, observer) for contender in plan.contenders]
+    standings = [_standing(plan, contender, out, observer) for contender in plan.contenders]
     rows = [{**asdict(one), "mean": one.mean, "spread": one.spread} for one in standings]
     content = {"name": plan.name, "about": plan.about, "config": dict(plan.config), "rates": list(plan.rates)}
     write_whole(out / "table.json", (json.dumps({**content, "rows": rows}, indent=1) + "\n").encode())
     return standings
 
 
-def _standing(plan: Comparison, contender: Contender, home: Path, observer: Observer) -> Standing:
+def _standing(plan: Comparison, contender: Contender, out: Path, observer: Observer) -> Standing:
     observer.says(f"\n{contender.label}")
     rates = contender.rates or plan.rates
     choice = rates if len(rates) > 1 else ()  # one alone needs no tuning
-    seen = {f"{rate:g}": _validated(plan, contender, rate, home, observer) for rate in choice}
+    seen = {f"{rate:g}": _validated(plan, contender, rate, out, observer) for rate in choice}
     scored = {name: accuracy for name, accuracy in seen.items() if accuracy is not None}
     if choice and not scored:
         raise UserError(f"{contender.label} diverged with every learning rate; try smaller ones than {rates}.")
@@ -93,7 +102,8 @@ def _standing(plan: Comparison, contender: Contender, home: Path, observer: Obse
     for seed in plan.seeds:
         changes = {**contender.changes, **contender.by_seed(seed), contender.rate: rate, "seed": seed}
         config = resolve(dict(plan.config), changes)
-        results.append(play(config, home / f"rate-{rate:g}-seed-{seed}", resume=True, observer=observer))
+        folder = run_folder(out, contender.label, rate, seed)
+        results.append(play(config, folder, resume=True, observer=observer))
     last = [result.metrics[-1] for result in results]
     sent = [(result.summary["bytes_up"] + result.summary["bytes_down"]) / 1e6 for result in results]
     return Standing(
@@ -104,17 +114,21 @@ def _standing(plan: Comparison, contender: Contender, home: Path, observer: Obse
         [max(line[plan.measure] for line in result.metrics if plan.measure in line) for result in results],
         statistics.fmean(sent),
         statistics.fmean(result.summary["seconds"] for result in results),
-        {key: statistics.fmean(line[key] for line in last) for key in FURTHER if all(key in line for line in last)},
+        {
+            key: statistics.fmean(line[key] for line in last)
+            for key in FURTHER
+            if all(line.get(key) is not None for line in last)
+        },
     )
 
 
-def _validated(plan: Comparison, contender: Contender, rate: float, home: Path, observer: Observer) -> float | None:
+def _validated(plan: Comparison, contender: Contender, rate: float, out: Path, observer: Observer) -> float | None:
     """Accuracy on the validation share with that rate; None where it diverged."""
     own = {**contender.changes, **contender.by_seed(TUNING_SEED)}
     changes = {**own, **plan.tuning, contender.rate: rate, "seed": TUNING_SEED}
     if plan.tuned_on == "validation_accuracy":
         changes["data.validation"] = VALIDATION
-    folder = home / f"rate-{rate:g}"
+    folder = run_folder(out, contender.label, rate)
     try:
         play(resolve(dict(plan.config), changes), folder, resume=True, observer=observer)
     except RunStopped as diverged:

@@ -13,7 +13,7 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.data.settings import DataSettings, load_dataset
 from understudy.studies.folder import RunFolder
-from understudy.studies.lap_studies import PRIVATE, WITHOUT_NOISE
+from understudy.studies.lap_studies import HARDLY_NOISED, NEXT_TO_NONE, PRIVATE
 from understudy.studies.tuned import Comparison, Standing
 from understudy.view.canvas import FAINT, INK, PALETTE, SOFT, empty_figure, save_figure
 from understudy.view.mosaic import lay_out, paint
@@ -26,7 +26,7 @@ APART = 0.11  # between the dots of two methods at one ε
 A_CELL = 4  # images of a class
 LETTERS_AN_INCH = 10.5  # of a title
 MEASURED = "accuracy after the last round (%)"
-REAL, NO_LIMIT = "real records", "no noise"
+REAL, NO_LIMIT = "real records", f"σ = {NEXT_TO_NONE:g}"
 
 Picture = Callable[[Comparison, Sequence[Standing], Path], None]
 
@@ -77,8 +77,8 @@ def epsilon_figure(plan: Comparison, standings: Sequence[Standing]) -> "Figure":
         axes.plot(places, [100 * one.mean for one in row], color=PALETTE[number], linewidth=1.4, alpha=0.6)
         for at, one in zip(places, row, strict=True):
             _seeds(axes, at, one.accuracies, PALETTE[number], name if one is row[0] else "")
-    ceiling = 100 * found[WITHOUT_NOISE].mean
-    axes.axhline(ceiling, color=SOFT, linestyle="--", linewidth=1.2, label=f"{WITHOUT_NOISE}, {ceiling:.1f} %")
+    ceiling = 100 * found[HARDLY_NOISED].mean
+    axes.axhline(ceiling, color=SOFT, linestyle="--", linewidth=1.2, label=f"{HARDLY_NOISED}, {ceiling:.1f} %")
     axes.set_xticks(range(len(plan.panels)), list(plan.panels))
     figure.legend(loc="lower center", ncols=len(PRIVATE) + 1, frameon=False, fontsize=9, labelcolor=INK)
     _dress(axes, "")
@@ -91,9 +91,9 @@ def epsilon_table(plan: Comparison, standings: Sequence[Standing], out: Path) ->
     """What was promised, the noise that it takes, what the ledgers say was spent, and what came of it."""
     found = {one.label: one for one in standings}
     lines = ["| method | ε spent | σ | rate | accuracy, mean ± spread |", "|---|--:|--:|--:|--:|"]
-    for label in [*(label for panel in plan.panels.values() for label in panel.values()), WITHOUT_NOISE]:
+    for label in [*(label for panel in plan.panels.values() for label in panel.values()), HARDLY_NOISED]:
         one = found[label]
-        ledgers = [RunFolder(_run(plan, one, out, seed)).ledger() for seed in range(len(plan.seeds))]
+        ledgers = [RunFolder(one.run_folder(out, seed)).ledger() for seed in plan.seeds]
         spent = max(ledger["epsilon"] for ledger in ledgers)
         noise = min(charge["noise"] for ledger in ledgers for book in ledger["charges"].values() for charge in book)
         score = f"{100 * one.mean:.1f} ± {100 * one.spread:.1f}"
@@ -107,8 +107,8 @@ def epsilon_table(plan: Comparison, standings: Sequence[Standing], out: Path) ->
 def images_figure(plan: Comparison, standings: Sequence[Standing], out: Path) -> "Figure":
     """A row an ε, a column a class: pairs are disjoint, so each class comes from the one client that has it."""
     found = {one.label: one for one in standings}
-    labels = {heading: lines["fedlap-dp"] for heading, lines in plan.panels.items()} | {NO_LIMIT: WITHOUT_NOISE}
-    runs = {heading: RunFolder(_run(plan, found[label], out, 0)) for heading, label in labels.items()}
+    labels = {heading: lines["fedlap-dp"] for heading, lines in plan.panels.items()} | {NO_LIMIT: HARDLY_NOISED}
+    runs = {heading: RunFolder(found[label].run_folder(out, plan.seeds[0])) for heading, label in labels.items()}
     dataset = load_dataset(_data(plan), plan.seeds[0])
     sets = {heading: _together(run) for heading, run in runs.items()} | {REAL: dataset.train}
     return mosaic_figure(sets, dataset.problem, dataset.label_names)
@@ -139,11 +139,6 @@ def _together(run: RunFolder) -> Examples:
 
 
 # ---- what they share
-
-
-def _run(plan: Comparison, one: Standing, out: Path, seed: int) -> Path:
-    """The folder of the run with the plan's ``seed``-th seed."""
-    return out / "runs" / one.label / f"rate-{one.rate:g}-seed-{plan.seeds[seed]}"
 
 
 def _data(plan: Comparison) -> DataSettings:
