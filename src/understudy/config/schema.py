@@ -25,29 +25,29 @@ LIVE = "live"  # an object that was passed in Python: the config can only say th
 class Plan(Settings):
     """The part of ``method`` that every method has."""
 
-    name: str = "fedavg"
-    rounds: int = Field(default=10, ge=0)
+    name: str = "fedavg"  # see `understudy methods`, or file.py:Class
+    rounds: int = Field(default=10, ge=0)  # after the opening
     cohort: StrictInt | StrictFloat = 1.0  # a whole number of clients, or a share of them up to 1.0
     min_replies: int = Field(default=1, ge=1)  # with fewer a round is undone
 
 
 class ModelPlan(Settings):
-    name: str = "small-convnet"
+    name: str = "small-convnet"  # see `understudy models`, or file.py:build
     fast: Literal["auto", "eager", "channels-last", "compiled"] = "auto"
 
 
 class EngineSettings(Settings):
     name: Literal["inline", "workers", "flower"] = "workers"
-    workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1)
+    workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1)  # processes, one thread each
     timeout: float = Field(default=600.0, gt=0)  # flower: seconds that a site has for an answer, being away included
 
 
 class Top(Settings):
     """The keys beside the sections."""
 
-    seed: int = Field(default=0, ge=0)
-    device: str = "auto"
-    privacy: PrivacySettings | None = None
+    seed: int = Field(default=0, ge=0)  # of everything that is drawn; the same seed gives the same bits
+    device: str = "auto"  # auto, cpu, mps, cuda or cuda:0
+    privacy: PrivacySettings | None = None  # what is promised to a record; null: nothing
     policy: str | None = None  # the sites' policy, a YAML file; in a real federation each site reads its own
     measure: int = Field(default=0, ge=0)  # every so many rounds, ζ², σ² and L in the metrics; 0: never
 

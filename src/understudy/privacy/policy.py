@@ -14,10 +14,10 @@ PayloadKind = Literal["weights", "examples", "statistics", "scalars", "keys"]
 
 
 class Policy(Settings):
-    epsilon: float | None = Field(default=None, gt=0)  # over everything that this site ever took part in
-    delta: float = Field(default=1e-5, gt=0, lt=1)
+    epsilon: float | None = Field(default=None, gt=0)  # largest ε over all runs; what no mechanism covers stays home
+    delta: float = Field(default=1e-5, gt=0, lt=1)  # at which that ε is counted
     kinds: tuple[PayloadKind, ...] = ("weights", "examples", "statistics", "scalars", "keys")  # that may leave
-    examples_a_round: int | None = Field(default=None, ge=0)
+    examples_a_round: int | None = Field(default=None, ge=0)  # records or synthetic images that may leave in a round
     smallest_class: int = Field(default=0, ge=0)  # examples of a class leave only if so many records stand behind it
     approval: tuple[PayloadKind, ...] = ()  # kinds that leave only after a person at the site said yes
     test_noise: bool = True  # False: refuse runs whose noise can be repeated

@@ -14,7 +14,7 @@ class PrivacySettings(Settings):
     """For one labelled record, added or removed, against a server that sees every message."""
 
     epsilon: float | None = Field(default=None, gt=0)  # hard budget of each client; None: counted, not limited
-    delta: float = Field(default=1e-5, gt=0, lt=1)
+    delta: float = Field(default=1e-5, gt=0, lt=1)  # less than one in the number of records
     accountant: Accountant = "rdp"
     records: int | None = Field(default=None, ge=1)  # planned records of a client; None: its own count, if public
     public: tuple[Fact, ...] = ()  # what the parties declare to be no secret

@@ -32,9 +32,9 @@ Floats = NDArray[np.float64]
 
 class Dirichlet(SplitKind):
     kind: Literal["dirichlet"] = "dirichlet"
-    alpha: float = Field(default=0.1, gt=0)
+    alpha: float = Field(default=0.1, gt=0)  # small: each client has few classes; large: all are alike
     style: Literal["niid-bench", "fedssyn"] = "niid-bench"
-    equalise: bool = False
+    equalise: bool = False  # cut again, so that all clients have equally many records
     min_records: int | None = Field(default=None, ge=0)  # None: as published, 10 or half of the block's mean
     block: int | None = Field(default=None, ge=1)  # fedssyn, clients a block; None: as published
 

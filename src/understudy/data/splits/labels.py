@@ -17,7 +17,7 @@ class LabelGroups(SplitKind):
     """FedCOG's NIID-2: C/s groups of s consecutive labels; client i takes group i mod (C/s)."""
 
     kind: Literal["label-groups"] = "label-groups"
-    labels_per_client: int = Field(default=2, ge=1)
+    labels_per_client: int = Field(default=2, ge=1)  # classes that a client holds
 
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
         labels = single_labels(dataset, self.kind)[among]
