@@ -75,6 +75,7 @@ def test_sites_that_raise_lie_are_late_or_refuse_are_left_out_and_the_run_goes_o
     # What its policy forbids never left client-3, and both sides have it in writing.
     why = "its policy does not let weights leave, and the task would send 'change'"
     assert [failures(federation, round)["client-3"] for round in range(1, 5)] == [why] * 4
+    assert (tmp_path / "sites/client-3/state").stat().st_mode & 0o077 == 0  # for its own people only
     at_home = (tmp_path / "sites" / "client-3" / "state" / "refusals.jsonl").read_text().splitlines()
     assert {json.loads(line)["why"] for line in at_home} == {why}
 

@@ -119,3 +119,7 @@ def test_nginx_takes_the_config_without_a_warning(opened: Opened) -> None:
         preexec_fn=few_files,
     )
     assert (said.returncode, "warn" in said.stderr) == (0, False), said.stderr
+
+
+def test_other_people_of_the_machine_cannot_look_at_what_sites_sent(opened: Opened) -> None:
+    assert (opened.folder / "server").stat().st_mode & 0o077 == 0

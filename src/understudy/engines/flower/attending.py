@@ -65,7 +65,7 @@ def _site_keys(server: str, keys: Path, name: str) -> Server:
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """Two processes of one site would spend its budget twice."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # replies, memory, errors that may quote records
     with (folder / ".site-lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

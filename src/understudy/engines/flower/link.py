@@ -141,7 +141,7 @@ class Link:
 @contextmanager
 def superlink(state: Path, certificates: Certificates | None, *, port: int | None = None) -> Iterator[Link]:
     """``state`` holds its database, so that sites and their keys outlive it; without certificates, no TLS."""
-    state.mkdir(parents=True, exist_ok=True)
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)  # what sites sent passes through here
     switch_off(state / "flower")
     log = state / "superlink.log"
     ca = None if certificates is None else certificates.ca
