@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from understudy.errors import UserError
-from understudy.settings import Settings
+from understudy.settings import Settings, settings_in
 
 
 def checked(settings: type[Settings], given: Mapping[str, Any], where: str) -> Any:
@@ -40,7 +40,7 @@ def _sentence(error: Any, settings: type[Settings], where: str) -> str:
     kinds = {settings}
     shown = [where] if where else []
     for part in path[:-1] if error["type"] == "extra_forbidden" else path:
-        inside = {k for kind in kinds for k in _settings_in(_field(kind, part))}
+        inside = {k for kind in kinds for k in settings_in(_field(kind, part))}
         if any(part in kind.model_fields for kind in kinds):
             shown.append(part)
             kinds = inside
@@ -66,10 +66,3 @@ def _choices(settings: type[Settings], path: list[str]) -> str:
 def _field(kind: type[Settings], name: str) -> Any:
     field = kind.model_fields.get(name)
     return None if field is None else field.annotation
-
-
-def _settings_in(annotation: Any) -> set[type[Settings]]:
-    """The settings classes that an annotation can hold, through unions and lists."""
-    if isinstance(annotation, type) and issubclass(annotation, Settings):
-        return {annotation}
-    return {kind for arg in typing.get_args(annotation) for kind in _settings_in(arg)}
