@@ -56,7 +56,7 @@ def panels_figure(panels: Sequence[Panel], title: str) -> "Figure":
 
 
 def _draw(axes: "Axes", panel: Panel) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     if panel.shaded is not None:
         axes.axvspan(*panel.shaded, color=FAINT, zorder=0)
@@ -67,6 +67,8 @@ def _draw(axes: "Axes", panel: Panel) -> None:
     axes.set_ylabel(panel.ylabel, color=INK, fontsize=9)
     if panel.log_x:
         axes.set_xscale("log")
+    elif all(float(x).is_integer() for trace in panel.traces for x in trace.x):  # rounds, not two and a half of them
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if panel.log_y:
         axes.set_yscale("log")
     if panel.ylim is not None:
