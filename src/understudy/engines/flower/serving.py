@@ -34,7 +34,7 @@ def serve(
                 _one(site, method, client, tasks.another, heard, largest)
         except (httpx.HTTPError, Withdrawn):
             pass  # nobody waits for it any more, or the node went down and the server asks again
-        except Exception:
+        except Exception:  # a task of a make that nobody foresaw must not end the site; error.txt has the details
             _note(site)
 
 
