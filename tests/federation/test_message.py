@@ -61,6 +61,10 @@ def test_infinities_and_nans_are_found_by_part() -> None:
     assert message.not_finite() == ["a", "c"]
 
 
+def test_numbers_whose_sum_overflows_are_finite() -> None:
+    assert Message(a=torch.full((4,), 3e38)).not_finite() == []
+
+
 def test_labels_take_one_byte_up_to_256_classes_and_two_beyond() -> None:
     y = torch.tensor([0, 255])
     assert labels_to_wire(y, 256).dtype == torch.uint8

@@ -100,8 +100,10 @@ def test_every_setting_of_the_desk_plans_is_known() -> None:
         resolve(dict(studies.CONV), changes)
     for generator in [*studies.KINDS.values(), *(_sampled(*how) for how in studies.SAMPLERS)]:
         resolve(dict(studies.DIGITS), {"with": [{"name": "fedssyn", "generator": dict(generator)}]})
-    private = {"name": "fedssyn", "generator": dict(studies.PRIVATE.generator), "dp": {"scope": "exchange"}}
-    resolve(dict(studies.PRIVATE.config), {"with": [private], "privacy": dict(studies.PRIVATE.privacy)})
+    for label, generator in studies.PRIVATE.generators.items():
+        dp = {"scope": "exchange", "clip": studies.PRIVATE.clips[label]}
+        private = {"name": "fedssyn", "generator": dict(generator), "dp": dp}
+        resolve(dict(studies.PRIVATE.config), {"with": [private], "privacy": dict(studies.PRIVATE.privacy)})
 
 
 def _sampled(sampler: str, steps: int) -> dict[str, Any]:

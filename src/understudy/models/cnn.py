@@ -11,7 +11,7 @@ from understudy.models.classifier import Classifier, image_shape
 from understudy.models.registry import NoSettings, model
 
 
-@model("simple-cnn", fast="channels-last")
+@model("simple-cnn", fast="batch-last")
 def simple_cnn(problem: Problem, _: NoSettings) -> nn.Module:
     """SimpleCNN: conv5×5 of 6 and 16 channels, then 120 and 84 (FedCOG on CIFAR-10 and Fashion-MNIST)."""
     channels, high, wide = image_shape(problem, "simple-cnn", smallest=16, instead="'small-convnet'")

@@ -17,6 +17,8 @@ from torch.func import functional_call
 
 from understudy.data.problem import Problem
 from understudy.errors import UserError
+from understudy.models.batch_last import Layer, batch_last
+from understudy.models.classifier import Classifier
 from understudy.models.registry import FastPath
 from understudy.randomness import private_global_stream
 
@@ -25,11 +27,11 @@ Outputs = tuple[Tensor, Tensor]  # features (n, d) and logits (n, classes, or mo
 
 
 class _Scaled(nn.Module):
-    """Raw records in, features and logits out."""
+    """Raw records in, features and logits out; ``body``: what finds the features in place of the module's own."""
 
-    def __init__(self, module: nn.Module, problem: Problem, channels_last: bool):
+    def __init__(self, module: nn.Module, problem: Problem, channels_last: bool, body: Layer | None = None):
         super().__init__()
-        self.module = module
+        self.module, self._body = module, body
         across = (-1, *[1] * (len(problem.shape) - 1))
         self.shift = torch.tensor(problem.mean or (0.0,)).mul(255).view(across)
         self.unit = torch.tensor(problem.std or (1.0,)).mul(255).view(across)
@@ -41,7 +43,7 @@ class _Scaled(nn.Module):
             x = x.to(memory_format=self.layout)
         if x.dtype == torch.uint8:
             x = x.to(torch.float32).sub_(self.shift).div_(self.unit)
-        features = self.module.features(x)  # type: ignore[operator]
+        features = self.module.features(x) if self._body is None else self._body(x)  # type: ignore[operator]
         return features, self.module.head(features)  # type: ignore[operator]
 
 
@@ -63,7 +65,7 @@ class Network:
             module = build()
         _check_shape(module)
         self.module = module.to(self.device)
-        self._whole = _Scaled(self.module, problem, fast == "channels-last")
+        self._whole = _Scaled(self.module, problem, fast in ("channels-last", "batch-last"))
         self._whole.shift, self._whole.unit = self._whole.shift.to(device), self._whole.unit.to(device)
         self.needs_company = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
         if fast == "compiled" and self.needs_company:
@@ -71,8 +73,15 @@ class Network:
         self._lay_out()
         self._twins: dict[str, Network] = {}
         self._compiled = _compiled(self._whole) if fast == "compiled" else None
+        self._quick = self._batch_last() or self._whole  # at the network's own weights
         self._rows = max(1, PASS_PIXELS // math.prod(problem.shape[1:]))
         self._first = self.vector.clone()
+
+    def _batch_last(self) -> _Scaled | None:
+        if self.fast != "batch-last" or self.device.type != "cpu" or type(self.module) is not Classifier:
+            return None
+        body = batch_last(self.module.body)
+        return None if body is None else _Scaled(self.module, self.problem, False, body)
 
     def _lay_out(self) -> None:
         in_head = {id(p) for p in cast(nn.Module, self.module.head).parameters()}
@@ -139,7 +148,7 @@ class Network:
     def at(self, w: Tensor, x: Tensor) -> Outputs:
         """Features and logits of raw records ``x`` under the weights ``w``; ``net.at(net.vector, x)`` is quick."""
         if w is self.vector:
-            return self._in_passes(x) if self._compiled is not None else cast(Outputs, self._whole(x))
+            return self._in_passes(x) if self._compiled is not None else cast(Outputs, self._quick(x))
         parts = {f"module.{name}": w[where].view(shape) for name, (where, shape) in self.windows.items()}
         return cast(Outputs, functional_call(self._whole, parts, (x,)))
 

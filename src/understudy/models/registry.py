@@ -13,7 +13,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.settings import Settings
 
-FastPath = Literal["eager", "channels-last", "compiled"]
+FastPath = Literal["eager", "channels-last", "batch-last", "compiled"]
 Factory = Callable[[Problem, Any], nn.Module]
 
 

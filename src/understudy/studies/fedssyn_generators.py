@@ -2,8 +2,8 @@
 
 Generators: diffusion, three GANs and a VAE on one split of digits, each trained once a seed; FedAvg then trains with
 the images of one of them. Rates are tuned without images and with the VAE's; the others take the latter. Samplers: the
-same diffusion networks, asked with few and many steps. Privacy: VAEs trained by DP-SGD on more records (a client of
-some hundred has nothing to hide in), beside the same VAEs without noise, and FedAvg alone.
+same diffusion networks, asked with few and many steps. Privacy: VAEs and small diffusion networks trained by DP-SGD on
+more records (a client of some hundred has nothing to hide in), beside the same VAEs without noise, and FedAvg alone.
 """
 
 import statistics
@@ -31,13 +31,13 @@ class Private:
     """The part with privacy, on data of its own."""
 
     config: Changes
-    generator: Changes
+    generators: Mapping[str, Changes]  # by label, VAE among them, which is trained without noise as well
+    clips: Mapping[str, float]  # of each, the largest norm of a record's gradient
     privacy: Changes
     tuning: Changes
 
-    @property
-    def label(self) -> str:
-        return f"VAE, ε = {self.privacy['epsilon']:g}"
+    def label(self, generator: str) -> str:
+        return f"{generator}, ε = {self.privacy['epsilon']:g}"
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,18 @@ def _samplers(plan: Plan, once: TrainedOnce, kinds: Part, out: Path, observer: O
 def _private(plan: Plan, out: Path, observer: Observer) -> Part:
     asked = plan.private
     once = TrainedOnce(asked.config, out / "generators", observer)
-    tuned = [Contender(NONE, {}), Contender(NOISELESS, {}, by_seed=once.shuffling(NOISELESS, asked.generator))]
+    noiseless = once.shuffling(NOISELESS, asked.generators[VAE])
+    tuned = [Contender(NONE, {}), Contender(NOISELESS, {}, by_seed=noiseless)]
     first = _played(_comparison(plan, asked.config, plan.rates, tuned, asked.tuning), out, observer)
-    add_on = {"name": "fedssyn", "generator": dict(asked.generator), "sound_only": False, "dp": {"scope": "exchange"}}
-    noised = Contender(asked.label, {"with": [add_on], "privacy": dict(asked.privacy)})
+    noised = [_noised(asked, label) for label in asked.generators]
     rates = (first.standings[NOISELESS].rate,)
-    return first.and_also(_played(_comparison(plan, asked.config, rates, [noised]), out / "noised", observer))
+    return first.and_also(_played(_comparison(plan, asked.config, rates, noised), out / "noised", observer))
+
+
+def _noised(asked: Private, label: str) -> Contender:
+    dp = {"scope": "exchange", "clip": asked.clips[label]}
+    add_on = {"name": "fedssyn", "generator": dict(asked.generators[label]), "sound_only": False, "dp": dp}
+    return Contender(asked.label(label), {"with": [add_on], "privacy": dict(asked.privacy)})
 
 
 def _comparison(
@@ -174,8 +180,8 @@ def _steps_panel(plan: Plan, samplers: Part) -> Panel:
 
 def _spent(plan: Plan, private: Part, out: Path) -> float:
     """The most that any client's charges come to in any run; what training sends later is not covered."""
-    one = private.standings[plan.private.label]
-    runs = [one.run_folder(out / "private" / "noised", seed) for seed in plan.seeds]
+    noised = [private.standings[plan.private.label(label)] for label in plan.private.generators]
+    runs = [one.run_folder(out / "private" / "noised", seed) for one in noised for seed in plan.seeds]
     books = [book for run in runs for book in RunFolder(run).ledger()["charges"].values()]
     charges = [[Charge.of(charge) for charge in book] for book in books]
     return max(epsilon_of(each, each[0].delta, each[0].accountant) for each in charges)
@@ -191,12 +197,13 @@ def _notes(plan: Plan, kinds: Part, samplers: Part, private: Part, spent: float)
     ]
     gans = [one for label, one in kinds.standings.items() if label.startswith("GAN")]
     best = max(gans, key=lambda one: one.mean)
-    alone, noised = private.standings[NONE], private.standings[plan.private.label]
+    noised = [plan.private.label(label) for label in plan.private.generators]
+    with_privacy = ", ".join(f"{label}: {said(private.standings[label].accuracies)}" for label in noised)
     return [
         f"{plan.diffusion} {said(kinds.standings[plan.diffusion].accuracies)}, the best GAN ({best.label}) "
         f"{said(best.accuracies)}, {VAE} {said(kinds.standings[VAE].accuracies)}, "
         f"{NONE} {said(kinds.standings[NONE].accuracies)}.",
         f"Within one point of {published} ({100 * full:.1f}): {', '.join(near) or 'none'}.",
-        f"With privacy (ε = {spent:.3g} for the images) {said(noised.accuracies)}, "
-        f"FedAvg alone {said(alone.accuracies)}.",
+        f"With privacy (ε = {spent:.3g} for the images) {with_privacy}; "
+        f"FedAvg alone {said(private.standings[NONE].accuracies)}.",
     ]

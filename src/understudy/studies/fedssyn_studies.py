@@ -102,7 +102,22 @@ PRIVATE = Private(
         "method": {"name": "fedavg", "rounds": 10, "local": {"epochs": 1, "batch": 64}},
         "engine": {"name": "inline"},
     },
-    {**VAE, "spread": "prior", "epochs": 20, "batch": 256, "width": 16, "hidden": 64},
+    {
+        "VAE": {**VAE, "spread": "prior", "epochs": 20, "batch": 256, "width": 16, "hidden": 64},
+        # 204 steps; images are folded to 7×7, so that the gradients of single records are affordable
+        "diffusion": {
+            "name": "diffusion",
+            "epochs": 17,
+            "least_steps": 0,
+            "batch": 256,
+            "lr": 0.01,
+            "draws_per_record": 2,
+            "full_size": 8,
+            "width": 8,
+            "head": 8,
+        },
+    },
+    {"VAE": 1.0, "diffusion": 0.1},
     {"epsilon": 10.0, "delta": 1e-5, "records": 4000, "public": ["labels"]},
     {"method.rounds": 5},
 )
@@ -119,7 +134,7 @@ def generators_smoke() -> Experiment:
     small = {"name": "diffusion", "epochs": 1, "least_steps": 1, "width": 8, "head": 8, "multipliers": [1]}
     kinds = {"VAE": TINY_VAE, "GAN": gan, "diffusion": {**small, "sampling_steps": 2}}
     vae = {**TINY_VAE, "spread": "prior", "epochs": 1}
-    private = Private(TINY, vae, {**PRIVATE.privacy, "records": 50}, {})
+    private = Private(TINY, {"VAE": vae, "diffusion": small}, PRIVATE.clips, {**PRIVATE.privacy, "records": 50}, {})
     samplers = (("dpm-solver", 2), ("ancestral", 3))
     return generators_study(Generators(TINY, kinds, "diffusion", samplers, 10, private, (0.1,), (0,), {}))
 

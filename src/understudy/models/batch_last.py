@@ -1,0 +1,147 @@
+"""Convolution, pool of 2 and ReLU in one, for networks with few channels on a CPU.
+
+Libraries of convolutions work on several channels at once, and with six of them most of a vector register stays empty.
+Here it is the records of a batch that lie side by side: (channels, height, width, n). A pool of 2 takes the largest of
+four neighbours, so a kernel of k×k is written into the four corners of one of (k+1)×(k+1); one matrix product with
+patches that lie two pixels apart finds all four, and the largest, with bias and ReLU, leaves the layer:
+
+    out = max(0, b + max(o₀, o₁, o₂, o₃)),    o = [w in four corners] · patches
+
+The slope goes to the first of equal neighbours, as in torch. Results differ from those of the layers by rounding.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))  # of a pool of 2, in the order in which torch looks at them
+_where_positive = torch.ops.aten.threshold_backward  # (g, x, 0): g where x > 0, nought elsewhere
+
+Layer = Callable[[Tensor], Tensor]
+
+
+def batch_last(body: nn.Module) -> Layer | None:
+    """What ``body`` computes, with its weights as they are at a call; None where nothing in it would gain."""
+    layers = _flat(body)
+    steps: list[Layer] = []
+    while layers:
+        together = gains(layers[:3])
+        steps.append(_together(cast(nn.Conv2d, layers[0])) if together else layers[0])
+        layers = layers[3 if together else 1 :]
+
+    def run(x: Tensor) -> Tensor:
+        for step in steps:
+            x = step(x)
+        return x
+
+    return run if any(not isinstance(step, nn.Module) for step in steps) else None
+
+
+def gains(layers: Sequence[nn.Module]) -> bool:
+    """Is this a plain convolution, a pool of 2 and a ReLU?"""
+    if [type(layer) for layer in layers] != [nn.Conv2d, nn.MaxPool2d, nn.ReLU]:
+        return False
+    convolution, pool = cast(nn.Conv2d, layers[0]), cast(nn.MaxPool2d, layers[1])
+    high, wide = convolution.kernel_size
+    plain = (convolution.stride, convolution.padding, convolution.dilation) == ((1, 1), (0, 0), (1, 1))
+    odd_square = high == wide and high % 2 == 1
+    of_two = (pool.kernel_size, pool.stride, pool.padding, pool.dilation, pool.ceil_mode) == (2, 2, 0, 1, False)
+    return plain and odd_square and of_two and convolution.groups == 1 and convolution.bias is not None
+
+
+def _flat(module: nn.Module) -> list[nn.Module]:
+    if type(module) is nn.Sequential:
+        return [inner for layer in module for inner in _flat(layer)]
+    return [module]
+
+
+def _together(convolution: nn.Conv2d) -> Layer:
+    return lambda x: cast(Tensor, _Together.apply(x, convolution.weight, convolution.bias))  # type: ignore[no-untyped-call]
+
+
+class _Together(torch.autograd.Function):
+    """(n, channels, height, width) -> (n, outputs, pooled height, pooled width); in memory n comes last in both."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        image = x.permute(1, 2, 3, 0).contiguous()
+        wide = _into_corners(weight)
+        patches, (high, across) = _patches(image, weight.shape[2] + 1)
+        found = torch.mm(wide, patches).view(4, len(bias), patches.shape[1])
+        upper, lower = torch.maximum(found[0], found[1]), torch.maximum(found[2], found[3])
+        out = torch.maximum(upper, lower).add_(bias[:, None]).clamp_(min=0)
+        ctx.save_for_backward(patches, wide, found, upper, lower, out)
+        ctx.shapes = image.shape, weight.shape, (high, across)
+        return out.view(len(bias), high, across, len(x)).permute(3, 0, 1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        patches, wide, found, upper, lower, out = ctx.saved_tensors
+        image, kernel, places = ctx.shapes
+        slope = _where_positive(slope.permute(1, 2, 3, 0).reshape(out.shape), out, 0)
+        shares = _to_the_largest(slope, found, upper, lower).view(len(wide), out.shape[1])
+        wants_x, wants_weight, wants_bias = ctx.needs_input_grad
+        x = weight = None
+        if wants_x:
+            x = _added_up(torch.mm(wide.T, shares), image, kernel[2] + 1, places).permute(3, 0, 1, 2)
+        if wants_weight:
+            weight = _out_of_corners(torch.mm(shares, patches.T), kernel)
+        return x, weight, slope.sum(1) if wants_bias else None
+
+
+def _into_corners(weight: Tensor) -> Tensor:
+    """(4 · outputs, channels · (k+1)²)"""
+    outputs, channels, k, _ = weight.shape
+    wide = weight.new_zeros(4 * outputs * channels * (k + 1) ** 2)
+    wide[_corners(weight.shape)] = weight.reshape(-1)
+    return wide.view(4 * outputs, channels * (k + 1) ** 2)
+
+
+def _out_of_corners(wide: Tensor, kernel: torch.Size) -> Tensor:
+    return wide.view(-1)[_corners(kernel)].sum(0).view(kernel)
+
+
+@functools.cache
+def _corners(kernel: torch.Size) -> Tensor:
+    """(4, numbers of a kernel): where each of them stands in the four corners."""
+    outputs, channels, k, _ = kernel
+    places = torch.arange(4 * outputs * channels * (k + 1) ** 2).view(4, outputs, channels, k + 1, k + 1)
+    cut = [part[:, :, y : y + k, x : x + k] for part, (y, x) in zip(places, CORNERS, strict=True)]
+    return torch.stack(cut).view(4, -1)
+
+
+def _patches(image: Tensor, side: int) -> tuple[Tensor, tuple[int, int]]:
+    """(channels · side², places · n) of patches two pixels apart; how many places there are down and across."""
+    channels, rows, columns, n = image.shape
+    high, across = (rows - side) // 2 + 1, (columns - side) // 2 + 1
+    plane, row = rows * columns * n, columns * n
+    views = image.as_strided((channels, side, side, high, across, n), (plane, row, n, 2 * row, 2 * n, 1))
+    return views.reshape(channels * side * side, high * across * n), (high, across)
+
+
+def _added_up(patches: Tensor, image: torch.Size, side: int, places: tuple[int, int]) -> Tensor:
+    """An image of ``image``'s shape with every patch added where it was taken from."""
+    (channels, rows, columns, n), (high, across), half = image, places, side // 2
+    squares = patches.new_zeros(channels, -(-rows // 2), 2, -(-columns // 2), 2, n)  # of 2×2 pixels
+    parts = patches.view(channels, half, 2, half, 2, high, across, n)
+    for down in range(half):
+        for right in range(half):
+            there = squares[:, down : down + high, :, right : right + across]
+            there += parts[:, down, :, right].permute(0, 3, 1, 4, 2, 5)
+    return squares.view(channels, 2 * squares.shape[1], 2 * squares.shape[3], n)[:, :rows, :columns]
+
+
+def _to_the_largest(slope: Tensor, found: Tensor, upper: Tensor, lower: Tensor) -> Tensor:
+    """(4, outputs, places · n): the slope at a pool's output, for the one of its inputs that it came from."""
+    halves = slope.new_empty(2, *slope.shape)  # for the upper two, for the lower two
+    _where_positive.grad_input(slope, lower - upper, 0, grad_input=halves[1])
+    torch.sub(slope, halves[1], out=halves[0])
+    pairs, shares = found.view(2, 2, *slope.shape), slope.new_empty(2, 2, *slope.shape)
+    _where_positive.grad_input(halves, pairs[:, 1] - pairs[:, 0], 0, grad_input=shares[:, 1])
+    torch.sub(halves, shares[:, 1], out=shares[:, 0])
+    return shares
