@@ -33,7 +33,7 @@ class Plan(Settings):
 
 class ModelPlan(Settings):
     name: str = "small-convnet"  # see `understudy models`, or file.py:build
-    fast: Literal["auto", "eager", "channels-last", "batch-last", "compiled"] = "auto"
+    fast: Literal["auto", "eager", "channels-last", "batch-last", "compiled"] = "auto"  # auto: as it declares
 
 
 class EngineSettings(Settings):

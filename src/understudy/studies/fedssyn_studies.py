@@ -44,7 +44,7 @@ FOUR_OF_TEN = Taking("4 of 10 clients", 0.4, 40, 20)
 
 
 def rounds_at_desk() -> Experiment:
-    return rounds_study(Rounds(SMALL, VAE, (0.01, 0.1), (ALL_OF_THEM, FOUR_OF_TEN), RATES, SEEDS))
+    return rounds_study(Rounds(SMALL, VAE, (0.01, 0.1), (ALL_OF_THEM, FOUR_OF_TEN), (0.03, *RATES), SEEDS))
 
 
 def rounds_smoke() -> Experiment:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 PANEL_WIDTH, PANEL_HEIGHT, ACROSS = 4.3, 3.5, 3  # inches, and most panels in a row
 LETTERS_AN_INCH = 10.5
+LETTERS_UPWARDS = 44  # along a panel's height
+LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 7.5, "labelcolor": INK}
+LEGEND_WIDTH = 1.7  # inches of a line's label and sample
+IN_COMMON = 6  # lines: from so many on, panels with the same ones share a legend below
 PLAIN_BELOW = 100  # a logarithmic axis over less than this factor has plain numbers on it
 STYLES: dict[str, dict[str, Any]] = {
     "line": {"linestyle": "-"},
@@ -43,16 +47,27 @@ def panels_figure(panels: Sequence[Panel], title: str) -> "Figure":
     down = math.ceil(len(panels) / across)
     width = across * PANEL_WIDTH
     wrapped = textwrap.wrap(title, int(width * LETTERS_AN_INCH))
-    height = down * PANEL_HEIGHT + 0.25 * len(wrapped) + 0.1
+    columns = int(width / LEGEND_WIDTH)
+    below = 0.2 * math.ceil(len(panels[0].traces) / columns) if _alike(panels) else 0.0
+    height = down * PANEL_HEIGHT + 0.25 * len(wrapped) + 0.1 + below
     figure = empty_figure(width, height)
     places = figure.subplots(down, across, squeeze=False).ravel()
     for axes, panel in zip(places, panels, strict=False):
         _draw(axes, panel)
+        if not below:
+            axes.legend(loc="best", **LEGEND)
     for axes in places[len(panels) :]:
         axes.set_visible(False)
     figure.suptitle("\n".join(wrapped), color=INK, fontsize=11, fontweight="bold", x=0.01, y=0.99, ha="left", va="top")
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, below / height, 1, 1))
+    if below:
+        figure.legend(*places[0].get_legend_handles_labels(), loc="lower center", ncols=columns, **LEGEND)
     return figure
+
+
+def _alike(panels: Sequence[Panel]) -> bool:
+    lines = [[(trace.label, trace.look, trace.style) for trace in panel.traces] for panel in panels]
+    return len(panels) > 1 and len(lines[0]) >= IN_COMMON and all(each == lines[0] for each in lines)
 
 
 def _draw(axes: "Axes", panel: Panel) -> None:
@@ -64,7 +79,7 @@ def _draw(axes: "Axes", panel: Panel) -> None:
         _trace(axes, trace)
     axes.set_title("\n".join(textwrap.wrap(panel.heading, 52)), loc="left", color=INK, fontsize=9.5)
     axes.set_xlabel(panel.xlabel, color=INK, fontsize=9)
-    axes.set_ylabel(panel.ylabel, color=INK, fontsize=9)
+    axes.set_ylabel("\n".join(textwrap.wrap(panel.ylabel, LETTERS_UPWARDS)), color=INK, fontsize=9)
     if panel.log_x:
         axes.set_xscale("log")
     elif all(float(x).is_integer() for trace in panel.traces for x in trace.x):  # rounds, not two and a half of them
@@ -82,7 +97,6 @@ def _draw(axes: "Axes", panel: Panel) -> None:
     axes.tick_params(which="both", colors=SOFT, labelsize=8, length=3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(SOFT)
-    axes.legend(frameon=False, fontsize=7.5, labelcolor=INK, loc="best")
 
 
 def _trace(axes: "Axes", trace: Trace) -> None:
