@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.problem import Problem
+from understudy.methods.moon import Projected
 from understudy.models.batch_last import batch_last, gains
 from understudy.models.network import Network
 from understudy.models.registry import entry
@@ -111,6 +112,34 @@ def test_a_network_on_this_path_is_the_same_network(problem: Problem) -> None:
     for ours, theirs in zip(found[1], found[0], strict=True):
         assert float((ours - theirs).norm()) < 1e-5 * float(theirs.norm())
     assert not torch.equal(found[1][2], found[0][2])  # it did go another way
+
+
+def test_a_part_of_a_larger_network_goes_the_same_way() -> None:
+    """MOON puts a projection behind the features, and its network keeps its names, weights and modes."""
+    chosen = entry("simple-cnn")
+    whole = Projected(chosen.build(DIGITS, chosen.settings()), 84, 16, 10)
+    quick = batch_last(whole)
+    assert quick is not None
+    assert dict(whole.named_parameters()).keys() == {
+        *(f"base.body.{layer}.{part}" for layer in (0, 3, 7, 9) for part in ("weight", "bias")),
+        *(f"{layer}.{part}" for layer in ("projection.0", "projection.2", "head") for part in ("weight", "bias")),
+    }
+    x = torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(quick.features(x), whole.features(x))  # type: ignore[operator]
+    with torch.no_grad():
+        whole.base.body[0].weight.mul_(2)  # type: ignore[union-attr, index, operator]
+    torch.testing.assert_close(quick.features(x), whole.features(x))  # type: ignore[operator]
+
+
+def test_layers_beside_follow_the_mode_of_the_network() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Dropout(0.9))
+    quick = batch_last(net)
+    assert quick is not None
+    x = torch.rand(2, 1, 12, 12)
+    net.eval()
+    torch.testing.assert_close(quick(x), net(x))
+    net.train()
+    assert (quick(x) == 0).float().mean() > 0.5
 
 
 def test_frozen_weights_get_no_gradient() -> None:

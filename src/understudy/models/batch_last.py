@@ -10,6 +10,7 @@ patches that lie two pixels apart finds all four, and the largest, with bias and
 The slope goes to the first of equal neighbours, as in torch. Results differ from those of the layers by rounding.
 """
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -24,21 +25,41 @@ _where_positive = torch.ops.aten.threshold_backward  # (g, x, 0): g where x > 0,
 Layer = Callable[[Tensor], Tensor]
 
 
-def batch_last(body: nn.Module) -> Layer | None:
-    """What ``body`` computes, with its weights as they are at a call; None where nothing in it would gain."""
-    layers = _flat(body)
-    steps: list[Layer] = []
-    while layers:
-        together = gains(layers[:3])
-        steps.append(_together(cast(nn.Conv2d, layers[0])) if together else layers[0])
-        layers = layers[3 if together else 1 :]
+def batch_last(module: nn.Module) -> nn.Module | None:
+    """The same network over the same weights, with this in the place of such layers; None where there are none.
 
-    def run(x: Tensor) -> Tensor:
-        for step in steps:
+    Not for hooks on those layers, which are not called, nor for a second derivative.
+    """
+    if type(module) is nn.Sequential:
+        return _Steps.of(module)
+    quicker = {name: quick for name, part in module.named_children() if (quick := batch_last(part)) is not None}
+    if not quicker:
+        return None
+    twin = copy.copy(module)  # its parts and weights are the module's own
+    twin.__dict__["_modules"] = {**module._modules, **quicker}
+    return twin
+
+
+class _Steps(nn.Module):
+    """What a chain of layers computes, with their weights as they are at a call."""
+
+    def __init__(self, steps: Sequence[Layer]):
+        super().__init__()
+        self.__dict__["steps"] = steps  # of another module: here they are no parts
+
+    @classmethod
+    def of(cls, chain: nn.Sequential) -> "_Steps | None":
+        layers, steps = _flat(chain), list[Layer]()
+        while layers:
+            together = gains(layers[:3])
+            steps.append(_together(cast(nn.Conv2d, layers[0])) if together else layers[0])
+            layers = layers[3 if together else 1 :]
+        return cls(steps) if any(not isinstance(step, nn.Module) for step in steps) else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        for step in self.__dict__["steps"]:
             x = step(x)
         return x
-
-    return run if any(not isinstance(step, nn.Module) for step in steps) else None
 
 
 def gains(layers: Sequence[nn.Module]) -> bool:

@@ -17,8 +17,7 @@ from torch.func import functional_call
 
 from understudy.data.problem import Problem
 from understudy.errors import UserError
-from understudy.models.batch_last import Layer, batch_last
-from understudy.models.classifier import Classifier
+from understudy.models.batch_last import batch_last
 from understudy.models.registry import FastPath
 from understudy.randomness import private_global_stream
 
@@ -27,11 +26,11 @@ Outputs = tuple[Tensor, Tensor]  # features (n, d) and logits (n, classes, or mo
 
 
 class _Scaled(nn.Module):
-    """Raw records in, features and logits out; ``body``: what finds the features in place of the module's own."""
+    """Raw records in, features and logits out."""
 
-    def __init__(self, module: nn.Module, problem: Problem, channels_last: bool, body: Layer | None = None):
+    def __init__(self, module: nn.Module, problem: Problem, channels_last: bool):
         super().__init__()
-        self.module, self._body = module, body
+        self.module = module
         across = (-1, *[1] * (len(problem.shape) - 1))
         self.shift = torch.tensor(problem.mean or (0.0,)).mul(255).view(across)
         self.unit = torch.tensor(problem.std or (1.0,)).mul(255).view(across)
@@ -43,7 +42,7 @@ class _Scaled(nn.Module):
             x = x.to(memory_format=self.layout)
         if x.dtype == torch.uint8:
             x = x.to(torch.float32).sub_(self.shift).div_(self.unit)
-        features = self.module.features(x) if self._body is None else self._body(x)  # type: ignore[operator]
+        features = self.module.features(x)  # type: ignore[operator]
         return features, self.module.head(features)  # type: ignore[operator]
 
 
@@ -78,10 +77,8 @@ class Network:
         self._first = self.vector.clone()
 
     def _batch_last(self) -> _Scaled | None:
-        if self.fast != "batch-last" or self.device.type != "cpu" or type(self.module) is not Classifier:
-            return None
-        body = batch_last(self.module.body)
-        return None if body is None else _Scaled(self.module, self.problem, False, body)
+        quick = batch_last(self.module) if self.fast == "batch-last" and self.device.type == "cpu" else None
+        return None if quick is None else _Scaled(quick, self.problem, channels_last=False)
 
     def _lay_out(self) -> None:
         in_head = {id(p) for p in cast(nn.Module, self.module.head).parameters()}

@@ -23,7 +23,7 @@ from understudy.studies.trained_once import Changes
 Scales = Mapping[Literal["smoke", "desk", "paper"], Callable[[], Experiment]]
 
 SEEDS = (0, 1, 2)
-RATES = (0.1, 0.3, 1.0)
+RATES = (0.03, 0.1, 0.3, 1.0)
 SMALL: Changes = {
     "data": {"name": "mnist-5k", "size": 14, "clients": 10, "split": {"kind": "dirichlet", "alpha": 0.01}},
     "model": {"name": "mlp", "hidden": [64]},
@@ -44,7 +44,7 @@ FOUR_OF_TEN = Taking("4 of 10 clients", 0.4, 40, 20)
 
 
 def rounds_at_desk() -> Experiment:
-    return rounds_study(Rounds(SMALL, VAE, (0.01, 0.1), (ALL_OF_THEM, FOUR_OF_TEN), (0.03, *RATES), SEEDS))
+    return rounds_study(Rounds(SMALL, VAE, (0.01, 0.1), (ALL_OF_THEM, FOUR_OF_TEN), RATES, SEEDS))
 
 
 def rounds_smoke() -> Experiment:
@@ -164,7 +164,7 @@ PEERS: Mapping[str, Changes] = {
 
 
 def peers_at_desk() -> Experiment:
-    return peers_study(Peers(CONV, VAE, PEERS, ("FedDM",), (0.03, 0.1, 0.3), SEEDS, {"method.rounds": 5}))
+    return peers_study(Peers(CONV, VAE, PEERS, ("FedDM",), (0.01, 0.03, 0.1, 0.3), SEEDS, {"method.rounds": 5}))
 
 
 def peers_smoke() -> Experiment:
