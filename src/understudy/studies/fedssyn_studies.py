@@ -164,7 +164,7 @@ PEERS: Mapping[str, Changes] = {
 
 
 def peers_at_desk() -> Experiment:
-    return peers_study(Peers(CONV, VAE, PEERS, ("FedDM",), (0.01, 0.03, 0.1, 0.3), SEEDS, {"method.rounds": 5}))
+    return peers_study(Peers(CONV, VAE, PEERS, ("FedDM",), (0.01, *RATES), SEEDS, {"method.rounds": 5}))
 
 
 def peers_smoke() -> Experiment:
