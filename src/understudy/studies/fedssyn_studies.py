@@ -125,7 +125,8 @@ PRIVATE = Private(
 
 def generators_at_desk() -> Experiment:
     tuning = {"method.rounds": 8}
-    return generators_study(Generators(DIGITS, KINDS, "diffusion", SAMPLERS, 100, PRIVATE, RATES, SEEDS, tuning))
+    rates = (0.01, *RATES)
+    return generators_study(Generators(DIGITS, KINDS, "diffusion", SAMPLERS, 100, PRIVATE, rates, SEEDS, tuning))
 
 
 def generators_smoke() -> Experiment:
