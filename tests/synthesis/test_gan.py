@@ -19,7 +19,7 @@ from understudy.synthesis import gan_training
 from understudy.synthesis.gan import ConditionalGan
 from understudy.synthesis.gan_losses import Loss, Terms, Variant, painted_cost, painter_cost, quarters_moved, real_cost
 from understudy.synthesis.gan_networks import Judge, Painter
-from understudy.synthesis.gan_training import Gan, GanSettings, augmented, changed, kept_share
+from understudy.synthesis.gan_training import Gan, GanSettings, augmented, changed, changed_apart, kept_share
 from understudy.synthesis.image_layout import Layout
 
 EIGHT = Problem(shape=(1, 8, 8), classes=3, mean=(0.5,), std=(0.25,))
@@ -186,6 +186,50 @@ def test_without_noise_and_clipping_a_private_step_of_the_judge_is_a_plain_one(v
         assert a.grad is not None
         assert b.grad is not None
         torch.testing.assert_close(a.grad, b.grad, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_nothing_on_the_painted_side_of_a_private_step_follows_from_who_came(variant: Variant) -> None:
+    settings = BRIEF.model_copy(update={"variant": variant, "augmentation": ("rotate",)})
+    painted = torch.rand(4, 1, 8, 8) * 2 - 1
+    found = [
+        changed_apart(settings, torch.rand(records, 1, 8, 8), painted, generator("coins", records), generator("rest"))
+        for records in (0, 1, 3, 4, 9)
+    ]
+    assert [len(real) for real, _ in found] == [0, 1, 3, 4, 9]
+    assert all(torch.equal(other, found[0][1]) for _, other in found)
+    assert torch.equal(found[0][1], painted) == (variant in ("plain", "negative"))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_record_more_moves_the_sum_of_a_private_step_by_the_clip_at_most(
+    variant: Variant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes first, and each of the others keeps the numbers that were drawn for it."""
+    settings = BRIEF.model_copy(update={"variant": variant, "augmentation": ("rotate",)})
+    x, told = torch.rand(4, 1, 8, 8) * 2 - 1, torch.eye(3)[torch.tensor([0, 1, 2, 0])]
+    sums, draw = [], dsa.draw
+    for first in (1, 0):  # without the first record, with it
+        gan, coins = small_gan(settings), generator("coins")
+        torch.rand(first, generator=coins)  # negative: one number a record, and this was the first one's
+
+        def follows(
+            kinds: Sequence[dsa.Kind],
+            rng: torch.Generator,
+            *,
+            images: int,
+            coins: torch.Generator = coins,
+            first: int = first,
+        ) -> dsa.Draw:
+            if rng is coins:
+                return dsa.Draw("rotate", draw(kinds, generator("u"), images=9).u[first:][:images])
+            return draw(kinds, rng, images=images)
+
+        monkeypatch.setattr(dsa, "draw", follows)
+        steps = PrivateSteps(1.0, 1, 1e-3, 0.0, 4.0, generator(1), generator(2), coins)
+        gan.judge_privately(x[first:], told[first:], told, generator(5), steps)
+        sums.append(torch.cat([p.grad.flatten() for p in gan.judge.parameters() if p.grad is not None]))
+    assert 0 < float((sums[1] - sums[0]).norm()) <= 1e-3 / 4 * (1 + 1e-3)
 
 
 def test_the_painted_side_of_a_private_step_has_no_noise_and_is_clipped() -> None:

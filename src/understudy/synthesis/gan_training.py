@@ -100,7 +100,7 @@ class Gan:
         terms = self.settings.terms
         with torch.no_grad():
             painted = self.painted(painted_told, rng)
-        real_change, painted_change = changed(self.settings, x, painted, private.coins)
+        real_change, painted_change = changed_apart(self.settings, x, painted, private.coins, rng)
         private.fill_gradients(self.judge, _of_one(terms.real), x, real_change, told)
         from_records = _gradients(self.judge)
         exact = replace(private, noise=0.0, expected=float(len(painted)))
@@ -129,6 +129,18 @@ def changed(settings: GanSettings, x: Tensor, painted: Tensor, rng: torch.Genera
         return quarters_moved(x, torch.rand(len(x), generator=rng)), painted
     drawn = dsa.draw(settings.kinds, rng, images=max(len(x), len(painted)))
     return augmented(x, drawn), augmented(painted, drawn)
+
+
+def changed_apart(
+    settings: GanSettings, x: Tensor, painted: Tensor, coins: torch.Generator, rng: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """The same for a private step: one kind of change, but each side has numbers of its own. The painted side gets no
+    noise, so nothing in it may follow from who came, and a record more would move what is drawn for places behind it."""
+    if settings.variant in ("plain", "negative"):
+        return changed(settings, x, painted, coins)
+    drawn = dsa.draw(settings.kinds, coins, images=len(x))
+    of_painted = dsa.draw(settings.kinds, rng, images=len(painted))
+    return augmented(x, drawn), augmented(painted, replace(of_painted, kind=drawn.kind))
 
 
 def augmented(x: Tensor, drawn: dsa.Draw) -> Tensor:
