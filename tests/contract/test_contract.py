@@ -112,13 +112,13 @@ def cases() -> dict[str, Case]:
 CASES = cases()
 
 
-# With add-ons only what they could break: where clients run, resumption, and a client that drops out.
-WITH_ADD_ONS = [
-    check
+# With add-ons first what they could break: where clients run, resumption, and a client that drops out. The rest is slow.
+FIRST = ("check_same_bits_wherever", "check_same_bits_after", "check_a_dropped")
+TRIED = [
+    pytest.param(name, check, marks=pytest.mark.slow if "+" in name and not check.__name__.startswith(FIRST) else ())
+    for name in CASES
     for check in CHECKS
-    if check.__name__.startswith(("check_same_bits_wherever", "check_same_bits_after", "check_a_dropped"))
 ]
-TRIED = [(name, check) for name in CASES for check in (WITH_ADD_ONS if "+" in name else CHECKS)]
 
 
 @pytest.mark.parametrize(

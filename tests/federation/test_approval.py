@@ -88,6 +88,8 @@ def test_a_reply_waits_and_nothing_of_it_is_where_an_engine_sends_from(tmp_path:
     assert about["x"] == {"part": "x", "kind": "examples", "shape": [2, 1, 4, 4], "bytes": 128, "covered": True}
     assert (about["y"]["bytes"], about["mean"]["covered"]) == (2, False)
     assert about["understudy.score"]["kind"] == "statistics"
+    assert about["mean"]["values"] == [1.0]  # few numbers are shown as they are
+    assert "values" not in about["x"]
     assert {key: held.about[key] for key in ("client", "run", "round", "task")} == {
         "client": "oak",
         "run": "run",

@@ -73,6 +73,14 @@ def images(out: Path) -> dict[str, Tensor]:
 # ---- generators in trouble
 
 
+def test_where_nobody_makes_an_image_the_run_says_so(tmp_path: Path) -> None:
+    result = run(tmp_path / "run", sites({"elm": [1], "fir": [0]}))
+    said = "Nothing was shuffled: no client made an image, so the method underneath trains alone."
+    assert said in result.metrics[0]["remarks"]
+    assert result.metrics[-1]["round"] == 1
+    assert not any("Nothing was shuffled" in one for one in run(tmp_path / "other").metrics[0].get("remarks", []))
+
+
 def test_a_collapsed_generator_sends_nothing_and_the_run_goes_on(tmp_path: Path) -> None:
     result = run(tmp_path / "run", generator={"name": "painted", "flat": 2})
     (failure,) = result.metrics[0]["failures"]
@@ -102,7 +110,8 @@ def test_a_client_with_too_few_records_is_remarked_on_and_receives(tmp_path: Pat
     result = run(tmp_path / "run", rounds=2)
     assert result.metrics[0]["failures"] == []
     assert result.metrics[0]["remarks"] == [
-        "elm: no images were made, since a generator needs more records than it has."
+        "25 images over 4 clients: parts of 6 and 7.",
+        "elm: no images were made, since a generator needs more records than it has.",
     ]
     assert "remarks" not in result.metrics[1]
     assert len(memory(tmp_path / "run", "elm")["dealt.y"]) == 6  # 8 + 9 + 8 = 25 in parts of 7, 6, 6 and 6
@@ -162,6 +171,11 @@ def test_or_sent_and_counted(tmp_path: Path, space: str) -> None:
     assert len(images(tmp_path / "run")["ash"]) == 10
 
 
+def test_a_veto_that_found_nothing_says_that_it_looked(tmp_path: Path) -> None:
+    result = run(tmp_path / "run", sites({"ash": LABELS["ash"]}), veto="drop", images=10)
+    assert result.metrics[0]["remarks"] == ["None of 10 images was a near-duplicate of a record."]
+
+
 def test_without_a_veto_nobody_looks(tmp_path: Path) -> None:
     copying, ash = {"name": "painted", "copies": 3}, sites({"ash": LABELS["ash"]})
     result = run(tmp_path / "run", ash, generator=copying, images=10)
@@ -219,6 +233,14 @@ def test_what_was_not_kept_is_named(tmp_path: Path, changes: dict[str, Any], why
     run(tmp_path / "first", data, generator=vae, keep_generator=True, sound_only=False)
     with pytest.raises(RunStopped, match=why):
         run(tmp_path / "second", data, **{"generator": vae, "from_run": str(tmp_path / "first"), **changes})
+
+
+def test_a_generator_of_other_records_is_not_sampled(tmp_path: Path) -> None:
+    """Another seed, split or data set gives the same name other records."""
+    run(tmp_path / "first", sites({"ash": LABELS["ash"]}), keep_generator=True)
+    other = sites({"ash": LABELS["beech"]})
+    with pytest.raises(RunStopped, match=r"ash had other records in .*first.* let data, split and seed be as they are"):
+        run(tmp_path / "second", other, from_run=str(tmp_path / "first"))
 
 
 def test_a_run_that_kept_nothing_is_named(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from understudy.data.federation import Arrays, Federation
 from understudy.errors import UserError
 from understudy.learning.heterogeneity import slopes, smoothness
 from understudy.randomness import generator, numpy_generator
+from understudy.studies.cost import Cost
 from understudy.studies.dealt import dealt_examples
 from understudy.studies.folder import RunFolder
 from understudy.studies.measure import Measured, Speed, _final, measure
@@ -43,6 +44,29 @@ def test_metrics_have_the_quantities_every_so_many_rounds(run: Result) -> None:
     last = run.metrics[-1]
     assert last["zeta2_shuffled"] < last["zeta2"]
     assert last["smoothness"] > 0
+
+
+def test_before_the_first_round_a_pool_counts_as_it_will_be_dealt(run: Result) -> None:
+    first = run.metrics[0]
+    assert first["zeta2_shuffled"] < 0.5 * first["zeta2"]
+    share = first["share_shuffled"]
+    assert share == pytest.approx(0.5, abs=0.01)
+    # Lemma 1, by hand from the line's own numbers.
+    assert first["zeta2_bound"] == pytest.approx((1 - share) ** 2 * first["zeta2"])
+    mixed = (1 - share) * first["sigma2"] + share * first["sigma2_pool"]
+    between = share * (1 - share) * (first["zeta2"] + first["delta2"])
+    assert first["sigma2_bound"] == pytest.approx(mixed + between)
+    assert first["smoothness_shuffled"] > 0
+
+
+def test_clients_that_were_not_asked_yet_count_with_their_part(tmp_path: Path) -> None:
+    words = {**WORDS, "method": {**WORDS["method"], "cohort": 1, "rounds": 1}}  # type: ignore[dict-item]
+    found = measure(str(us.run(words, out=tmp_path / "run").folder))
+    assert found.shuffled is not None
+    assert found.shuffled.images == 90
+    assert found.shuffled.p == pytest.approx(0.5, abs=0.01)
+    assert found.cost is not None
+    assert found.cost.images_dealt == pytest.approx(found.cost.images / 2, rel=0.05)
 
 
 def test_measuring_changes_nothing(run: Result, tmp_path: Path) -> None:
@@ -128,6 +152,16 @@ def test_a_client_without_records_counts_neither_before_nor_after(tmp_path: Path
     assert found.shuffled.smoothness == pytest.approx(
         smoothness(net, w, [data.sites[name].own.and_also(dealt[name]) for name in "ab"], generator("smoothness"))
     )
+
+
+def test_the_cost_of_the_paper_by_hand() -> None:
+    """5000 images of 32×32×3 bytes are 15.36 MB; with a model of 37.2 MB, 4 rounds instead of 88 save 95.0 %, and ten
+    clients send and get 30 070 MB in 40 rounds (with the paper's 15.5 MB for the images)."""
+    images, model = 5000 * 3 * 32 * 32, 37_200_000
+    assert images == 15_360_000
+    quick, slow = Cost(4, model, images, images, 0), Cost(88, model, 0, 0, 0)
+    assert 1 - quick.formula / slow.formula == pytest.approx(0.950, abs=5e-4)
+    assert 10 * Cost(40, model, 15.5e6, 15.5e6, 0).formula == pytest.approx(30_070e6, rel=1e-4)
 
 
 def test_own_images_are_no_pool_and_were_not_sent(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from torch import Tensor
+
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
@@ -30,6 +32,7 @@ from understudy.privacy.policy import Policy
 
 Decision = Literal["yes", "no"]
 REPLY, ABOUT = "reply.safetensors", "about.json"
+FEW = 8  # numbers that can be shown as they are
 PLACE = ("run", "round", "step", "sha256")  # what a decision is about
 
 
@@ -182,6 +185,7 @@ def _about(leaving: Leaving, reply: Message) -> dict[str, Any]:
             "shape": list(tensor.shape),
             "bytes": tensor.numel() * tensor.element_size(),
             "covered": part in covered,
+            **({"values": tensor.flatten().tolist()} if _telling(leaving.kinds[part], tensor) else {}),
         }
         for part, tensor in reply.items()
     ]
@@ -189,11 +193,16 @@ def _about(leaving: Leaving, reply: Message) -> dict[str, Any]:
     return {**named, "parts": parts, "epsilon": _epsilon(charges), "problem": asdict(leaving.problem)}
 
 
+def _telling(kind: str, tensor: Tensor) -> bool:
+    """A few numbers, such as how many near-duplicates there were, say more than their shape."""
+    return kind == "statistics" and 0 < tensor.numel() <= FEW
+
+
 def _epsilon(charges: Sequence[Charge]) -> float | None:
-    """Of this reply alone; None where its noise can be repeated."""
-    if any(charge.test_noise for charge in charges):
+    """Of this reply alone; None where nothing is promised: no charge, or noise that can be repeated."""
+    if not charges or any(charge.test_noise for charge in charges):
         return None
-    return epsilon_of(charges, charges[0].delta, charges[0].accountant) if charges else 0.0
+    return epsilon_of(charges, charges[0].delta, charges[0].accountant)
 
 
 def _who() -> str:

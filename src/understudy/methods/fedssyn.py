@@ -25,7 +25,7 @@ paper; the authors' scripts have 5000, 1125 and 500 (for CIFAR-100 also 1000). H
 underneath: ``fedavg`` has presets ``fedssyn`` and ``fedssyn-release``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ class Fedssyn(WrappedMethod):
 
         def note(stage: Stage) -> None:
             if self.settings.keep_generator:
-                keep(client.memory, stage)
+                keep(client.memory, stage, client.own)
 
         if self.exchange is not None:
             return self.exchange.of(client, imitation, note)
@@ -120,7 +120,7 @@ class Fedssyn(WrappedMethod):
 
     def _made_again(self, client: Client, imitation: Imitation, run: Path) -> Examples:
         try:
-            return imitation.of(client, lambda client, _: kept_by(client.id, run, self.settings.epoch))
+            return imitation.of(client, lambda client, _: kept_by(client.id, client.own, run, self.settings.epoch))
         except (RuntimeError, KeyError):
             raise UserError(
                 f"with.fedssyn.from_run: what {client.id} kept in {run} is no {self.settings.generator['name']} with "
@@ -184,15 +184,25 @@ class Fedssyn(WrappedMethod):
         return after.only(*(part for part in after if not part.startswith(MADE)))
 
     def remarks(self, state: State) -> Sequence[str]:
+        made = {part.removeprefix(MADE): state[part].tolist() for part in state if part.startswith(MADE)}
+        return [*super().remarks(state), *(self._of_all(state, made) if made else ()), *self._of_each(made)]
+
+    def _of_all(self, state: State, made: Mapping[str, Sequence[int]]) -> Iterator[str]:
+        pool, clients = len(state.get(POOL_Y, ())), len(state[GIVEN])
+        if self.settings.deal == "shuffled" and self.settings.images != 0 and not pool:
+            yield "Nothing was shuffled: no client made an image, so the method underneath trains alone."
+        if pool % clients:
+            yield f"{pool} images over {clients} clients: parts of {pool // clients} and {pool // clients + 1}."
+        if self.settings.veto is not None and not any(near for _, near, _ in made.values()):
+            yield f"None of {sum(of for _, _, of in made.values())} images was a near-duplicate of a record."
+
+    def _of_each(self, made: Mapping[str, Sequence[int]]) -> Iterator[str]:
         done = "dropped" if self.settings.veto == "drop" else "sent all the same"
-        said = list(super().remarks(state))
-        for client in (part.removeprefix(MADE) for part in state if part.startswith(MADE)):
-            sent, near, made = state[MADE + client].tolist()
+        for client, (sent, near, of) in made.items():
             if near:
-                said.append(f"{client}: {near} of {made} images were near-duplicates of its records, {done}.")
+                yield f"{client}: {near} of {of} images were near-duplicates of its records, {done}."
             elif sent == 0 and self.settings.images != 0 and self.settings.source == "generator":
-                said.append(f"{client}: no images were made, since a generator needs more records than it has.")
-        return said
+                yield f"{client}: no images were made, since a generator needs more records than it has."
 
 
 @add_on("fedssyn", settings=FedssynSettings, layer=AROUND_ROUNDS, presets=PRESETS)

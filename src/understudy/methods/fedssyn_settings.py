@@ -25,6 +25,8 @@ class ImitationSettings(Settings):
     def _spelled_out(cls, given: object) -> object:
         """Every default of the generator's own settings, so that the resolved config shows them."""
         wanted = {"name": given} if isinstance(given, str) else given
+        if isinstance(wanted, dict):
+            wanted = {"name": "vae", **wanted}
         if not isinstance(wanted, dict) or not isinstance(wanted.get("name"), str):
             raise ValueError("name a generator, such as vae")
         rest = {key: value for key, value in wanted.items() if key != "name"}

@@ -2,30 +2,41 @@
 
 A stage of training is ``fedssyn.generator@250.<name>``: what the generator had learnt after 250 epochs. It never
 travels. A later run on the same machine samples from it, so that the effect of longer training can be studied without
-training again; a client looks only under its own name.
+training again; a client looks only under its own name, and only where it had the same records.
 """
 
+import hashlib
 import re
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
+from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.shelf import Shelf
 from understudy.synthesis.generator import Stage, State
 
 KEPT = re.compile(r"fedssyn\.generator@(\d+)\.(.+)")
+RECORDS = "fedssyn.generator.records"  # in memory: which records the client had
 
 
-def keep(memory: MutableMapping[str, Tensor], stage: Stage) -> None:
+def keep(memory: MutableMapping[str, Tensor], stage: Stage, own: Examples) -> None:
+    memory[RECORDS] = _fingerprint(own)
     for name, tensor in stage.state.items():
         memory[f"fedssyn.generator@{stage.epoch}.{name}"] = tensor
 
 
-def kept_by(client: str, run: Path, epoch: int | None) -> State:
+def kept_by(client: str, own: Examples, run: Path, epoch: int | None) -> State:
     """The stage after ``epoch`` epochs, or the last one, that this client kept in the run of that folder."""
-    stages = _stages(client, run)
+    kept = _memory(client, run)
+    if RECORDS in kept and not torch.equal(kept[RECORDS], _fingerprint(own)):
+        raise UserError(
+            f"with.fedssyn.from_run: {client} had other records in {run}, and its generator knows only those; "
+            "let data, split and seed be as they are there."
+        )
+    stages = _stages(kept)
     if not stages:
         raise UserError(
             f"with.fedssyn.from_run: {client} kept no generator in {run}; run that with keep_generator: true."
@@ -39,14 +50,26 @@ def kept_by(client: str, run: Path, epoch: int | None) -> State:
     return stages[wanted]
 
 
-def _stages(client: str, run: Path) -> dict[int, State]:
+def _memory(client: str, run: Path) -> Mapping[str, Tensor]:
     try:
         name = (run / "run-id").read_text()
     except OSError:
         raise UserError(f"with.fedssyn.from_run: {run} is not the folder of a run.") from None
     shelf = Shelf(run / "clients" / client / name / "memory")
-    entries, stages = shelf.entries(), dict[int, State]()
-    for part, tensor in shelf.get(entries[-1])[0].items() if entries else ():
+    entries = shelf.entries()
+    return shelf.get(entries[-1])[0] if entries else {}
+
+
+def _stages(kept: Mapping[str, Tensor]) -> dict[int, State]:
+    stages: dict[int, State] = {}
+    for part, tensor in kept.items():
         if found := KEPT.fullmatch(part):
             stages.setdefault(int(found[1]), {})[found[2]] = tensor
     return stages
+
+
+def _fingerprint(own: Examples) -> Tensor:
+    digest = hashlib.sha256(f"{own.x.dtype} {tuple(own.x.shape)}".encode())
+    for tensor in (own.x, own.y):
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return torch.tensor(list(digest.digest()), dtype=torch.uint8)

@@ -1,23 +1,19 @@
-"""What the clients of a run train on besides their own records, read from the run's folder."""
+"""What shuffling gives to the clients of a run, read from the run's folder."""
 
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
-from understudy.federation.client import Client, Memory
-from understudy.federation.shelf import Shelf
+from understudy.federation.cohorts import in_order
+from understudy.federation.message import labels_from_wire
+from understudy.methods.dealing import POOL_X, POOL_Y, slices
+from understudy.studies.cost import pool_of
 from understudy.studies.folder import RunFolder
 
 
 def dealt_examples(run: RunFolder, data: Federation) -> dict[str, Examples]:
-    """The synthetic records in each client's memory, as the newest checkpoint counts it; none where it has none."""
-    entries = run.checkpoints.entries()
-    versions = run.checkpoints.get(entries[-1])[1]["versions"] if entries else {}
-    return {name: _dealt(run, name, versions.get(name), data) for name in data.sites}
-
-
-def _dealt(run: RunFolder, name: str, version: str | None, data: Federation) -> Examples:
-    holding = data.sites[name]
-    kept = {}
-    if version:  # the first one is empty: nothing was kept yet
-        shelf = Shelf(run.path / "clients" / name / (run.path / "run-id").read_text() / "memory")
-        kept = dict(shelf.get(version)[0])
-    return Client(name, 0, own=holding.own, held_out=holding.held_out, memory=Memory(kept), seed=0).dealt
+    """Each client's part of the shuffled pool, whether it was asked yet or not; nobody's where nothing was shuffled."""
+    pool = pool_of(run)
+    if pool is None:
+        return {}
+    x, y = pool[POOL_X], labels_from_wire(pool[POOL_Y])
+    parts = slices(len(y), len(data.sites))
+    return {name: Examples(x[part], y[part]) for name, part in zip(in_order(data.sites), parts, strict=True)}

@@ -2,18 +2,16 @@
 
 Paper: Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity.
 At one shared model: ζ², σ² and L over the clients' own records, and over these with the synthetic ones that each client
-was dealt; beside them the bounds of Lemma 1. The lemma lets every client mix with the whole pool in the same share p,
-and then its bounds are met exactly. Real clients have a finite part each and may differ in size, so what is measured
-may lie on either side. Clients without records of their own never train, so they count nowhere. Where nothing was
-shuffled (``deal: own``) there is no pool, and the lemma says nothing.
+is dealt, also where it was not asked yet; beside them the bounds of Lemma 1. The lemma lets every client mix with the
+whole pool in the same share p, and then its bounds are met exactly. Real clients have a finite part each and may differ
+in size, so what is measured may lie on either side. Clients without records of their own never train, so they count
+nowhere. Where nothing was shuffled (``deal: own``) there is no pool, and the lemma says nothing.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -23,33 +21,15 @@ from understudy.config.resolve import resolve
 from understudy.config.schema import Config, Live
 from understudy.data.examples import Examples
 from understudy.errors import UserError
-from understudy.learning.heterogeneity import Slopes, distance2, heterogeneity, shuffled_bounds, slopes, smoothness
+from understudy.learning.heterogeneity import heterogeneity, slopes, smoothness
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.studies.compare import compare, label_of, read_config
-from understudy.studies.cost import Cost, cost_of, pool_of
+from understudy.studies.cost import Cost, cost_of
 from understudy.studies.dealt import dealt_examples
 from understudy.studies.folder import RunFolder
 from understudy.studies.run import one_thread
-
-
-@dataclass(frozen=True)
-class Shuffled:
-    """With the synthetic records that each client was dealt, and the lemma's bounds."""
-
-    p: float  # mean over clients of the share of synthetic records
-    images: int  # in the pool
-    sigma2_pool: float  # σ̃²: the noise of the pool alone
-    delta2: float
-    zeta2: float
-    sigma2: float
-    zeta2_bound: float
-    sigma2_bound: float
-    smoothness: float
-
-    @property
-    def holds(self) -> bool:
-        return self.zeta2 <= self.zeta2_bound and self.sigma2 <= self.sigma2_bound
+from understudy.studies.shuffling import Shuffled, shuffled
 
 
 @dataclass(frozen=True)
@@ -123,12 +103,11 @@ def _measured(config: Config, run: RunFolder | None, at: str, speed: Speed | Non
         examples = {name: holding.own for name, holding in data.sites.items() if len(holding.own)}
         own = {name: slopes(net, w, records) for name, records in examples.items()}
         before = heterogeneity(list(own.values()))
-        dealt = {} if run is None or pool_of(run) is None else dealt_examples(run, data)
-        pool = _pool(net, w, dealt)
-        shuffled = None
-        if pool is not None:
+        dealt = {} if run is None else dealt_examples(run, data)
+        after = None
+        if any(map(len, dealt.values())):
             mixed = [records.and_also(dealt[name]) for name, records in examples.items()]
-            shuffled = _shuffled(own, pool, _smoothness(net, w, mixed))
+            after = shuffled(net, w, own, dealt, _smoothness(net, w, mixed))
         words = config.words("", data.problem, "eager", "", "")
         return Measured(
             label_of(words),
@@ -139,7 +118,7 @@ def _measured(config: Config, run: RunFolder | None, at: str, speed: Speed | Non
             before.zeta2,
             before.sigma2,
             _smoothness(net, w, list(examples.values())),
-            shuffled,
+            after,
             speed,
             None if run is None else cost_of(run, net.size, len(data.sites)),
         )
@@ -154,39 +133,6 @@ def _final(run: RunFolder | None, net: Network) -> Tensor:
     for name, (where, _) in net.windows.items():
         w[where] = parts[name].reshape(-1)
     return w
-
-
-@dataclass(frozen=True)
-class _Pool:
-    whole: Slopes
-    parts: Mapping[str, Slopes]  # by client: what it was dealt
-
-
-def _pool(net: Network, w: Tensor, dealt: Mapping[str, Examples]) -> _Pool | None:
-    parts = {name: slopes(net, w, one) for name, one in dealt.items()}
-    whole = Slopes(0, torch.zeros(net.parameters, dtype=torch.float64), 0.0)
-    for part in parts.values():
-        whole = whole.and_also(part)
-    return _Pool(whole, parts) if whole.records else None
-
-
-def _shuffled(own: Mapping[str, Slopes], pool: _Pool, smooth: float) -> Shuffled:
-    before = heterogeneity(list(own.values()))
-    after = heterogeneity([one.and_also(pool.parts[name]) for name, one in own.items()])
-    shares = [pool.parts[name].records / (pool.parts[name].records + one.records) for name, one in own.items()]
-    p = sum(shares) / len(shares)
-    zeta2, sigma2 = shuffled_bounds(before, pool.whole, p)
-    return Shuffled(
-        p,
-        pool.whole.records,
-        pool.whole.noise,
-        distance2(before.gradient, pool.whole.mean),
-        after.zeta2,
-        after.sigma2,
-        zeta2,
-        sigma2,
-        smooth,
-    )
 
 
 def _smoothness(net: Network, w: Tensor, clients: list[Examples]) -> float:

@@ -1,4 +1,4 @@
-"""ζ², σ² and L in a line of metrics, where the config asks for them (``measure: N``, every N rounds).
+"""ζ², σ², δ² and L in a line of metrics, where the config asks for them (``measure: N``, every N rounds).
 
 A simulation holds every client's records; a real federation does not, and there this cannot be had. It looks at records
 without noise, so a run that promises privacy refuses it.
@@ -10,15 +10,15 @@ from understudy.data.federation import Federation
 from understudy.learning.heterogeneity import heterogeneity, slopes, smoothness
 from understudy.models.network import Network
 from understudy.randomness import generator
-from understudy.studies.cost import pool_of
 from understudy.studies.dealt import dealt_examples
 from understudy.studies.folder import RunFolder
+from understudy.studies.shuffling import shuffled
 
 POWER_STEPS = 20  # of the power iteration for L: a line of metrics should not cost more than the round
 
 
 def measured_round(net: Network, w: Tensor, data: Federation, run: RunFolder) -> dict[str, float]:
-    """Over the clients' own records; ``…_shuffled`` with what they were dealt, where a pool was shuffled."""
+    """Over the clients' own records; ``…_shuffled`` with their parts of the pool, ``…_bound`` what Lemma 1 allows."""
     examples = {name: holding.own for name, holding in data.sites.items() if len(holding.own)}  # others never train
     own = {name: slopes(net, w, records) for name, records in examples.items()}
     before = heterogeneity(list(own.values()))
@@ -27,8 +27,19 @@ def measured_round(net: Network, w: Tensor, data: Federation, run: RunFolder) ->
         "sigma2": before.sigma2,
         "smoothness": smoothness(net, w, list(examples.values()), generator("smoothness"), steps=POWER_STEPS),
     }
-    if pool_of(run) is None:
-        return found
     dealt = dealt_examples(run, data)
-    after = heterogeneity([one.and_also(slopes(net, w, dealt[name])) for name, one in own.items()])
-    return {**found, "zeta2_shuffled": after.zeta2, "sigma2_shuffled": after.sigma2}
+    if not any(map(len, dealt.values())):
+        return found
+    mixed = [records.and_also(dealt[name]) for name, records in examples.items()]
+    after = shuffled(net, w, own, dealt, smoothness(net, w, mixed, generator("smoothness"), steps=POWER_STEPS))
+    return {
+        **found,
+        "zeta2_shuffled": after.zeta2,
+        "zeta2_bound": after.zeta2_bound,
+        "sigma2_shuffled": after.sigma2,
+        "sigma2_bound": after.sigma2_bound,
+        "smoothness_shuffled": after.smoothness,
+        "delta2": after.delta2,
+        "sigma2_pool": after.sigma2_pool,
+        "share_shuffled": after.p,
+    }

@@ -135,7 +135,7 @@ def changed_apart(
     settings: GanSettings, x: Tensor, painted: Tensor, coins: torch.Generator, rng: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """The same for a private step: one kind of change, but each side has numbers of its own. The painted side gets no
-    noise, so nothing in it may follow from who came, and a record more would move what is drawn for places behind it."""
+    noise, so nothing in it may follow from who came, and a record more moves what is drawn for places behind it."""
     if settings.variant in ("plain", "negative"):
         return changed(settings, x, painted, coins)
     drawn = dsa.draw(settings.kinds, coins, images=len(x))

@@ -5,7 +5,8 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.studies.cost import Cost
-from understudy.studies.measure import Measured, Shuffled, Speed
+from understudy.studies.measure import Measured, Speed
+from understudy.studies.shuffling import Shuffled
 from understudy.view.numbers import NONE, percent, size
 from understudy.view.ruled import number, print_notes, print_table, ruled, words
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -39,7 +40,7 @@ def waiting_table(held: Sequence[Held], gap: int = 2) -> Table:
     words(table, "decision")
     for one in held:
         about = one.about
-        parts = "\n".join(f"{p['part']}: {p['kind']}, {_shape(p['shape'])}" for p in about["parts"])
+        parts = "\n".join(f"{p['part']}: {p['kind']}, {_content(p)}" for p in about["parts"])
         total = size(sum(part["bytes"] for part in about["parts"]))
         cells = (about["client"], str(about["round"]), about["task"], parts, total, _epsilon(about["epsilon"]))
         table.add_row(*map(Text, (*cells, STANDING[one.decision])))
@@ -70,6 +71,11 @@ def _sheet(group: Sequence[tuple[Held, Examples]]) -> Sheet:
 
 def _a_class(one: Held) -> str:
     return "".join(f", {count:,} of class {label}" for label, count in one.a_class().items())
+
+
+def _content(part: Mapping[str, Any]) -> str:
+    values = part.get("values")
+    return _shape(part["shape"]) if not values else " and ".join(f"{value:g}" for value in values)
 
 
 def _shape(shape: Sequence[int]) -> str:
