@@ -112,7 +112,7 @@ def cases() -> dict[str, Case]:
 CASES = cases()
 
 
-# With add-ons first what they could break: where clients run, resumption, and a client that drops out. The rest is slow.
+# With add-ons first what they could break: where clients run, resumption, a client that drops out. The rest is slow.
 FIRST = ("check_same_bits_wherever", "check_same_bits_after", "check_a_dropped")
 TRIED = [
     pytest.param(name, check, marks=pytest.mark.slow if "+" in name and not check.__name__.startswith(FIRST) else ())
