@@ -8,7 +8,18 @@ from pathlib import Path
 from benchmarks.report import Row, machine, table
 from benchmarks.timing import Elsewhere
 
-PARTS = ("start", "memory", "matching", "gradient_matching", "terms", "private", "diffusion", "training", "federation")
+PARTS = (
+    "start",
+    "memory",
+    "matching",
+    "gradient_matching",
+    "terms",
+    "private",
+    "diffusion",
+    "opening",
+    "training",
+    "federation",
+)
 
 
 def main() -> None:
