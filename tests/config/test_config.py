@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from understudy.config.build import build_data, build_method, build_network
-from understudy.config.own_code import own
 from understudy.config.read import pairs, presets, read
 from understudy.config.resolve import _over_preset, resolve
 from understudy.config.schema import Config
@@ -15,6 +14,7 @@ from understudy.errors import UserError
 from understudy.federation.registry import Entry
 from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
+from understudy.own_code import own
 
 
 def words_of(config: Config) -> dict[str, Any]:

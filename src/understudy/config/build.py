@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from understudy.config.own_code import is_own, own
 from understudy.config.schema import Config
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
@@ -18,6 +17,7 @@ from understudy.federation.method import Method
 from understudy.models import registry as models
 from understudy.models.network import Network
 from understudy.models.registry import FastPath
+from understudy.own_code import is_own, own
 
 
 def build_data(config: Config) -> Federation:

@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
 from understudy.complaints import checked, unknown_key, unknown_name
-from understudy.config.own_code import full_name, is_own, own
 from understudy.config.read import Keys, Words, override
 from understudy.config.schema import LIVE, Chosen, Config, EngineSettings, Live, ModelPlan, Plan, Top
 from understudy.data.settings import DataSettings
@@ -13,6 +12,7 @@ from understudy.errors import UserError
 from understudy.federation import registry
 from understudy.federation.registry import Entry, NoSettings
 from understudy.models import registry as models
+from understudy.own_code import full_name, is_own, own
 from understudy.settings import Settings
 
 SECTIONS = ("data", "model", "method", "with", "engine")

@@ -15,7 +15,7 @@ class ImitationSettings(Settings):
 
     where: ClassVar[str] = "with.fedssyn.generator"  # the generator's settings, in a config
 
-    generator: dict[str, Any] = Field(default="vae", validate_default=True)  # a name will do
+    generator: dict[str, Any] = Field(default="vae", validate_default=True)  # a name will do, or file.py:Class
     records: float = Field(default=0.75, gt=0, le=1)  # ρ: the share of its records that a generator sees
     images: int | None = Field(default=None, ge=0)  # ñ of each client; null: as many as it has records
     sound_only: bool = True  # images of a generator that diverged or collapsed are not sent

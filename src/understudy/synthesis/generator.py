@@ -4,7 +4,7 @@ import importlib
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -14,6 +14,7 @@ from understudy.complaints import unknown_name
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
+from understudy.own_code import full_name, is_own, own
 from understudy.privacy.sgd import PrivateSteps
 from understudy.settings import Settings
 
@@ -91,7 +92,14 @@ def generator(name: str, *, settings: type[Settings]) -> Callable[[Kind], Kind]:
 
 
 def entry(name: str) -> GeneratorEntry:
+    """By name, or of one's own as ``mine.py:Mine``, a class with ``@generator`` above it."""
     _import_every_kind()
+    if is_own(name):
+        kind = own(full_name(name))
+        found = next((known for known in _entries.values() if known.build is kind), None)
+        if found is None:
+            raise UserError(f"{name} is no generator; write @generator(…) above a class that is a Generator.")
+        return replace(found, name=full_name(name))
     if name in _entries:
         return _entries[name]
     raise unknown_name("generator", name, names())

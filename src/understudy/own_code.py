@@ -1,4 +1,4 @@
-"""Somebody's own method or network, named as ``mine.py:Mine``."""
+"""Somebody's own method, network or generator, named as ``mine.py:Mine``."""
 
 import importlib.util
 import sys
