@@ -49,7 +49,7 @@ class Top(Settings):
     device: str = "auto"  # auto, cpu, mps, cuda or cuda:0
     privacy: PrivacySettings | None = None  # what is promised to a record; null: nothing
     policy: str | None = None  # the sites' policy, a YAML file; in a real federation each site reads its own
-    measure: int = Field(default=0, ge=0)  # every so many rounds, ζ², σ² and L in the metrics; 0: never
+    measure: int = Field(default=0, ge=0)  # every so many rounds, ζ², σ², δ², L and the bounds in the metrics; 0: never
 
     @field_validator("device")
     @classmethod
