@@ -9,13 +9,15 @@ from understudy.settings import Settings
 from understudy.synthesis import generator as generators
 from understudy.synthesis.generator import Generator
 
+DEFAULT = "vae"
+
 
 class ImitationSettings(Settings):
     """How a client makes images that stand in for its records."""
 
     where: ClassVar[str] = "with.fedssyn.generator"  # the generator's settings, in a config
 
-    generator: dict[str, Any] = Field(default="vae", validate_default=True)  # a name will do, or file.py:Class
+    generator: dict[str, Any] = Field(default=DEFAULT, validate_default=True)  # a name will do, or file.py:Class
     records: float = Field(default=0.75, gt=0, le=1)  # ρ: the share of its records that a generator sees
     images: int | None = Field(default=None, ge=0)  # ñ of each client; null: as many as it has records
     sound_only: bool = True  # images of a generator that diverged or collapsed are not sent
@@ -25,10 +27,9 @@ class ImitationSettings(Settings):
     def _spelled_out(cls, given: object) -> object:
         """Every default of the generator's own settings, so that the resolved config shows them."""
         wanted = {"name": given} if isinstance(given, str) else given
-        if isinstance(wanted, dict):
-            wanted = {"name": "vae", **wanted}
-        if not isinstance(wanted, dict) or not isinstance(wanted.get("name"), str):
+        if not isinstance(wanted, dict) or not isinstance(wanted.get("name", DEFAULT), str):
             raise ValueError("name a generator, such as vae")
+        wanted = {"name": DEFAULT, **wanted}
         rest = {key: value for key, value in wanted.items() if key != "name"}
         entry = generators.entry(wanted["name"])
         settings = checked(entry.settings, rest, cls.where)

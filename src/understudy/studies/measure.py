@@ -19,17 +19,16 @@ from understudy.config.build import build_data, build_network
 from understudy.config.read import pairs, read
 from understudy.config.resolve import resolve
 from understudy.config.schema import Config, Live
-from understudy.data.examples import Examples
 from understudy.errors import UserError
-from understudy.learning.heterogeneity import heterogeneity, slopes, smoothness
 from understudy.models.network import Network
-from understudy.randomness import generator
 from understudy.studies.compare import compare, label_of, read_config
 from understudy.studies.cost import Cost, cost_of
 from understudy.studies.dealt import dealt_examples
 from understudy.studies.folder import RunFolder
 from understudy.studies.run import one_thread
-from understudy.studies.shuffling import Shuffled, shuffled
+from understudy.studies.shuffling import Shuffled, quantities
+
+POWER_STEPS = 50  # of the power iteration for L
 
 
 @dataclass(frozen=True)
@@ -100,25 +99,18 @@ def _measured(config: Config, run: RunFolder | None, at: str, speed: Speed | Non
         data = build_data(config)
         net = build_network(config, data.problem, "eager")
         w = net.initial() if at == "initial" else _final(run, net)
-        examples = {name: holding.own for name, holding in data.sites.items() if len(holding.own)}
-        own = {name: slopes(net, w, records) for name, records in examples.items()}
-        before = heterogeneity(list(own.values()))
-        dealt = {} if run is None else dealt_examples(run, data)
-        after = None
-        if any(map(len, dealt.values())):
-            mixed = [records.and_also(dealt[name]) for name, records in examples.items()]
-            after = shuffled(net, w, own, dealt, _smoothness(net, w, mixed))
+        found = quantities(net, w, data, {} if run is None else dealt_examples(run, data), POWER_STEPS)
         words = config.words("", data.problem, "eager", "", "")
         return Measured(
             label_of(words),
             at,
-            len(own),
-            sum(map(len, examples.values())),
+            found.clients,
+            found.records,
             net.parameters,
-            before.zeta2,
-            before.sigma2,
-            _smoothness(net, w, list(examples.values())),
-            after,
+            found.zeta2,
+            found.sigma2,
+            found.smoothness,
+            found.shuffled,
             speed,
             None if run is None else cost_of(run, net.size, len(data.sites)),
         )
@@ -133,10 +125,6 @@ def _final(run: RunFolder | None, net: Network) -> Tensor:
     for name, (where, _) in net.windows.items():
         w[where] = parts[name].reshape(-1)
     return w
-
-
-def _smoothness(net: Network, w: Tensor, clients: list[Examples]) -> float:
-    return smoothness(net, w, clients, generator("smoothness"))
 
 
 def _speed(folder: Path, target: float | None, against: Path | None) -> Speed | None:

@@ -7,31 +7,21 @@ without noise, so a run that promises privacy refuses it.
 from torch import Tensor
 
 from understudy.data.federation import Federation
-from understudy.learning.heterogeneity import heterogeneity, slopes, smoothness
 from understudy.models.network import Network
-from understudy.randomness import generator
 from understudy.studies.dealt import dealt_examples
 from understudy.studies.folder import RunFolder
-from understudy.studies.shuffling import shuffled
+from understudy.studies.shuffling import quantities
 
 POWER_STEPS = 20  # of the power iteration for L: a line of metrics should not cost more than the round
 
 
 def measured_round(net: Network, w: Tensor, data: Federation, run: RunFolder) -> dict[str, float]:
     """Over the clients' own records; ``…_shuffled`` with their parts of the pool, ``…_bound`` what Lemma 1 allows."""
-    examples = {name: holding.own for name, holding in data.sites.items() if len(holding.own)}  # others never train
-    own = {name: slopes(net, w, records) for name, records in examples.items()}
-    before = heterogeneity(list(own.values()))
-    found = {
-        "zeta2": before.zeta2,
-        "sigma2": before.sigma2,
-        "smoothness": smoothness(net, w, list(examples.values()), generator("smoothness"), steps=POWER_STEPS),
-    }
-    dealt = dealt_examples(run, data)
-    if not any(map(len, dealt.values())):
+    now = quantities(net, w, data, dealt_examples(run, data), POWER_STEPS)
+    found = {"zeta2": now.zeta2, "sigma2": now.sigma2, "smoothness": now.smoothness}
+    after = now.shuffled
+    if after is None:
         return found
-    mixed = [records.and_also(dealt[name]) for name, records in examples.items()]
-    after = shuffled(net, w, own, dealt, smoothness(net, w, mixed, generator("smoothness"), steps=POWER_STEPS))
     return {
         **found,
         "zeta2_shuffled": after.zeta2,

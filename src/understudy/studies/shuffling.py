@@ -1,4 +1,5 @@
-"""ζ², σ² and L at one model when every client has its part of the shuffled pool, beside the bounds of Lemma 1."""
+"""ζ², σ² and L at one shared model, over the clients' own records and with their parts of the shuffled pool, beside the
+bounds of Lemma 1. Clients without records of their own never train, so they count nowhere."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,8 +8,18 @@ import torch
 from torch import Tensor
 
 from understudy.data.examples import Examples
-from understudy.learning.heterogeneity import Slopes, distance2, heterogeneity, shuffled_bounds, slopes
+from understudy.data.federation import Federation
+from understudy.learning.heterogeneity import (
+    Heterogeneity,
+    Slopes,
+    distance2,
+    heterogeneity,
+    shuffled_bounds,
+    slopes,
+    smoothness,
+)
 from understudy.models.network import Network
+from understudy.randomness import generator
 
 
 @dataclass(frozen=True)
@@ -30,15 +41,40 @@ class Shuffled:
         return self.zeta2 <= self.zeta2_bound and self.sigma2 <= self.sigma2_bound
 
 
-def shuffled(
-    net: Network, w: Tensor, own: Mapping[str, Slopes], dealt: Mapping[str, Examples], smooth: float
-) -> Shuffled:
-    """``own``: of the clients that have records; ``dealt``: everybody's part; ``smooth``: L over both together."""
-    parts = {name: slopes(net, w, part) for name, part in dealt.items()}
-    pool = Slopes(0, torch.zeros(net.parameters, dtype=torch.float64), 0.0)
+@dataclass(frozen=True)
+class Quantities:
+    clients: int  # with records
+    records: int
+    zeta2: float
+    sigma2: float
+    smoothness: float
+    shuffled: Shuffled | None  # None where nothing was shuffled
+
+
+def quantities(
+    net: Network, w: Tensor, data: Federation, dealt: Mapping[str, Examples], power_steps: int
+) -> Quantities:
+    """``dealt``: every client's part of the pool; ``power_steps``: of the iteration that finds L."""
+    records = {name: holding.own for name, holding in data.sites.items() if len(holding.own)}
+    own = {name: slopes(net, w, some) for name, some in records.items()}
+    before = heterogeneity(list(own.values()))
+
+    def smooth(clients: list[Examples]) -> float:
+        return smoothness(net, w, clients, generator("smoothness"), steps=power_steps)
+
+    after = None
+    if any(map(len, dealt.values())):
+        parts = {name: slopes(net, w, part) for name, part in dealt.items()}
+        both = smooth([some.and_also(dealt[name]) for name, some in records.items()])
+        after = _shuffled(own, parts, before, both)
+    count = sum(map(len, records.values()))
+    return Quantities(len(own), count, before.zeta2, before.sigma2, smooth(list(records.values())), after)
+
+
+def _shuffled(own: Mapping[str, Slopes], parts: Mapping[str, Slopes], before: Heterogeneity, smooth: float) -> Shuffled:
+    pool = Slopes(0, torch.zeros_like(before.gradient), 0.0)
     for part in parts.values():
         pool = pool.and_also(part)
-    before = heterogeneity(list(own.values()))
     after = heterogeneity([one.and_also(parts[name]) for name, one in own.items()])
     p = sum(parts[name].records / (parts[name].records + one.records) for name, one in own.items()) / len(own)
     zeta2, sigma2 = shuffled_bounds(before, pool, p)
