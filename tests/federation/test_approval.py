@@ -30,7 +30,7 @@ class Noisy(Method):
 
     works = 0
 
-    @task(x="examples", y="examples", mean="statistics")
+    @task(x="examples", y="labels", mean="statistics")
     def release(self, client: Client, brief: Message) -> Message:
         type(self).works += 1
         client.ledger.charge(rate=0.1, noise=2.0, steps=1, clip=1.0, covers=("x", "y"))

@@ -11,6 +11,7 @@ import torch
 
 from understudy.config.resolve import resolve
 from understudy.config.schema import Live
+from understudy.data.examples import Examples
 from understudy.data.federation import Federation
 from understudy.errors import UserError
 from understudy.federation.client import Client
@@ -29,7 +30,7 @@ class Spender(Method):
 
     more: tuple[str, ...] = ()
 
-    @task(mean="statistics", radius="scalars", x="examples", y="examples")
+    @task(mean="statistics", radius="scalars", x="examples", y="labels")
     def release(self, client: Client, brief: Message) -> Message:
         client.ledger.charge(rate=RATE, noise=NOISE, steps=STEPS, clip=1.0, covers=("mean",))
         noise = torch.randn(4, generator=client.secret_rng("noise"))
@@ -217,3 +218,42 @@ def test_under_a_limit_on_epsilon_nobody_scores_at_home(tmp_path: Path) -> None:
         {**words, "method": {"rounds": 1}, "privacy": {"delta": 1e-5}}, {}, Live(data=data, method=Spender)
     )
     assert play(config, tmp_path / "run").accuracy is None
+
+
+class OtherNames(Method):
+    """Sends records under names of its own."""
+
+    @task(pictures="examples", classes="labels")
+    def release(self, client: Client, brief: Message) -> Message:
+        return Message(pictures=client.own.x[:3], classes=client.own.y[:3])
+
+    def round(self, server: Server, state: State) -> State:
+        list(server.ask(self.release, Message(model=state["model"]), to=server.cohort()))
+        return state
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        ("smallest_class: 1000", "wants 1000 records behind every class"),
+        ("examples_a_round: 2", "lets 2 examples leave in a round"),
+        ("kinds: [examples]", "does not let labels leave"),
+        ("approval: [examples]", "A person must approve"),
+    ],
+)
+def test_other_names_bring_nothing_past_a_policy(policy: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text(policy)
+    plan = {"rounds": 1, "min_replies": 1}
+    try:
+        result = private_run(tmp_path / "run", OtherNames, plan, policy=str(tmp_path / "site.yaml"))
+        told = result.metrics[-1]["failures"][0]["why"]
+    except RunStopped as stopped:
+        told = str(stopped)
+    assert sentence in told
+    assert not list((tmp_path / "run").glob("synthetic/*"))
+
+
+def test_what_left_is_kept_to_be_looked_at_under_any_name(tmp_path: Path) -> None:
+    private_run(tmp_path / "run", OtherNames, {"rounds": 1})
+    kept = Examples.load(tmp_path / "run" / "synthetic" / "ash.npz")
+    assert (tuple(kept.x.shape), kept.y.tolist()) == ((3, 4), [0, 1, 0])

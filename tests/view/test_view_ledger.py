@@ -15,7 +15,7 @@ from understudy.privacy.ledger import Ledger
 from understudy.view.ledger import headline, mechanism_rows, not_covered, print_ledger, release_rows
 
 PARTS = {"x": torch.zeros(10, 4), "y": torch.zeros(10, dtype=torch.uint8)}
-KINDS = {"x": "examples", "y": "examples", "radius": "scalars"}
+KINDS = {"x": "examples", "y": "labels", "radius": "scalars"}
 
 
 def charge(round: int, *, test_noise: bool = False, public: tuple[str, ...] = ()) -> Charge:
@@ -61,7 +61,7 @@ def test_clients_with_the_same_lines_share_them() -> None:
     # x: 10·4 floats = 160 B; y: 10 B.
     assert release_rows(ledger(rounds=2).to_json()) == [
         ("ash", "FedLapDp.distil", "x", "examples", "2", "320 B", "sampled Gaussian"),
-        ("ash", "FedLapDp.distil", "y", "examples", "2", "20 B", "sampled Gaussian"),
+        ("ash", "FedLapDp.distil", "y", "labels", "2", "20 B", "sampled Gaussian"),
     ]
 
 

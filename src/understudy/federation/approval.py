@@ -24,8 +24,8 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.exchange import Request
-from understudy.federation.message import Kind, Message, labels_from_wire
-from understudy.federation.release import Forbidden
+from understudy.federation.message import Kind, Message
+from understudy.federation.release import Forbidden, labelled
 from understudy.files import write_whole
 from understudy.privacy.charges import Charge, epsilon_of
 from understudy.privacy.policy import Policy
@@ -76,9 +76,7 @@ class Held:
     def examples(self) -> Examples | None:
         """The labelled records in it, if it holds any."""
         kinds = {part["part"]: part["kind"] for part in self.about["parts"]}
-        if kinds.get("x") == kinds.get("y") == "examples":
-            return Examples(self.reply["x"], labels_from_wire(self.reply["y"]))
-        return None
+        return labelled(self.reply, kinds)
 
     def a_class(self) -> dict[int, int]:
         """Records of each class that has any."""

@@ -1,7 +1,6 @@
 """Message: named tensors, and the only thing that travels."""
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
 
 import torch
 from safetensors import SafetensorError
@@ -9,9 +8,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from understudy.errors import UserError
+from understudy.privacy.policy import Kind as Kind
 
-# What a part of a message tells about the data; keys (and shares of them) tell nothing.
-Kind = Literal["weights", "examples", "statistics", "scalars", "keys"]
 NUMBERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32} | {
     torch.float16,
     torch.bfloat16,

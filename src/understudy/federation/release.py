@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import torch
+from torch import Tensor
+
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.message import Kind, Message, labels_from_wire
@@ -30,9 +33,26 @@ def may_score(policy: Policy | None) -> bool:
     return policy is None or ("statistics" in policy.kinds and policy.epsilon is None)
 
 
-def examples_in(reply: Message, kinds: Mapping[str, Kind]) -> int:
-    """Synthetic (or real) records in a reply."""
-    return max((len(reply[part]) for part in reply if kinds.get(part) == "examples" and reply[part].ndim), default=0)
+def rows_of(kind: Kind, reply: Message, kinds: Mapping[str, Kind]) -> int:
+    """How many examples, or labels, a reply holds, whatever its parts are called."""
+    return sum(_rows(reply[part]) for part in _of(kind, reply, kinds))
+
+
+def labelled(reply: Message, kinds: Mapping[str, Kind]) -> Examples | None:
+    """The labelled records in a reply: its examples, and the labels that go with them; None where it has no such."""
+    records, labels = _of("examples", reply, kinds), _of("labels", reply, kinds)
+    if len(records) != 1 or len(labels) != 1:
+        return None
+    x, y = reply[records[0]], reply[labels[0]]
+    return Examples(x, labels_from_wire(y)) if x.ndim and y.ndim and len(x) == len(y) else None
+
+
+def _of(kind: Kind, reply: Message, kinds: Mapping[str, Kind]) -> list[str]:
+    return [part for part in reply if kinds.get(part) == kind]
+
+
+def _rows(part: Tensor) -> int:
+    return len(part) if part.ndim else 1
 
 
 def check_reply(
@@ -44,22 +64,36 @@ def check_reply(
     charges: Sequence[Charge] = (),
 ) -> None:
     """Before it leaves; ``sent`` examples left in this round already, ``charges`` were paid for it."""
-    leaving = examples_in(reply, kinds)
-    if policy is not None and policy.epsilon is not None:
-        _require_cover(policy, reply, kinds, charges)
-    if policy is None or not leaving:
+    if policy is None:
         return
-    if policy.examples_a_round is not None and sent + leaving > policy.examples_a_round:
+    if policy.epsilon is not None:
+        _require_cover(policy, reply, kinds, charges)
+    leaving = rows_of("examples", reply, kinds)
+    if leaving and policy.examples_a_round is not None and sent + leaving > policy.examples_a_round:
         raise Forbidden(
             f"its policy lets {policy.examples_a_round} examples leave in a round, and these would be {sent + leaving}"
         )
-    if policy.smallest_class and "y" in reply and kinds.get("y") == "examples" and not own.multilabel:
-        held = [int((own.y == label).sum()) for label in set(labels_from_wire(reply["y"]).tolist())]
-        if min(held) < policy.smallest_class:  # which class it is, is nobody's business
-            raise Forbidden(
-                f"its policy wants {policy.smallest_class} records behind every class whose examples leave, "
-                "and some class has fewer"
-            )
+    if policy.smallest_class:
+        _require_company(policy.smallest_class, reply, kinds, own)
+
+
+def _require_company(smallest: int, reply: Message, kinds: Mapping[str, Kind], own: Examples) -> None:
+    """Behind every class that a reply tells of stand so many records; examples that bear no label cannot be checked."""
+    wanted = f"its policy wants {smallest} records behind every class whose examples leave"
+    if rows_of("examples", reply, kinds) > rows_of("labels", reply, kinds):
+        raise Forbidden(f"{wanted}, and some would leave without a label")
+    told = {label for part in _of("labels", reply, kinds) for label in _classes_told(reply[part])}
+    held = dict(enumerate(own.label_counts(0).tolist()))
+    if any(held.get(label, 0) < smallest for label in told):  # which class it is, is nobody's business
+        raise Forbidden(f"{wanted}, and some class has fewer")
+
+
+def _classes_told(labels: Tensor) -> list[int]:
+    """The classes in (n,) labels; in rows of numbers, one per class, those with at least an even share."""
+    if labels.ndim < 2:
+        return sorted(set(labels_from_wire(labels.view(-1)).tolist()))
+    there = (labels.flatten(1) * labels[0].numel() >= 1).any(0) if len(labels) else labels.new_zeros(0)
+    return torch.nonzero(there).flatten().tolist()
 
 
 def _require_cover(policy: Policy, parts: Iterable[str], kinds: Mapping[str, Kind], charges: Sequence[Charge]) -> None:

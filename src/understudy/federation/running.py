@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 
 import torch
 
+from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.cohorts import draw_cohort, in_order
 from understudy.federation.exchange import NOTHING, Answer, Engine, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method, task_name
+from understudy.federation.release import labelled
 from understudy.federation.server import Brief, Reply, Server, Task, TooFewReplies
 from understudy.federation.site import SCORE
 from understudy.learning.evaluate import Tally
@@ -35,7 +37,7 @@ class Books:
     answered: set[str] = field(default_factory=set)
     failures: list[dict[str, str]] = field(default_factory=list)
     scores: Tally = field(default_factory=Tally)  # of the model that the briefs brought
-    examples: dict[str, Message] = field(default_factory=dict)  # the newest synthetic set of each client
+    examples: dict[str, Examples] = field(default_factory=dict)  # the newest synthetic set of each client
 
     def fail(self, client: str, why: str) -> None:
         self.failures.append({"client": client, "why": why})
@@ -230,9 +232,9 @@ class RunServer(Server):
         self._pending[client] = answer.version
         self.books.answered.add(client)
         asked.good += 1
-        kinds = self._kinds[asked.task]
-        if kinds.get("x") == kinds.get("y") == "examples" and "x" in message and len(message["x"]):
-            self.books.examples[client] = message.only("x", "y")
+        sent = labelled(message, self._kinds[asked.task])
+        if sent is not None and len(sent):
+            self.books.examples[client] = sent
 
         def refuse(why: str) -> None:
             if self._asks[-1] is not asked or asked not in self._asks:

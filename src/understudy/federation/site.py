@@ -25,7 +25,7 @@ from understudy.federation.exchange import NOTHING, Answer, Request, failed
 from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.purse import Occasion, Purse
-from understudy.federation.release import Forbidden, check_kinds, check_reply, examples_in, may_score
+from understudy.federation.release import Forbidden, check_kinds, check_reply, may_score, rows_of
 from understudy.federation.shelf import Shelf
 from understudy.files import write_whole
 from understudy.learning.evaluate import tally
@@ -133,7 +133,7 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
         kinds = method.jobs()[request.task].kinds
         paid = site.book.of_step(request.run, request.round, request.step)
         check_reply(site.policy, reply, kinds, site.holding.own, answered["examples"], paid)
-        answered["examples"] += examples_in(reply, kinds)
+        answered["examples"] += rows_of("examples", reply, kinds)
         before = answered["steps"][str(request.step)] = {"digest": digest, **_file(site, request, reply, memory)}
         write_whole(site.answered(request.run), json.dumps(answered).encode(), durable=_costly(site, before["charges"]))
     said = {**method.jobs()[request.task].kinds, SCORE: "statistics"}

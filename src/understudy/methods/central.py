@@ -59,7 +59,7 @@ class Central(Method):
 
     # ---- on the client
 
-    @task(x="examples", y="examples")
+    @task(x="examples", y="labels")
     def hand_over(self, client: Client, brief: Message) -> Message:
         real = self.settings.source == "real"
         sent = client.examples if real else Imitation(self.settings, self.generator, self.net.problem).of(client)

@@ -172,7 +172,7 @@ class DC(Condensing):
     def __init__(self, settings: DCSettings):
         super().__init__(settings)
 
-    @task(x="examples", y="examples")
+    @task(x="examples", y="labels")
     def condense(self, client: Client, brief: Message) -> Message:
         real, counts = client.examples, client.examples.label_counts(self.net.problem.classes)
         members = [torch.nonzero(real.y == c).flatten() for c in torch.nonzero(counts).flatten()]

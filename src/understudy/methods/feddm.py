@@ -117,7 +117,7 @@ class FedDM(Pooled):
 
     # ---- on the client
 
-    @task(x="examples", y="examples", weight="statistics")
+    @task(x="examples", y="labels", weight="statistics")
     def distil(self, client: Client, brief: Message) -> Message:
         if self.settings.dp == "stat":
             return self._distil_privately(client, brief["model"])

@@ -124,7 +124,7 @@ class FedLap(Method):
 
     # ---- on the client
 
-    @task(x="examples", y="examples", radius="scalars", records="statistics")
+    @task(x="examples", y="labels", radius="scalars", records="statistics")
     def distil(self, client: Client, brief: Message) -> Message:
         real, w = client.examples, brief["model"]
         if not len(real):

@@ -114,7 +114,7 @@ class FedLapDp(FedLap):
 
     # ---- on the client
 
-    @task(x="examples", y="examples", records="statistics")
+    @task(x="examples", y="labels", records="statistics")
     def distil(self, client: Client, brief: Message) -> Message:
         plan, sent = self._plan(len(client.own)), ("x", "y", *self._beside)
         client.ledger.charge(

@@ -93,7 +93,7 @@ class Fedssyn(WrappedMethod):
 
     # ---- on the client
 
-    @task(x="examples", y="examples", duplicates="statistics")  # which of them: see `jobs`
+    @task(x="examples", y="labels", duplicates="statistics")  # which of them: see `jobs`
     def generate(self, client: Client, brief: Message) -> Message:
         made, found = self._after_veto(client, self._made(client))
         message = Message(x=made.x, y=labels_to_wire(made.y, self.net.problem.classes))
@@ -145,7 +145,7 @@ class Fedssyn(WrappedMethod):
     def jobs(self) -> dict[str, Job]:
         """Its own task with what it really sends, and those of the method underneath."""
         inner = {name: Job(name, receiving(job.work), job.kinds) for name, job in self.inner.jobs().items()}
-        kinds: dict[str, Kind] = {} if self.settings.deal == "own" else {"x": "examples", "y": "examples"}
+        kinds: dict[str, Kind] = {} if self.settings.deal == "own" else {"x": "examples", "y": "labels"}
         if self.settings.veto is not None:
             kinds["duplicates"] = "statistics"
         mine = task_name(self.generate)

@@ -75,7 +75,7 @@ class PSG(Condensing):
 
     # ---- on the client
 
-    @task(x="examples", y="examples")
+    @task(x="examples", y="labels")
     def condense(self, client: Client, brief: Message) -> Message:
         settings, release = self.settings, self.planned(len(client.own))
         client.ledger.charge(

@@ -49,7 +49,7 @@ class Real(Pooled):
 
     # ---- on the client
 
-    @task(x="examples", y="examples", weight="statistics")
+    @task(x="examples", y="labels", weight="statistics")
     def pick(self, client: Client, brief: Message) -> Message:
         real = client.own
         chosen = self._chosen(client, real)

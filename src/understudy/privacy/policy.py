@@ -1,7 +1,7 @@
 """A site's policy: what may leave, whatever a server asks. Read on the client's side only."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import yaml
 from pydantic import Field
@@ -10,16 +10,18 @@ from understudy.complaints import checked
 from understudy.errors import UserError
 from understudy.settings import Settings
 
-PayloadKind = Literal["weights", "examples", "statistics", "scalars", "keys"]
+# What a part of a message tells about the data; keys (and shares of them) tell nothing. Labels are class numbers (n,),
+# or a row of numbers per record: several labels, or soft ones.
+Kind = Literal["weights", "examples", "labels", "statistics", "scalars", "keys"]
 
 
 class Policy(Settings):
     epsilon: float | None = Field(default=None, gt=0)  # largest ε over all runs; what no mechanism covers stays home
     delta: float = Field(default=1e-5, gt=0, lt=1)  # at which that ε is counted
-    kinds: tuple[PayloadKind, ...] = ("weights", "examples", "statistics", "scalars", "keys")  # that may leave
+    kinds: tuple[Kind, ...] = get_args(Kind)  # that may leave
     examples_a_round: int | None = Field(default=None, ge=0)  # records or synthetic images that may leave in a round
     smallest_class: int = Field(default=0, ge=0)  # examples of a class leave only if so many records stand behind it
-    approval: tuple[PayloadKind, ...] = ()  # kinds that leave only after a person at the site said yes
+    approval: tuple[Kind, ...] = ()  # kinds that leave only after a person at the site said yes
     test_noise: bool = True  # False: refuse runs whose noise can be repeated
 
 

@@ -11,12 +11,11 @@ import torch
 from safetensors.torch import save
 
 from understudy.config.schema import Config
-from understudy.data.examples import Examples
 from understudy.data.federation import Federation
 from understudy.engines.choose import OpenEngine
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.exchange import Engine
-from understudy.federation.message import Message, labels_from_wire
+from understudy.federation.message import Message
 from understudy.federation.method import Method, State
 from understudy.federation.running import RepliesWait, RunServer
 from understudy.federation.server import TooFewReplies
@@ -183,7 +182,7 @@ class Rounds:
         """The checkpoint decides whether the round counts; what is written before it is the same when repeated."""
         books = server.books
         for client, sent in books.examples.items():
-            self.folder.keep_examples(client, Examples(sent["x"], labels_from_wire(sent["y"])))
+            self.folder.keep_examples(client, sent)
         line: Line = {
             "round": server.round,
             "bytes_up": sum(books.up.values()),
