@@ -1,8 +1,12 @@
 """What a person is told when something that they can mend is wrong."""
 
+from typing import ClassVar
+
 
 class UserError(Exception):
     """One sentence for the person who has to act: what was wrong, where, and what to write instead."""
+
+    code: ClassVar[str] = "failed"  # all that a server hears of it if it happens at a site: federation/failures.py
 
 
 def missing_extra(what: str, extra: str) -> UserError:

@@ -89,7 +89,7 @@ def test_a_budget_that_ends_is_noted_on_both_sides(tmp_path: Path) -> None:
     result = private_run(tmp_path / "run", privacy={"delta": 1e-5, "epsilon": 3.0})
     why = result.metrics[-1]["failures"][0]["why"]
     assert "its privacy budget ends here" in why
-    at_home = (tmp_path / "run" / "clients" / "ash" / "refusals.jsonl").read_text().splitlines()
+    at_home = (tmp_path / "run" / "clients" / "ash" / "answers.jsonl").read_text().splitlines()
     assert [json.loads(line)["why"] for line in at_home] == [why]
 
 
@@ -188,7 +188,7 @@ def test_a_site_has_the_last_word(method: type[Method], policy: str, sentence: s
         why = str(stopped)
     assert sentence in why
     if "epsilon" not in policy:
-        refused = (tmp_path / "run/clients/ash/refusals.jsonl").read_text()
+        refused = (tmp_path / "run/clients/ash/answers.jsonl").read_text()
         assert sentence in json.loads(refused.splitlines()[0])["why"]
 
 

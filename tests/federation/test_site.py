@@ -1,5 +1,7 @@
 """The client's side: one brief a step, versions of memory, and what does not leave."""
 
+import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +20,7 @@ from understudy.federation.server import Server
 from understudy.federation.site import Site, answer
 from understudy.models import registry as models
 from understudy.models.network import Network
+from understudy.privacy.policy import Policy
 from understudy.privacy.settings import PrivacySettings
 
 
@@ -42,6 +45,15 @@ class Counting(Method):
         """Says after its work why there is nothing to send, which tells something of what came out."""
         client.ledger.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
         raise UserError("what it made is not sound")
+
+    @task(value="scalars")
+    def pay_or_not(self, client: Client, brief: Message) -> Message:
+        """What it does depends on what the server says."""
+        if "pay" in brief:
+            client.ledger.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
+        if "fail" in brief:
+            raise UserError("what it made is not sound")
+        return Message(value=client.own.x.float().mean())
 
     @task()
     def crash(self, client: Client, brief: Message) -> Message:
@@ -208,3 +220,51 @@ def test_a_brief_that_is_not_finite_is_refused(site: Site, method: Counting) -> 
     brief = Message(model=torch.tensor([1.0, torch.inf]))
     asked = answer(site, method, replace(request(1, 1), body=brief.to_bytes()))
     assert (asked.outcome, asked.why) == ("failed", "the brief is not finite in model")
+
+
+# ---- what covers a reply, and what is written down of it
+
+
+@pytest.fixture
+def guarded(site: Site) -> Site:
+    return replace(site, privacy=PrivacySettings(delta=1e-5), policy=Policy(epsilon=9.0))
+
+
+@pytest.mark.parametrize("first", ["Counting.despair", "Counting.pay_or_not"])
+def test_work_that_failed_lends_its_charge_to_nothing_else(guarded: Site, method: Counting, first: str) -> None:
+    word = torch.ones(1)
+    failed = answer(guarded, method, replace(request(1, 1, task=first), body=Message(pay=word, fail=word).to_bytes()))
+    assert (failed.outcome, len(failed.charges)) == ("failed", 1)
+    bare = answer(guarded, method, request(1, 1, task="Counting.pay_or_not"))
+    assert (bare.outcome, bare.code) == ("refused", "policy")
+    assert "'value' would leave without any such guarantee" in bare.why
+    again = replace(request(1, 1, task="Counting.pay_or_not"), body=Message(pay=word).to_bytes())
+    paid = answer(guarded, method, again)
+    assert (paid.outcome, len(paid.charges)) == ("done", 1)
+    assert len(guarded.book.charges()) == 2  # it cost again
+
+
+def test_a_real_site_writes_down_every_reply_before_it_leaves(site: Site, method: Counting) -> None:
+    real = replace(site, logs_replies=True)
+    sent = answer(real, method, request(1, 1)).read()
+    answer(real, method, request(1, 1))  # the same bytes once more
+    lines = [json.loads(line) for line in (real.folder / "answers.jsonl").read_text().splitlines()]
+    assert [line["sha256"] for line in lines] == 2 * [hashlib.sha256(sent).hexdigest()]
+    wanted = {"run": "run", "round": 1, "step": 1, "task": "Counting.count", "outcome": "done", "bytes": len(sent)}
+    assert {key: lines[0][key] for key in wanted} == wanted
+    drawn = {"part": "drawn", "kind": "scalars", "shape": [], "bytes": 4, "covered": False}
+    assert lines[0]["parts"] == [drawn, {**drawn, "part": "times"}]
+
+
+def test_a_reply_that_cannot_be_written_down_does_not_leave(site: Site, method: Counting) -> None:
+    (site.folder / "answers.jsonl").mkdir(parents=True)
+    kept = answer(replace(site, logs_replies=True), method, request(1, 1))
+    assert (kept.outcome, kept.read()) == ("failed", b"")
+
+
+def test_in_a_simulation_only_failures_are_written_down(site: Site, method: Counting) -> None:
+    answer(site, method, request(1, 1))
+    assert not (site.folder / "answers.jsonl").exists()
+    answer(site, method, request(1, 2, task="Counting.diverge"))
+    (line,) = [json.loads(line) for line in (site.folder / "answers.jsonl").read_text().splitlines()]
+    assert (line["outcome"], line["code"], "not finite in value" in line["why"]) == ("refused", "not-finite", True)

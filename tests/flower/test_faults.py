@@ -6,11 +6,13 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from federation_of_processes import FAULTY, Federation, child
 
 from understudy.engines.flower.proxy import nginx
+from understudy.federation.failures import sentence
 
 pytestmark = [
     pytest.mark.skipif(nginx() is None, reason="nginx is not installed"),
@@ -35,6 +37,12 @@ def configure(federation: Federation, *, rounds: int, timeout: float, clients: i
         method=method,
         engine={"name": "flower", "timeout": timeout},
     )
+
+
+def answers(federation: Federation, site: str) -> list[dict[str, Any]]:
+    """What a site wrote down for itself."""
+    log = federation.folder / "sites" / site / "state" / "answers.jsonl"
+    return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def failures(federation: Federation, round: int) -> dict[str, str]:
@@ -64,7 +72,9 @@ def test_sites_that_raise_lie_are_late_or_refuse_are_left_out_and_the_run_goes_o
         federation.stop()
     lines = federation.lines()
 
-    assert "ValueError" in failures(federation, 1)["client-0"]
+    assert failures(federation, 1)["client-0"] == sentence("defect")
+    at_home = {site: answers(federation, site) for site in (*SITES, "client-3")}
+    assert "ValueError" in at_home["client-0"][0]["why"]
     assert "patient" not in (tmp_path / "run" / "metrics.jsonl").read_text()  # that stays at home
     assert "not finite" in failures(federation, 1)["client-1"]
     assert "did not answer within 60 s" in failures(federation, 2)["client-1"]
@@ -73,11 +83,14 @@ def test_sites_that_raise_lie_are_late_or_refuse_are_left_out_and_the_run_goes_o
     assert "client-1" not in failures(federation, 4)
     assert lines[4]["total"] == sum(line["clients"] for line in lines.values())
     # What its policy forbids never left client-3, and both sides have it in writing.
-    why = "its policy does not let weights leave, and the task would send 'change'"
-    assert [failures(federation, round)["client-3"] for round in range(1, 5)] == [why] * 4
+    assert [failures(federation, round)["client-3"] for round in range(1, 5)] == [sentence("policy")] * 4
     assert (tmp_path / "sites/client-3/state").stat().st_mode & 0o077 == 0  # for its own people only
-    at_home = (tmp_path / "sites" / "client-3" / "state" / "refusals.jsonl").read_text().splitlines()
-    assert {json.loads(line)["why"] for line in at_home} == {why}
+    why = "its policy does not let weights leave, and the task would send 'change'"
+    assert {line["why"] for line in at_home["client-3"]} == {why}
+    # Every reply that left is in its own site's log: what the server counted, and no more than was sent.
+    left = [line for line in at_home["client-2"] if line["outcome"] == "done"]
+    counted = [line["bytes_by_client"]["client-2"][0] for line in lines.values() if line["round"]]
+    assert sum(line["bytes"] for line in left) == sum(counted) > 0
 
 
 def test_a_process_that_dies_a_node_that_is_killed_a_cut_link_and_a_killed_server(federation: Federation) -> None:

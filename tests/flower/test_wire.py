@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from understudy.engines.flower import wire
 from understudy.engines.flower.words import printable
 from understudy.errors import UserError
-from understudy.federation.exchange import Answer, Request
+from understudy.federation.exchange import Answer, Request, failed
 
 REQUEST = Request("run", "digest", "ash", "Averaging.train", 3, 1, "", "", True, b"body of the brief")
 ANSWER = Answer("ash", "done", "", "r3s1", lambda: b"body of the reply", [{"steps": 4}])
@@ -30,9 +30,13 @@ def test_an_answer_arrives_as_it_was_sent() -> None:
     assert (answer.header(), answer.read()) == (ANSWER.header(), b"body of the reply")
 
 
-def test_a_failure_brings_its_reason_and_no_body() -> None:
-    answer = wire.read_answer(wire.pack_answer(wire.refusal("ash", "no")), client="ash", largest=100)
-    assert (answer.outcome, answer.why, answer.read()) == ("refused", "no", b"")
+def test_a_failure_brings_its_code_and_neither_its_sentence_nor_a_body() -> None:
+    refusal = failed("ash", "neighbouring pixels differ by 1.14", outcome="refused", code="unsound")
+    packed = wire.pack_answer(refusal)
+    assert b"1.14" not in wire.unpack(packed, 1000)[0]
+    answer = wire.read_answer(packed, client="ash", largest=100)
+    told = "its generator made nothing worth sending; the site's own log says why (unsound)"
+    assert (answer.outcome, answer.why, answer.read()) == ("refused", told, b"")
 
 
 def test_a_request_for_somebody_else_is_refused() -> None:

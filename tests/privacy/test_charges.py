@@ -51,11 +51,12 @@ def test_a_charge_is_on_disk_at_once_and_work_that_never_left_reuses_it(tmp_path
 
 def test_once_its_reply_has_left_the_same_work_costs_again(tmp_path: Path) -> None:
     book = Book(tmp_path / "charges.jsonl")
-    book.open(a_charge(), [])
-    assert book.close("run", 1, 1) == [a_charge()]
-    book.close("run", 1, 1)  # the same bytes are sent once more: nothing new
+    booked = book.open(a_charge(), [])
+    assert booked == a_charge()
+    book.close([booked])
+    book.close([booked])  # the same bytes are sent once more: nothing new
     assert len((tmp_path / "charges.jsonl").read_text().splitlines()) == 2
-    book.open(a_charge(), [])
+    assert book.open(a_charge(), []).number == 1
     assert [charge.number for charge in book.charges()] == [0, 1]
 
 

@@ -24,8 +24,9 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.exchange import Request
+from understudy.federation.failures import SENTENCES
 from understudy.federation.message import Kind, Message
-from understudy.federation.release import Forbidden, labelled
+from understudy.federation.release import Forbidden, described, labelled
 from understudy.files import write_whole
 from understudy.privacy.charges import Charge, epsilon_of
 from understudy.privacy.policy import Policy
@@ -38,6 +39,14 @@ PLACE = ("run", "round", "step", "sha256")  # what a decision is about
 
 class Waits(UserError):
     """A person at the site has not decided yet."""
+
+    code = "waits"
+
+
+class Declined(Forbidden):
+    """A person at the site said no."""
+
+    code = "declined"
 
 
 @dataclass(frozen=True)
@@ -107,8 +116,8 @@ class Desk:
         if said == "no" or (said is None and any(leaving.kinds[part] in wanted for part in reply)):
             self._hold(place, leaving, reply)
             if said == "no":
-                raise Forbidden("a person there said no to its reply")
-            raise Waits("its reply waits for a person's approval there (understudy approve FOLDER)")
+                raise Declined(SENTENCES["declined"])
+            raise Waits(SENTENCES["waits"])
         if not file.exists():
             os.replace(place / REPLY, file)
         shutil.rmtree(place, ignore_errors=True)
@@ -175,18 +184,11 @@ class Desk:
 
 def _about(leaving: Leaving, reply: Message) -> dict[str, Any]:
     request, charges = leaving.request, [Charge.of(charge) for charge in leaving.charges]
-    covered = {part for charge in charges for part in charge.covers}
-    parts = [
-        {
-            "part": part,
-            "kind": leaving.kinds[part],
-            "shape": list(tensor.shape),
-            "bytes": tensor.numel() * tensor.element_size(),
-            "covered": part in covered,
-            **({"values": tensor.flatten().tolist()} if _telling(leaving.kinds[part], tensor) else {}),
-        }
-        for part, tensor in reply.items()
-    ]
+    parts = described(reply, leaving.kinds, charges)
+    for about in parts:
+        tensor = reply[about["part"]]
+        if _telling(about["kind"], tensor):
+            about["values"] = tensor.flatten().tolist()
     named = {key: getattr(request, key) for key in ("client", "run", "round", "step", "task")}
     return {**named, "parts": parts, "epsilon": _epsilon(charges), "problem": asdict(leaving.problem)}
 

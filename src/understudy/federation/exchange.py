@@ -49,19 +49,20 @@ Outcome = Literal["done", "failed", "refused", "spent", "waiting"]
 class Answer:
     client: str
     outcome: Outcome
-    why: str  # a sentence where it is not "done"
+    why: str  # where it is not "done": a sentence for those who may read what the records say
     version: str  # of the client's memory after the task
     read: Callable[[], bytes]  # early answers wait on disk until it is their turn
     charges: Sequence[Mapping[str, Any]] = ()  # what the task spent, as the site's book has it
+    code: str = ""  # of a failure; `why` stays on the site's machine, the code may travel
 
     def header(self) -> dict[str, Any]:
         """All but the bytes, as plain values."""
-        plain = {name: getattr(self, name) for name in ("client", "outcome", "why", "version")}
+        plain = {name: getattr(self, name) for name in ("client", "outcome", "why", "code", "version")}
         return {**plain, "charges": [dict(charge) for charge in self.charges]}
 
 
-def failed(client: str, why: str, *, outcome: Outcome = "failed") -> Answer:
-    return Answer(client, outcome, why, NOTHING, lambda: b"")
+def failed(client: str, why: str, *, outcome: Outcome = "failed", code: str = "failed") -> Answer:
+    return Answer(client, outcome, why, NOTHING, lambda: b"", code=code)
 
 
 class Engine(ABC):

@@ -32,7 +32,7 @@ class Purse:
     ):
         self.privacy = privacy
         self._book, self._occasion, self._policy, self._records = book, occasion, policy, records
-        self._number = 0
+        self.charged: list[Charge] = []  # by this task, this time
 
     def charge(
         self,
@@ -60,7 +60,7 @@ class Purse:
             self._occasion.round,
             self._occasion.step,
             self._occasion.task,
-            self._number,
+            len(self.charged),
             mechanism,
             clip,
             noise,
@@ -73,8 +73,7 @@ class Purse:
             divisor,
             test_noise=privacy.test_noise,
         )
-        self._number += 1
-        self._book.open(charge, self._limits(privacy))
+        self.charged.append(self._book.open(charge, self._limits(privacy)))
 
     def _limits(self, privacy: PrivacySettings) -> list[Limit]:
         limits = []

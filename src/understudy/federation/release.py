@@ -1,6 +1,7 @@
 """The site's last word: whether a reply may leave, by the site's own policy."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from understudy.privacy.policy import Policy
 
 class Forbidden(UserError):
     """The policy of the site does not allow it."""
+
+    code = "policy"
 
 
 def check_kinds(policy: Policy | None, kinds: Mapping[str, Kind], *, private: bool) -> None:
@@ -45,6 +48,21 @@ def labelled(reply: Message, kinds: Mapping[str, Kind]) -> Examples | None:
         return None
     x, y = reply[records[0]], reply[labels[0]]
     return Examples(x, labels_from_wire(y)) if x.ndim and y.ndim and len(x) == len(y) else None
+
+
+def described(reply: Message, kinds: Mapping[str, Kind], charges: Sequence[Charge]) -> list[dict[str, Any]]:
+    """What is known of each part without looking at its numbers."""
+    covered = {part for charge in charges for part in charge.covers}
+    return [
+        {
+            "part": part,
+            "kind": kinds[part],
+            "shape": list(tensor.shape),
+            "bytes": tensor.numel() * tensor.element_size(),
+            "covered": part in covered,
+        }
+        for part, tensor in reply.items()
+    ]
 
 
 def _of(kind: Kind, reply: Message, kinds: Mapping[str, Kind]) -> list[str]:

@@ -21,23 +21,21 @@ from understudy.data.federation import Holding
 from understudy.errors import UserError
 from understudy.federation.approval import Desk, Leaving, Waits
 from understudy.federation.client import Client, Memory
-from understudy.federation.exchange import NOTHING, Answer, Request, failed
-from understudy.federation.message import Message
+from understudy.federation.exchange import NOTHING, Answer, Outcome, Request, failed
+from understudy.federation.failures import NotFinite, Refused
+from understudy.federation.message import Kind, Message
 from understudy.federation.method import Method
 from understudy.federation.purse import Occasion, Purse
 from understudy.federation.release import Forbidden, check_kinds, check_reply, may_score, rows_of
 from understudy.federation.shelf import Shelf
+from understudy.federation.site_log import SiteLog
 from understudy.files import write_whole
 from understudy.learning.evaluate import tally
-from understudy.privacy.charges import Book, BudgetSpent
+from understudy.privacy.charges import Book, BudgetSpent, Charge
 from understudy.privacy.policy import Policy
 from understudy.privacy.settings import PrivacySettings
 from understudy.randomness import private_global_stream, seed_from
 
-OTHER_CONFIG = (
-    "it was set up with another config than the server "
-    "(seed, problem, model and its fast path, method, add-ons or privacy differ)"
-)
 VERSION = re.compile(r"(r\d+s\d+)?")  # of memory, as `_keep` names them
 SCORE = "understudy.score"  # the part that the site adds by itself, when asked to score
 
@@ -52,6 +50,7 @@ class Site:
     common: Examples | None = None  # a test set that every party has
     privacy: PrivacySettings | None = None  # what the run promises
     policy: Policy | None = None  # what this site allows, whatever a server asks
+    logs_replies: bool = False  # a real site does; in a simulation the run's ledger has it
 
     @property
     def book(self) -> Book:
@@ -77,12 +76,17 @@ class Site:
 def answer(site: Site, method: Method, request: Request) -> Answer:
     """Whatever a task does, the caller gets an answer and the federation goes on."""
     given = _whatever_happens(site, method, request)
-    if given.outcome in ("done", "waiting") or site.privacy is None:
+    if given.outcome in ("done", "waiting"):
+        return given
+    with contextlib.suppress(OSError):
+        SiteLog(site.folder).failure(request, given)
+    if site.privacy is None:
         return given
     # A task that failed may have touched records first, and how it failed may depend on them: what it spent is spent,
     # and the same work costs again.
     with contextlib.suppress(UserError):  # a book that cannot be read was the reason
-        spent = site.book.close(request.run, request.round, request.step)
+        spent = site.book.of_task(request.run, request.round, request.step, request.task)
+        site.book.close(spent)
         return replace(given, charges=[charge.as_dict() for charge in spent])
     return given
 
@@ -90,55 +94,66 @@ def answer(site: Site, method: Method, request: Request) -> Answer:
 def _whatever_happens(site: Site, method: Method, request: Request) -> Answer:
     try:
         return _answer(site, method, request)
-    except BudgetSpent as spent:
-        _note_refusal(site, request, str(spent))
-        return failed(site.name, str(spent), outcome="spent")
-    except Waits as why:
-        return failed(site.name, str(why), outcome="waiting")
-    except Forbidden as why:
-        _note_refusal(site, request, str(why))
-        return failed(site.name, str(why), outcome="refused")
     except UserError as error:
-        return failed(site.name, str(error))
+        return failed(site.name, str(error), outcome=_outcome(error), code=error.code)
     except Exception as error:
-        # A defect in a task must not take the other clients' work with it. The text may quote records, so only
-        # its kind travels; the rest is kept at home for the task's author.
+        # A defect in a task must not take the other clients' work with it. What it says may quote records: it stays
+        # here, for the task's author.
         with contextlib.suppress(OSError):
             site.folder.mkdir(parents=True, exist_ok=True)
             (site.folder / "error.txt").write_text(traceback.format_exc())
-        return failed(site.name, f"{request.task} raised {type(error).__name__}; its error.txt has the details")
+        why = f"{request.task} raised {type(error).__name__}; its error.txt has the details"
+        return failed(site.name, why, code="defect")
+
+
+def _outcome(error: UserError) -> Outcome:
+    if isinstance(error, BudgetSpent):
+        return "spent"
+    if isinstance(error, Waits):
+        return "waiting"
+    return "refused" if isinstance(error, Refused | Forbidden | NotFinite) else "failed"
 
 
 def _answer(site: Site, method: Method, request: Request) -> Answer:
-    if request.config != site.config:
-        return failed(site.name, OTHER_CONFIG, outcome="refused")
-    strange = _cannot_be_a_file(request)
-    if strange:
-        return failed(site.name, f"the request's {strange} cannot name a file", outcome="refused")
+    _check_request(site, request)
     digest = hashlib.sha256(f"{request.task} {request.start} ".encode() + request.body).hexdigest()
     answered = _answered(site, request)
-    before = answered["steps"].get(str(request.step))
-    if request.round < answered["round"] or (before is None and request.step < _last(answered)):
-        why = f"it is already at round {answered['round']}, step {_last(answered)}"
-        return failed(site.name, why, outcome="refused")
-    if before is not None and before["digest"] != digest:
-        return failed(site.name, "it answered this step already, to another brief", outcome="refused")
+    before = _answered_before(answered, request, digest)
     file, desk = site.reply(request), Desk(site.folder)
     if before is None or not (file.exists() or desk.holds(request)):
-        reply, memory = _work(site, method, request)
+        reply, memory, paid = _work(site, method, request)
         broken = [part for part in reply.not_finite() if part != SCORE]
         if broken:
-            why = f"its reply is not finite in {', '.join(broken)} (a smaller learning rate may help)"
-            return failed(site.name, why, outcome="refused")
+            raise NotFinite(broken)
         kinds = method.jobs()[request.task].kinds
-        paid = site.book.of_step(request.run, request.round, request.step)
         check_reply(site.policy, reply, kinds, site.holding.own, answered["examples"], paid)
         answered["examples"] += rows_of("examples", reply, kinds)
-        before = answered["steps"][str(request.step)] = {"digest": digest, **_file(site, request, reply, memory)}
+        done = _file(site, request, reply, memory, paid)
+        before = answered["steps"][str(request.step)] = {"digest": digest, **done}
         write_whole(site.answered(request.run), json.dumps(answered).encode(), durable=_costly(site, before["charges"]))
-    said = {**method.jobs()[request.task].kinds, SCORE: "statistics"}
+    said: dict[str, Kind] = {**method.jobs()[request.task].kinds, SCORE: "statistics"}
     desk.check(site.policy, Leaving(request, file, said, method.net.problem, before["charges"]))
+    if site.logs_replies:
+        SiteLog(site.folder).reply(request, file.read_bytes(), said, [Charge.of(one) for one in before["charges"]])
     return Answer(site.name, "done", "", before["version"], file.read_bytes, before["charges"])
+
+
+def _check_request(site: Site, request: Request) -> None:
+    if request.config != site.config:
+        raise Refused("other-config")
+    strange = _cannot_be_a_file(request)
+    if strange:
+        raise Refused("bad-request", f"the request's {strange} cannot name a file")
+
+
+def _answered_before(answered: dict[str, Any], request: Request, digest: str) -> dict[str, Any] | None:
+    """What is kept of this very step; a step has one brief, and steps go forward only."""
+    before: dict[str, Any] | None = answered["steps"].get(str(request.step))
+    if request.round < answered["round"] or (before is None and request.step < _last(answered)):
+        raise Refused("past", f"it is already at round {answered['round']}, step {_last(answered)}")
+    if before is not None and before["digest"] != digest:
+        raise Refused("other-brief")
+    return before
 
 
 def _cannot_be_a_file(request: Request) -> str | None:
@@ -148,10 +163,11 @@ def _cannot_be_a_file(request: Request) -> str | None:
     return next((name for name in ("start", "settled") if not VERSION.fullmatch(getattr(request, name))), None)
 
 
-def _file(site: Site, request: Request, reply: Message, memory: Memory) -> dict[str, Any]:
+def _file(site: Site, request: Request, reply: Message, memory: Memory, paid: list[Charge]) -> dict[str, Any]:
     """Memory, charges and reply on disk; they count once they are listed."""
     version = _keep(site, request, memory)
-    charges = [charge.as_dict() for charge in site.book.close(request.run, request.round, request.step)]
+    site.book.close(paid)
+    charges = [charge.as_dict() for charge in paid]
     if _costly(site, charges):
         write_whole(site.reply(request), reply.to_bytes())
     else:
@@ -162,13 +178,6 @@ def _file(site: Site, request: Request, reply: Message, memory: Memory) -> dict[
 def _costly(site: Site, charges: list[dict[str, Any]]) -> bool:
     """To make again, in privacy or in a person's time: then it must survive a power cut, as memory must."""
     return bool(charges) or (site.policy is not None and bool(site.policy.approval))
-
-
-def _note_refusal(site: Site, request: Request, why: str) -> None:
-    site.folder.mkdir(parents=True, exist_ok=True)
-    with (site.folder / "refusals.jsonl").open("a") as file:
-        line = {"run": request.run, "round": request.round, "task": request.task, "why": why}
-        file.write(json.dumps(line) + "\n")
 
 
 def _answered(site: Site, request: Request) -> dict[str, Any]:
@@ -190,7 +199,8 @@ def _last(answered: dict[str, Any]) -> int:
     return max(map(int, answered["steps"]), default=0)
 
 
-def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory]:
+def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory, list[Charge]]:
+    """The reply, what the client remembers, and what this work was charged: nothing else can cover the reply."""
     job = method.jobs().get(request.task)
     if job is None:
         raise UserError(f"{site.name} knows no task '{request.task}'; server and client must share one config.")
@@ -206,11 +216,12 @@ def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory
     )
     memory = Memory(kept)
     with private_global_stream(site.seed, request.round, site.name, request.task):
-        reply = job.work(_client(site, request, memory), brief)
+        client = _client(site, request, memory)
+        reply = job.work(client, brief)
     undeclared = [part for part in reply if part not in job.kinds]
     if undeclared:
         raise UserError(f"{request.task} would send {', '.join(undeclared)}, which @task does not declare.")
-    return reply.but(scores), memory
+    return reply.but(scores), memory, client.ledger.charged
 
 
 def _client(site: Site, request: Request, memory: Memory, *words: str) -> Client:

@@ -22,6 +22,12 @@ from understudy.synthesis.soundness import complaint
 Learn = Callable[[Client, Examples], State]
 
 
+class Unsound(UserError):
+    """A generator came to nothing."""
+
+    code = "unsound"
+
+
 @dataclass(frozen=True)
 class Imitation:
     settings: ImitationSettings
@@ -60,7 +66,7 @@ class Imitation:
         made = Examples(self.generator.sample(state, labels, self.problem, client.rng("fedssyn images")), labels)
         why = complaint(made.x, made.y) if self.settings.sound_only else None
         if why is not None:
-            raise UserError(f"{why.rstrip('.')}; its images are not sent, unless sound_only is false.")
+            raise Unsound(f"{why.rstrip('.')}; its images are not sent, unless sound_only is false.")
         return made
 
     def wanted(self, records: int) -> int:

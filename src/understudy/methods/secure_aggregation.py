@@ -34,6 +34,7 @@ from pydantic import Field, field_validator
 
 from understudy.errors import UserError
 from understudy.federation.client import Client
+from understudy.federation.failures import NotFinite
 from understudy.federation.message import Message
 from understudy.federation.method import Job, Method, State, task
 from understudy.federation.registry import AROUND_SUMS, add_on
@@ -110,7 +111,7 @@ class SecureAggregation(WrappedMethod):
     def _masked(self, client: Client, reply: Message, clients: int) -> Message:
         broken = reply.not_finite()  # nobody could see it later
         if broken:
-            raise UserError(f"its reply is not finite in {', '.join(broken)} (a smaller learning rate may help)")
+            raise NotFinite(broken)
         grid, overflow = self.phases.grid(clients), self.settings.overflow
         whole = [grid.whole(numbers, part=part, overflow=overflow) for part, numbers in reply.items()]
         values = np.concatenate(whole)

@@ -20,6 +20,8 @@ from understudy.privacy.settings import Accountant
 class BudgetSpent(UserError):
     """A client refuses work that would overrun its budget."""
 
+    code = "budget"
+
 
 @dataclass(frozen=True)
 class Charge:
@@ -113,12 +115,12 @@ class Book:
         """Open ones count as well: their records may have been touched."""
         return [Charge.of(line["charge"]) for line in self._lines() if "charge" in line]
 
-    def open(self, charge: Charge, limits: Sequence[Limit]) -> None:
-        """On disk before it returns; nothing is written where a limit would be overrun."""
+    def open(self, charge: Charge, limits: Sequence[Limit]) -> Charge:
+        """As it is booked: on disk before it returns, and nothing is written where a limit would be overrun."""
         closed = {tuple(line["closed"]) for line in self._lines() if "closed" in line}
         before = self.charges()
         if charge in before and charge.place not in closed:
-            return
+            return charge
         if charge.place in closed:  # its reply left once and is gone: this is another release
             charge = _renumbered(charge, before)
         for limit in limits:
@@ -129,18 +131,17 @@ class Book:
                     f"and {limit.whose} allows {limit.epsilon:g} at δ = {limit.delta:g}"
                 )
         self._add({"charge": charge.as_dict()})
+        return charge
 
-    def close(self, run: str, round: int, step: int) -> list[Charge]:
-        """The charges of a task whose reply is about to leave."""
+    def close(self, charges: Sequence[Charge]) -> None:
+        """Their reply is about to leave, or their work failed: done again, it is charged anew."""
         closed = {tuple(line["closed"]) for line in self._lines() if "closed" in line}
-        mine = self.of_step(run, round, step)
-        for charge in mine:
+        for charge in charges:
             if charge.place not in closed:
                 self._add({"closed": list(charge.place)})
-        return mine
 
-    def of_step(self, run: str, round: int, step: int) -> list[Charge]:
-        return [charge for charge in self.charges() if charge.place[:3] == (run, round, step)]
+    def of_task(self, run: str, round: int, step: int, task: str) -> list[Charge]:
+        return [charge for charge in self.charges() if charge.place[:4] == (run, round, step, task)]
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         if not self.path.exists():

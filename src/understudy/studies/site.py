@@ -26,7 +26,17 @@ def build_site(
     method = build_method(config, build_network(config, data.problem, fast))
     words = config.words(__version__, data.problem, fast, str(device(config)), "")
     holding = _holding(config, data, name, source)
-    site = Site(name, holding, folder, config.top.seed, digest_of_config(words), data.test, config.top.privacy, policy)
+    site = Site(
+        name,
+        holding,
+        folder,
+        config.top.seed,
+        digest_of_config(words),
+        data.test,
+        config.top.privacy,
+        policy,
+        logs_replies=True,
+    )
     return site, method
 
 

@@ -9,9 +9,10 @@ from understudy.engines.flower import wire
 from understudy.engines.flower.fetching import Fetching, Withdrawn, fetch
 from understudy.engines.flower.runtime import Door, Tasks, kept_alive
 from understudy.errors import UserError
-from understudy.federation.exchange import Request
+from understudy.federation.exchange import Request, failed
 from understudy.federation.method import Method
 from understudy.federation.site import Site, answer
+from understudy.federation.site_log import SiteLog
 
 if TYPE_CHECKING:
     from flwr.app import RecordDict
@@ -87,11 +88,14 @@ def _reply(
     except (httpx.HTTPError, Withdrawn):
         raise
     except UserError as wrong:
-        why = str(wrong)
+        refusal = failed(site.name, str(wrong), outcome="refused", code="bad-request")
     except Exception as wrong:
         _note(site)
-        why = f"its end raised {type(wrong).__name__}; its error.txt has the details"  # the text may quote records
-    return wire.pack_answer(wire.refusal(site.name, why)), None
+        why = f"its end raised {type(wrong).__name__}; its error.txt has the details"
+        refusal = failed(site.name, why, outcome="refused", code="defect")
+    with contextlib.suppress(OSError):
+        SiteLog(site.folder).failure(None, refusal)
+    return wire.pack_answer(refusal), None
 
 
 def _note(site: Site) -> None:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from understudy.engines.flower.words import printable
 from understudy.errors import UserError
-from understudy.federation.exchange import NOTHING, Answer, Outcome, Request, failed
+from understudy.federation.exchange import Answer, Outcome, Request, failed
+from understudy.federation.failures import sentence
 
 if TYPE_CHECKING:
     from flwr.app import RecordDict
@@ -60,7 +61,9 @@ def read_request(content: "RecordDict", *, site: str, largest: int) -> Request:
 
 
 def pack_answer(answer: Answer) -> "RecordDict":
-    return pack(json.dumps(answer.header()).encode(), answer.read() if answer.outcome == "done" else b"")
+    """Why it failed stays with the site, since the sentence may tell of records; the code travels."""
+    header = {key: value for key, value in answer.header().items() if key != "why"}
+    return pack(json.dumps(header).encode(), answer.read() if answer.outcome == "done" else b"")
 
 
 def read_answer(content: "RecordDict", *, client: str, largest: int) -> Answer:
@@ -72,7 +75,7 @@ def read_answer(content: "RecordDict", *, client: str, largest: int) -> Answer:
         return failed(client, str(wrong))
     if said["client"] != client:
         return failed(client, f"it answered in the name of {printable(said['client'])!r}")
-    return Answer(**{**said, "why": printable(said["why"])}, read=lambda: body)
+    return Answer(**said, why="" if said["outcome"] == "done" else sentence(said["code"]), read=lambda: body)
 
 
 def _header(text: bytes) -> dict[str, Any]:
@@ -80,7 +83,7 @@ def _header(text: bytes) -> dict[str, Any]:
         said: Any = json.loads(text)
     except (ValueError, RecursionError):
         raise UserError("its answer has a header that cannot be read") from None
-    wanted = {"client": str, "outcome": str, "why": str, "version": str, "charges": list}
+    wanted = {"client": str, "outcome": str, "code": str, "version": str, "charges": list}
     fits = isinstance(said, dict) and said.keys() == wanted.keys()
     if not fits or any(type(said[key]) is not kind for key, kind in wanted.items()):
         raise UserError("its answer has a header of another make")
@@ -95,7 +98,3 @@ def read_name(content: "RecordDict") -> str:
         return printable(unpack(content, LONGEST_HEADER)[0].decode())
     except (UserError, ValueError):
         return ""
-
-
-def refusal(client: str, why: str) -> Answer:
-    return Answer(client, "refused", why, NOTHING, lambda: b"")

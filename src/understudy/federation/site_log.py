@@ -1,0 +1,44 @@
+"""A site's own record of what it answered: what left it, or why nothing did.
+
+It stays in the site's folder and is only ever added to. A line about a reply is on disk before the reply leaves; in a
+simulation the run's ledger tells the same, so there only failures are noted.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from understudy.federation.exchange import Answer, Request
+from understudy.federation.message import Kind, Message
+from understudy.federation.release import described
+from understudy.privacy.charges import Charge
+
+NAME = "answers.jsonl"
+
+
+class SiteLog:
+    def __init__(self, folder: Path):
+        self._path = folder / NAME
+
+    def reply(self, request: Request, data: bytes, kinds: Mapping[str, Kind], charges: Sequence[Charge]) -> None:
+        """Raises where it cannot be written: then the reply does not leave."""
+        parts = described(Message.from_bytes(data), kinds, charges)
+        digest = hashlib.sha256(data).hexdigest()
+        self._add(request, outcome="done", bytes=len(data), sha256=digest, parts=parts)
+
+    def failure(self, request: Request | None, answer: Answer) -> None:
+        """``request`` is None where what came could not be read as one."""
+        self._add(request, outcome=answer.outcome, code=answer.code, why=answer.why)
+
+    def _add(self, request: Request | None, **said: Any) -> None:
+        asked = {} if request is None else {key: getattr(request, key) for key in ("run", "round", "step", "task")}
+        line = {"when": datetime.now(UTC).isoformat(timespec="seconds"), **asked, **said}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
