@@ -1,5 +1,6 @@
 """Writes docs/methods/*.md, a page a method, and docs/settings.md: from the files of the methods, the comments behind
-their settings and the tables of finished studies.
+their settings and the tables of finished studies. In docs/studies/*/README.md it writes what stands between
+`<!-- notes: … -->` and `<!-- end -->`: the sentences of table.json that begin so, or all of them.
 
 Run ``python docs/make_pages.py`` after a method, a setting or a table has changed; a test compares the pages with what
 it gives.
@@ -9,6 +10,7 @@ import inspect
 import json
 import re
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -289,6 +291,30 @@ def _by_name(found: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+NOTES = re.compile(r"(<!-- notes:? ?(.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def study_page(folder: Path) -> str:
+    """A study's page with its computed sentences; the rest of it is as written by hand."""
+    notes = json.loads((folder / "table.json").read_text()).get("notes", [])
+
+    def said(place: re.Match[str]) -> str:
+        chosen = [note for note in notes if note.startswith(place[2])]
+        if not chosen:
+            raise ValueError(f"{folder.name}/table.json has no note that begins with '{place[2]}'.")
+        return place[1] + "".join(map(_bullet, chosen)) + place[3]
+
+    return NOTES.sub(said, (folder / "README.md").read_text())
+
+
+def _bullet(note: str) -> str:
+    return textwrap.fill(note, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False) + "\n"
+
+
+def study_folders() -> list[Path]:
+    return sorted(page.parent for page in (HERE / "studies").glob("*/README.md"))
+
+
 def main() -> None:
     folder = HERE / "methods"
     folder.mkdir(exist_ok=True)
@@ -297,6 +323,8 @@ def main() -> None:
         (folder / f"{name}.md").write_text(text)
     (folder / "README.md").write_text(index())
     (HERE / "settings.md").write_text(settings_page())
+    for study in study_folders():
+        (study / "README.md").write_text(study_page(study))
     print(f"{len(found)} pages in {folder.name}/, and settings.md")
 
 

@@ -1,6 +1,7 @@
 """The pages of methods and settings say what these are, and their commands are real."""
 
 import importlib.util
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -65,3 +66,21 @@ def test_the_command_of_a_page_can_be_built(about: dict[str, Any]) -> None:
     assert command == "run"
     config = resolve(read(source), pairs(changes))
     build_method(config, build_network(config, build_data(config).problem, "eager"))
+
+
+@pytest.mark.parametrize("folder", maker().study_folders(), ids=lambda folder: folder.name)
+def test_what_a_studys_page_says_in_numbers_follows_from_its_table(folder: Path) -> None:
+    assert (folder / "README.md").read_text() == maker().study_page(folder), "run python docs/make_pages.py"
+
+
+def test_computed_sentences_take_the_place_between_the_marks(tmp_path: Path) -> None:
+    study_page = maker().study_page
+    (tmp_path / "table.json").write_text(json.dumps({"notes": ["ζ² falls to 0.22.", "Others stay."]}))
+    marked = "By hand.\n\n<!-- notes: ζ² -->\n- ζ² halves.\n<!-- end -->\n"
+    (tmp_path / "README.md").write_text(marked)
+    assert study_page(tmp_path) == "By hand.\n\n<!-- notes: ζ² -->\n- ζ² falls to 0.22.\n<!-- end -->\n"
+    (tmp_path / "README.md").write_text("<!-- notes -->\n<!-- end -->")
+    assert study_page(tmp_path) == "<!-- notes -->\n- ζ² falls to 0.22.\n- Others stay.\n<!-- end -->"
+    (tmp_path / "README.md").write_text("<!-- notes: σ² -->\n<!-- end -->")
+    with pytest.raises(ValueError, match="no note that begins with 'σ²'"):
+        study_page(tmp_path)

@@ -11,10 +11,13 @@ from understudy.config.resolve import resolve
 from understudy.studies import fedssyn_studies as studies
 from understudy.studies.dealt import dealt_examples
 from understudy.studies.experiment import carry_out
+from understudy.studies.fedssyn_controls import SHUFFLED, _heterogeneity_note
 from understudy.studies.fedssyn_rounds import METHODS, Rounds, rounds_to, speed_up
 from understudy.studies.folder import RunFolder
+from understudy.studies.measure import Measured
 from understudy.studies.run import play
 from understudy.studies.seed_curves import SeedCurve
+from understudy.studies.shuffling import Shuffled
 from understudy.studies.trained_once import TrainedOnce
 from understudy.studies.tuned import TUNING_SEED, Comparison, Contender, compare_tuned
 from understudy.studies.watching import Observer
@@ -108,6 +111,27 @@ def test_every_setting_of_the_desk_plans_is_known() -> None:
 
 def _sampled(sampler: str, steps: int) -> dict[str, Any]:
     return {**studies.DIFFUSION, "sampler": sampler, "sampling_steps": steps}
+
+
+# ---- what is written below the tables
+
+
+def measured(before: tuple[float, float], after: tuple[float, float], bound: float) -> Measured:
+    """(ζ², σ²) before and after, and what the lemma allows of ζ²."""
+    pool = Shuffled(0.5, 10, 1.0, 0.0, *after, zeta2_bound=bound, sigma2_bound=9.0, smoothness=1.0)
+    return Measured("fedavg", "final", 2, 8, 10, *before, 3.0, pool, None, None)
+
+
+def test_what_is_said_of_heterogeneity_follows_from_what_was_measured() -> None:
+    # Of ζ² 2/8 = 0.25 and 3/8 are left at the first model (mean 0.31), 4/8 and 4/8 at the last; the lemma allows 0.25.
+    first = [measured((8, 10), (2, 12), 2.0), measured((8, 10), (3, 12), 2.0)]
+    last = [measured((8, 10), (4, 5), 2.0)] * 2
+    seeds = [{"initial": one, "final": other} for one, other in zip(first, last, strict=True)]
+    said = _heterogeneity_note({SHUFFLED: seeds})
+    assert "ζ² falls to 0.31 of what it was at the first model and to 0.50 at the last" in said
+    assert "(1 − p)², 0.25 here; of 2 mean ratios 2 lie above it, by 0.25 at most" in said
+    assert "single seeds are off by +0.00 to +0.25" in said
+    assert "σ² after shuffling is 1.20 to 1.20 times what it was at the first model, 0.50 to 0.50 times" in said
 
 
 # ---- each of them at its smallest

@@ -22,6 +22,7 @@ from understudy.studies.dealt import dealt_examples
 from understudy.studies.folder import RunFolder
 from understudy.studies.measure import Measured, Speed, _final, measure
 from understudy.studies.run import Result, play
+from understudy.studies.shuffling import Shuffled
 from understudy.view.measure import measured_notes, measured_table
 
 # Real records are shuffled, so that no generator is trained.
@@ -197,6 +198,33 @@ def test_a_config_is_measured_at_its_initial_model_before_any_run() -> None:
     assert found.at == "initial"
     assert (found.shuffled, found.cost, found.speed) == (None, None, None)
     assert [column.header.plain for column in measured_table(found).columns][1:] == ["own records"]  # type: ignore[union-attr]
+
+
+def mixed(zeta2: float, sigma2: float) -> Shuffled:
+    """Bounds of 2 for ζ² and 10 for σ²."""
+    return Shuffled(0.5, 10, 1.0, 0.0, zeta2, sigma2, zeta2_bound=2.0, sigma2_bound=10.0, smoothness=1.0)
+
+
+@pytest.mark.parametrize(
+    ("zeta2", "sigma2", "holds", "said"),
+    [
+        (2.0, 10.0, True, "Both lie within the bounds"),
+        (2.1, 9.0, False, "ζ² is 5.0 % above its bound: the lemma speaks of the whole pool"),
+        (3.0, 11.0, False, "ζ² is 50.0 % above its bound and σ² is 10.0 % above its bound"),
+    ],
+)
+def test_the_json_gives_the_cause_that_the_table_gives(zeta2: float, sigma2: float, holds: bool, said: str) -> None:
+    found = Measured("fedavg", "final", 2, 8, 10, 8.0, 20.0, 3.0, mixed(zeta2, sigma2), None, None)
+    words = json.loads(json.dumps(found.as_dict()))["shuffled"]
+    assert words["holds"] is holds
+    assert said in words["verdict"]
+    assert words["verdict"] in measured_notes(found)
+
+
+def test_l_is_called_approximate_in_the_json_and_below_the_table() -> None:
+    found = Measured("fedavg", "final", 2, 8, 10, 8.0, 20.0, 3.0, None, None, None)
+    assert "approximate, from below" in found.as_dict()["smoothness_is"]
+    assert any(note.startswith("L is approximate") for note in measured_notes(found))
 
 
 def test_the_table_and_the_notes(run: Result) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +13,14 @@ from understudy.studies import theory_softmax
 from understudy.studies.experiment import carry_out
 from understudy.studies.theory_least_squares import (
     Squares,
+    clients_without_noise,
     drawn,
     floor_without_noise,
     rounds_to,
     with_noise,
     without_noise,
 )
+from understudy.studies.theory_least_squares_findings import findings
 from understudy.studies.theory_softmax import Workers, federated, gradient, loss
 from understudy.studies.theory_studies import STUDIES
 from understudy.studies.theory_surrogate import Client, best_within, losses, surrogate
@@ -48,8 +51,44 @@ def test_local_steps_of_full_gradients_by_hand() -> None:
 def test_closed_form_and_steps_agree_where_a_client_has_one_record() -> None:
     base = drawn(4.0, 1.0, 0, clients=3)
     one = Squares(base.a[:, :1], base.b[:, :1])
-    stepped = with_noise([one], np.array([0.01]), 3, 1, numpy_generator(0))[:, 0, :, 0]
-    assert stepped == pytest.approx(without_noise(one, np.array([0.01]), 3))
+    stepped = with_noise([one], np.array([0.01]), 3, 1, numpy_generator(0))
+    assert stepped.mean[:, 0, :, 0] == pytest.approx(without_noise(one, np.array([0.01]), 3))
+    assert stepped.clients[:, 0, :, 0] == pytest.approx(clients_without_noise(one, np.array([0.01]), 3))
+
+
+def test_the_clients_models_are_measured_before_they_are_averaged() -> None:
+    # As above after round 1: client 1 at 1, client 2 at 2.92, x* = 3.4, so ((1 − 3.4)² + (2.92 − 3.4)²)/2 = 2.9952;
+    # their mean, 1.96, is only 1.44² = 2.0736 away. Round 2 begins at 1.96: client 1 goes to 1 + 0.81·0.96 = 1.7776,
+    # client 2 to 4 − 0.36·2.04 = 3.2656.
+    after_two = ((1.7776 - 3.4) ** 2 + (3.2656 - 3.4) ** 2) / 2
+    found = clients_without_noise(PAIR, np.array([0.1]), 2, steps=2)
+    assert found[:, 0].tolist() == pytest.approx([2.9952, after_two])
+
+
+def test_the_largest_curvature_of_a_client() -> None:
+    # Client 1 has a = 1 and 3, so (1 + 9)/2 = 5; client 2 has a = 2 twice, so 4.
+    assert Squares(np.array([[1.0, 3.0], [2.0, 2.0]]), np.zeros((2, 2, 1))).smoothness == 5
+
+
+def test_what_least_squares_says_follows_from_its_rows() -> None:
+    def drift(knob: float, p: float, measured: float) -> dict[str, Any]:
+        ratios = {"measured": measured, "predicted": 0.8 * (1 - p), "zeta_ratio": 1 - p, "mean_ratio": (1 - p) ** 2}
+        return {"knob": knob, "p": p, "rounds": [100 * measured], **ratios}
+
+    def floor(p: float, knob: float, clients: float) -> dict[str, Any]:
+        return {"p": p, "knob": knob, "zeta2": 1, "sigma2": knob, "measured": 1.1, "predicted": 1, "clients": clients}
+
+    shares = (0.25, 0.5, 0.75)
+    rows = [drift(knob, p, factor * (1 - p)) for knob, factor in ((1, 0.8), (10, 0.8), (100, 1.1)) for p in shares]
+    noise = [{"knobs": [0.0, 1000.0], "p": 0.9, "rounds": [1.0], "measured": 1.5, "predicted": 2.0}]
+    floors = [floor(0, 1, 4.0), floor(1, 1, 1.0), floor(0, 10000, 4.0), floor(1, 10000, 3.0)]
+    said = "\n".join(findings(floors, rows, noise).notes)
+    assert "With ζ² = 1 what was measured is within 0 % of √L_p·ζ_p for p ≤ 0.6" in said
+    assert "With ζ² = 100 what was measured is within 38 % of √L_p·ζ_p" in said  # 1.1/0.8
+    assert "larger proportion than p, at every p listed: with ζ² = 1 and 10." in said
+    assert "more where noise is low holds: of it 0.25 is left at σ² = 1 and 0.75 at σ² = 10000" in said
+    turned = findings([floor(0, 1, 4.0), floor(1, 1, 3.0), floor(0, 10000, 4.0), floor(1, 10000, 1.0)], rows, noise)
+    assert "does not hold" in "\n".join(turned.notes)
 
 
 def test_single_records_leave_the_floor_of_the_theory() -> None:
@@ -58,7 +97,7 @@ def test_single_records_leave_the_floor_of_the_theory() -> None:
     clients, rate = 4, 0.1
     problem = Squares(np.ones((clients, 50)), numpy_generator("floor").normal(size=(clients, 50, 25)))
     _, sigma2 = problem.at_optimum()
-    late = with_noise([problem], np.array([rate]), 60, 100, numpy_generator(0), start=0.0)[30:]
+    late = with_noise([problem], np.array([rate]), 60, 100, numpy_generator(0), start=0.0).mean[30:]
     assert late.mean() == pytest.approx(rate * sigma2 / (2 * clients * (2 - rate)), rel=0.03)
     assert late.mean() == pytest.approx(rate * sigma2 / (4 * clients), rel=0.1)
 

@@ -29,6 +29,7 @@ from understudy.studies.run import one_thread
 from understudy.studies.shuffling import Shuffled, quantities
 
 POWER_STEPS = 50  # of the power iteration for L
+SMOOTHNESS_IS = f"approximate, from below: the largest curvature after at most {POWER_STEPS} steps of power iteration"
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,9 @@ class Measured:
     cost: Cost | None
 
     def as_dict(self) -> dict[str, Any]:
-        found = asdict(self)
+        found = {**asdict(self), "smoothness_is": SMOOTHNESS_IS}
         if self.shuffled is not None:
-            found["shuffled"]["holds"] = self.shuffled.holds
+            found["shuffled"] |= {"holds": self.shuffled.holds, "verdict": self.shuffled.verdict}
         if self.speed is not None:
             found["speed"]["speed_up"] = self.speed.speed_up
         if self.cost is not None:

@@ -1,6 +1,7 @@
 """ζ², σ² and L at one shared model, over the clients' own records and with their parts of the shuffled pool, beside the
 bounds of Lemma 1. Clients without records of their own never train, so they count nowhere."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -38,7 +39,22 @@ class Shuffled:
 
     @property
     def holds(self) -> bool:
-        return self.zeta2 <= self.zeta2_bound and self.sigma2 <= self.sigma2_bound
+        return not self.beyond
+
+    @property
+    def beyond(self) -> dict[str, float]:
+        """What lies above its bound, and by what share of it."""
+        both = {"ζ²": (self.zeta2, self.zeta2_bound), "σ²": (self.sigma2, self.sigma2_bound)}
+        return {
+            name: value / bound - 1 if bound else math.inf for name, (value, bound) in both.items() if value > bound
+        }
+
+    @property
+    def verdict(self) -> str:
+        if self.holds:
+            return "Both lie within the bounds of Lemma 1."
+        above = " and ".join(f"{name} is {100 * share:.1f} % above its bound" for name, share in self.beyond.items())
+        return f"{above}: the lemma speaks of the whole pool and one p, clients have a part each."
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ data heterogeneity": n clients with n_i = 100 records each in d = 25 dimensions,
 and FedAvg with τ local steps of single records (or of all, which leaves no noise). A share p of every client's records
 is put into one pool, shuffled and dealt out again, so that the mean of the clients' losses stays what it was. The paper
 does not give n and τ: here both are 10. Its ζ² and σ² are knobs; what they come to is measured at the optimum.
+
+Two errors are followed, and they are not the same. The paper's is that of the clients' models at the end of their local
+steps, (1/n)Σ‖x_i − x*‖²: what drives them apart is in it. The other is the excess loss of their mean, f(w) − f(w*).
 """
 
 from collections.abc import Sequence
@@ -21,6 +24,14 @@ CLIENTS, RECORDS, DIMENSIONS, LOCAL_STEPS = 10, 100, 25, 10
 
 
 @dataclass(frozen=True)
+class Errors:
+    """After each round, along the first axis."""
+
+    mean: Array  # f(w) − f(w*) of the averaged model
+    clients: Array  # (1/n)Σ‖x_i − x*‖² of the models that are averaged
+
+
+@dataclass(frozen=True)
 class Squares:
     """The records of all clients: a scalar times the identity, and a vector."""
 
@@ -31,6 +42,11 @@ class Squares:
     def optimum(self) -> Array:
         centre: Array = (self.a[..., None] * self.b).mean((0, 1)) / np.square(self.a).mean()
         return centre
+
+    @property
+    def smoothness(self) -> float:
+        """L_p of the paper: the largest curvature of a client's loss."""
+        return float(np.square(self.a).mean(1).max())
 
     def excess(self, w: Array) -> Array:
         """f(w) − f(w*) for (…, dimensions)."""
@@ -78,6 +94,24 @@ def without_noise(problem: Squares, rates: Array, rounds: int, steps: int = LOCA
     return found
 
 
+def clients_without_noise(problem: Squares, rates: Array, rounds: int, steps: int = LOCAL_STEPS) -> Array:
+    """(rounds, rates): (1/n)Σ‖x_i − x*‖² of the clients' models before they are averaged, else as ``without_noise``.
+
+    From w = rest + kept^t·(1 − rest) client i goes to c_i/h_i + s_i·(w − c_i/h_i), which is off by u_i +
+    kept^t·s_i·(1 − rest), where u_i is what stays.
+    """
+    kept, rest = _resting(problem, rates, steps)
+    h, shrink = np.square(problem.a).mean(1), _shrinking(problem, rates, steps)
+    own = (problem.a[..., None] * problem.b).mean(1) / h[:, None]  # (clients, d): where its own loss is least
+    off = own + shrink[..., None] * (rest[:, None] - own) - problem.optimum  # (rates, clients, d)
+    begun = 1 - rest  # (rates, d)
+    left = kept ** np.arange(rounds)[:, None]
+    crossed = (shrink * np.einsum("skd,sd->sk", off, begun)).mean(1)
+    moving = np.square(shrink).mean(1) * np.square(begun).sum(1)
+    found: Array = np.square(off).sum(-1).mean(1) + 2 * left * crossed + np.square(left) * moving
+    return found
+
+
 def floor_without_noise(problem: Squares, rate: float, steps: int = LOCAL_STEPS) -> float:
     """The excess at which full local gradients come to rest."""
     _, rest = _resting(problem, np.array([rate]), steps)
@@ -87,22 +121,29 @@ def floor_without_noise(problem: Squares, rate: float, steps: int = LOCAL_STEPS)
 def _resting(problem: Squares, rates: Array, steps: int) -> tuple[Array, Array]:
     """(rates,) by what a round shortens the way to the resting place, and (rates, d) that place."""
     h, c = np.square(problem.a).mean(1), (problem.a[..., None] * problem.b).mean(1)  # (clients,), (clients, d)
-    shrink = (1 - rates[:, None] * h) ** steps  # (rates, clients)
+    shrink = _shrinking(problem, rates, steps)
     kept = shrink.mean(1)
     pulled = np.einsum("sk,kd->sd", (1 - shrink) / h, c) / len(h)
     return kept, pulled / (1 - kept)[:, None]
 
 
+def _shrinking(problem: Squares, rates: Array, steps: int) -> Array:
+    """(rates, clients): by what a client's local steps shorten its way to its own optimum."""
+    found: Array = (1 - rates[:, None] * np.square(problem.a).mean(1)) ** steps
+    return found
+
+
 def with_noise(
     problems: Sequence[Squares], rates: Array, rounds: int, seeds: int, rng: np.random.Generator, *, start: float = 1.0
-) -> Array:
-    """(rounds, problems, rates, seeds): excess after each round, a local step being one record, drawn at random."""
+) -> Errors:
+    """(rounds, problems, rates, seeds): both errors after each round; a local step is one record, drawn at random."""
     a, b = np.stack([one.a for one in problems]), np.stack([one.b for one in problems])
     here = np.arange(len(a))[:, None, None, None]
     client = np.arange(a.shape[1])
     rate = rates[None, :, None, None, None]
     shape = (len(a), len(rates), seeds)
-    w, found = np.full((*shape, DIMENSIONS), start), np.empty((rounds, *shape))
+    w = np.full((*shape, DIMENSIONS), start)
+    found = Errors(np.empty((rounds, *shape)), np.empty((rounds, *shape)))
     optimum = np.stack([one.optimum for one in problems])[:, None, None]
     bend = np.array([np.square(one.a).mean() for one in problems])[:, None, None]
     for round in range(rounds):
@@ -112,7 +153,8 @@ def with_noise(
             one, target = a[here, client, record][..., None], b[here, client, record]
             local -= rate * one * (one * local - target)
         w = local.mean(-2)
-        found[round] = bend / 2 * np.square(w - optimum).sum(-1)
+        found.mean[round] = bend / 2 * np.square(w - optimum).sum(-1)
+        found.clients[round] = np.square(local - optimum[..., None, :]).sum(-1).mean(-1)
     return found
 
 

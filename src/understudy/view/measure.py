@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.studies.cost import Cost
-from understudy.studies.measure import Measured, Speed
+from understudy.studies.measure import SMOOTHNESS_IS, Measured, Speed
 from understudy.studies.shuffling import Shuffled
 from understudy.view.numbers import NONE, percent, size
 from understudy.view.ruled import number, print_notes, print_table, ruled, words
@@ -57,7 +57,8 @@ def _kept(before: float, after: float) -> str:
 def measured_notes(found: Measured) -> list[str]:
     notes = [
         f"{found.clients} clients, which count alike, {found.records:,} records, {found.parameters:,} parameters; "
-        "exact, from every record's gradient."
+        "ζ² and σ² are exact, from every record's gradient.",
+        f"L is {SMOOTHNESS_IS}.",
     ]
     notes += [] if found.shuffled is None else _about_pool(found.shuffled)
     notes += [] if found.speed is None else [_about_speed(found.speed)]
@@ -65,23 +66,10 @@ def measured_notes(found: Measured) -> list[str]:
 
 
 def _about_pool(mixed: Shuffled) -> list[str]:
-    beyond = [
-        f"{name} is {100 * (value / bound - 1):.1f} % above its bound"
-        for name, value, bound in (
-            ("ζ²", mixed.zeta2, mixed.zeta2_bound),
-            ("σ²", mixed.sigma2, mixed.sigma2_bound),
-        )
-        if value > bound
-    ]
-    verdict = (
-        f"{' and '.join(beyond)}: the lemma speaks of the whole pool and one p, clients have a part each."
-        if beyond
-        else "Both lie within the bounds of Lemma 1."
-    )
     return [
         f"Pool: {mixed.images:,} images, p = {mixed.p:.3f}, σ̃² = {_short(mixed.sigma2_pool)}, "
         f"δ² = {_short(mixed.delta2)}.",
-        verdict,
+        mixed.verdict,
     ]
 
 
