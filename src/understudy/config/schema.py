@@ -97,8 +97,8 @@ class Config:
         return None if self.top.policy is None else read_policy(Path(self.top.policy))
 
     def words(self, version: str, problem: Problem, fast: str, device: str, data_digest: str) -> dict[str, Any]:
-        """Every value spelled out; read back, they give the same run."""
-        data: dict[str, Any] = {"name": LIVE} if self.data is None else self.data.model_dump(mode="json")
+        """Every value that counts, spelled out; read back, they give the same run."""
+        data: dict[str, Any] = {"name": LIVE} if self.data is None else self.data.words()
         return {
             "version": version,
             "seed": self.top.seed,

@@ -1,5 +1,6 @@
 """The `data` part of a config, and how it becomes a federation."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -22,6 +23,9 @@ from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 from understudy.settings import Settings
 
+OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel")  # a named data set brings these along
+OF_NAMED_SETS = ("folder", *SETTINGS)
+OF_ONE_SOURCE = ("name", "clients", "split", "validation", "limit", *OF_NAMED_SETS)  # own sites have a source each
 Shape = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)]
 
 
@@ -63,6 +67,9 @@ class DataSettings(Settings):
             raise ValueError(f"labels name {len(self.labels)} classes, classes says {self.classes}; leave classes out")
         return self
 
+    def words(self) -> dict[str, Any]:
+        return used(self.model_dump(mode="json"))
+
     @field_validator("split", mode="before")
     @classmethod
     def _kind_of_split(cls, given: object) -> object:
@@ -70,6 +77,21 @@ class DataSettings(Settings):
         if isinstance(given, str):
             return {"kind": given}
         return {"kind": "dirichlet", **given} if isinstance(given, dict) else given
+
+
+def used(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a `data` section what a run looks at. Defaults of another way to get records would only mislead a reader."""
+    if words.get("sites") is not None:
+        unused: tuple[str, ...] = OF_ONE_SOURCE
+    else:
+        unused = ("sites", *(OF_NAMED_SETS if _names_a_path(str(words.get("name"))) else OF_OWN_DATA))
+        if words.get("split") == {"kind": "users"}:  # they bring their own number
+            unused += ("clients",)
+    return {key: value for key, value in words.items() if key not in unused}
+
+
+def _names_a_path(name: str) -> bool:
+    return is_path(name) and name not in SOURCES
 
 
 def load_dataset(settings: DataSettings, seed: int) -> Dataset:
@@ -89,7 +111,7 @@ def _whole(settings: DataSettings) -> Dataset:
     for name in SETTINGS:
         if getattr(settings, name) is not None and settings.name != name:
             raise UserError(f"data.{name}: these settings belong to the data set '{name}', not to {settings.name}.")
-    if is_path(settings.name) and settings.name not in SOURCES:
+    if _names_a_path(settings.name):
         scaling = Scaling(settings.classes, settings.mean, settings.std)
         return read_own(settings.name, scaling, settings.test, labels=settings.labels, shape=settings.shape)
     _refuse_own_words(settings)
@@ -122,7 +144,7 @@ def _options(settings: DataSettings) -> dict[str, Any]:
 
 
 def _refuse_own_words(settings: DataSettings) -> None:
-    for word in ("test", "classes", "labels", "shape", "pixels", "multilabel"):
+    for word in OF_OWN_DATA:
         if getattr(settings, word) not in (None, (), False):
             raise UserError(f"data.{word}: this is for own data; {settings.name} brings it along.")
 

@@ -12,6 +12,7 @@ from understudy.studies.folder import Line, RunFolder
 
 SHARE_OF_BEST = 0.9  # the target where none is given, as a share of the best accuracy of all runs
 MEGABYTE = 1e6
+SITES_NAMED = 3  # own sites by name in a table; of more than these only the first
 Measure = Literal["accuracy", "macro_f1"]
 NEEDED = ("round", "bytes_up", "bytes_down", "epsilon", "failed", "seconds")
 
@@ -97,7 +98,7 @@ def _row(
     return Row(
         folder,
         label_of(config),
-        str(config["data"]["name"]),
+        data_of(config),
         last["round"],
         planned,
         bool(metrics) and last["round"] >= planned and not last.get("undone"),
@@ -140,9 +141,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         missing = "has no config.yaml" if folder.exists() else "does not exist"
         raise UserError(f"{folder} is no run folder: it {missing}; name a folder that `understudy run` wrote.")
     config = RunFolder(folder).config()
-    for section, key in (("method", "name"), ("method", "rounds"), ("data", "name")):
-        if not isinstance(config.get(section), dict) or key not in config[section]:
-            raise UserError(f"{folder / 'config.yaml'} has no {section}.{key}; restore it from a copy.")
+    for section, keys in (("method", ("name",)), ("method", ("rounds",)), ("data", ("name", "sites"))):
+        if not isinstance(config.get(section), dict) or not any(key in config[section] for key in keys):
+            lacking = " or ".join(f"{section}.{key}" for key in keys)
+            raise UserError(f"{folder / 'config.yaml'} has no {lacking}; restore it from a copy.")
     return config
 
 
@@ -163,6 +165,15 @@ def label_of(config: Mapping[str, Any]) -> str:
     """`fedavg + fedssyn`: the method and what was added to it."""
     names = [config["method"]["name"], *(item["name"] for item in config.get("with") or [])]
     return " + ".join("own method" if name == LIVE else str(name).rpartition(":")[2] for name in names)
+
+
+def data_of(config: Mapping[str, Any]) -> str:
+    """`digits`, `all.npz`, `own sites north, south`."""
+    data = config["data"]
+    if data.get("sites"):
+        names = list(data["sites"])
+        return f"own sites {', '.join(names[:SITES_NAMED])}{', …' if len(names) > SITES_NAMED else ''}"
+    return "data passed in Python" if data["name"] == LIVE else str(data["name"])
 
 
 def distinct_labels(rows: Sequence[Row]) -> list[str]:

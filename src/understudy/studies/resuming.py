@@ -5,13 +5,14 @@ import json
 from typing import Any
 
 from understudy.data.federation import Federation
+from understudy.data.settings import used
 from understudy.errors import UserError
 
 FREE = ("engine", "version", "measure")
 
 
 def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
-    saved, wanted = _said(saved), _said(wanted)
+    saved, wanted = _said(_with_used_data(saved)), _said(wanted)
     for key in sorted(saved.keys() | wanted.keys()):
         a, b = saved.get(key), wanted.get(key)
         if key in FREE:
@@ -26,6 +27,12 @@ def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
         if a != b:
             part = _first_difference(a, b, key)
             raise UserError(f"This folder belongs to another config: {part}; choose another --out.")
+
+
+def _with_used_data(words: dict[str, Any]) -> dict[str, Any]:
+    """Older folders also have the defaults of what was not used, such as a data set's name beside own sites."""
+    data = words.get("data")
+    return {**words, "data": used(data)} if isinstance(data, dict) else words
 
 
 def _said(words: Any) -> Any:
