@@ -1,5 +1,6 @@
 """Budgets, coverage and policies through a whole run, with a method that does nothing but spend."""
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,9 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
-from understudy.federation.server import Server
+from understudy.federation.server import Server, TooFewReplies
+from understudy.privacy.charges import Book, epsilon_of
+from understudy.studies.folder import RunFolder
 from understudy.studies.run import Result, play
 from understudy.studies.watching import Observer, RunStopped
 
@@ -257,3 +260,58 @@ def test_what_left_is_kept_to_be_looked_at_under_any_name(tmp_path: Path) -> Non
     private_run(tmp_path / "run", OtherNames, {"rounds": 1})
     kept = Examples.load(tmp_path / "run" / "synthetic" / "ash.npz")
     assert (tuple(kept.x.shape), kept.y.tolist()) == ((3, 4), [0, 1, 0])
+
+
+# ---- what left in a round that does not count
+
+
+class Killed(BaseException):
+    """As if the process were gone: nothing is tidied up."""
+
+
+class CutShort(Spender):
+    """In round 2 (or in the opening) it ends after the first reply."""
+
+    how: BaseException
+    at = 2
+
+    def start(self, server: Server) -> State:
+        return self.round(server, super().start(server)) if self.at == 0 else super().start(server)
+
+    def round(self, server: Server, state: State) -> State:
+        for _ in server.ask(self.release, Message(model=state["model"]), to=server.cohort()):
+            if server.round == self.at and self.how is not None:
+                raise self.how
+        return state
+
+
+def books(out: Path) -> float:
+    """The largest ε by the sites' own books."""
+    charges = [Book(path).charges() for path in out.glob("clients/*/charges.jsonl")]
+    return max(epsilon_of(mine, 1e-5, "rdp") for mine in charges)
+
+
+@pytest.mark.parametrize("how", [KeyboardInterrupt(), TooFewReplies("gone"), UserError("wrong"), Killed()])
+@pytest.mark.parametrize("at", [0, 2])
+def test_what_left_in_a_round_that_never_counted_is_in_the_ledger(how: BaseException, at: int, tmp_path: Path) -> None:
+    method = type("CutShort", (CutShort,), {"how": how, "at": at})
+    with contextlib.suppress(BaseException):
+        private_run(tmp_path / "run", method, {"rounds": 2}, privacy={"delta": 1e-5})
+    told = RunFolder(tmp_path / "run").ledger()
+    assert told["epsilon"] == pytest.approx(books(tmp_path / "run"))
+    assert told["epsilon"] == pytest.approx(3.674 if at else 2.787, abs=2e-3)
+    # Both clients in round 1, and whoever was read first in the round that ended early.
+    assert sum(lines[0]["releases"] for lines in told["clients"].values()) == (3 if at else 1)
+
+
+def test_the_same_bytes_sent_again_after_a_kill_count_once(tmp_path: Path) -> None:
+    killed = type("CutShort", (CutShort,), {"how": Killed()})
+    whole = type("CutShort", (CutShort,), {"how": None})
+    noise = {"delta": 1e-5, "test_noise": True}
+    with pytest.raises(Killed):
+        private_run(tmp_path / "run", killed, {"rounds": 2}, privacy=noise)
+    private_run(tmp_path / "run", whole, {"rounds": 2}, privacy=noise)
+    private_run(tmp_path / "straight", whole, {"rounds": 2}, privacy=noise)
+    after, straight = (RunFolder(tmp_path / name).ledger() for name in ("run", "straight"))
+    assert after["clients"] == straight["clients"]
+    assert [line["releases"] for lines in after["clients"].values() for line in lines] == [2, 2]

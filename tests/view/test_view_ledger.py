@@ -5,17 +5,19 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-import torch
 from rich.console import Console
 
 from in_a_fork import understudy
 from understudy.errors import UserError
 from understudy.privacy.charges import Charge
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger import Ledger, Release
 from understudy.view.ledger import headline, mechanism_rows, not_covered, print_ledger, release_rows
 
-PARTS = {"x": torch.zeros(10, 4), "y": torch.zeros(10, dtype=torch.uint8)}
-KINDS = {"x": "examples", "y": "labels", "radius": "scalars"}
+PARTS = {"x": ("examples", 160), "y": ("labels", 10)}
+
+
+def left(client: str, round: int, parts: dict[str, tuple[str, int]], *spent: Charge) -> Release:
+    return Release(client, round, 1, "FedLapDp.distil", parts, spent, sha256=f"{round}")
 
 
 def charge(round: int, *, test_noise: bool = False, public: tuple[str, ...] = ()) -> Charge:
@@ -31,7 +33,7 @@ def ledger(
     for client in clients:
         for round in range(1, rounds + 1):
             spent = [charge(round, test_noise=test_noise, public=public)]
-            made.release(client, "FedLapDp.distil", KINDS, PARTS, spent)
+            made.record(left(client, round, PARTS, *spent))
     return made
 
 
@@ -55,7 +57,7 @@ def test_steps_are_summed_over_rounds() -> None:
 
 def test_clients_with_the_same_lines_share_them() -> None:
     made = ledger(("ash", "beech", "cedar", "elm", "fir"), rounds=1)
-    made.release("oak", "FedLapDp.distil", KINDS, PARTS, [charge(1), charge(2)])
+    made.record(left("oak", 1, PARTS, charge(1), charge(2)))
     spent = mechanism_rows(made.to_json())
     assert [row[0] for row in spent] == ["ash, beech, cedar and 2 more", "oak"]
     # x: 10·4 floats = 160 B; y: 10 B.
@@ -68,7 +70,7 @@ def test_clients_with_the_same_lines_share_them() -> None:
 def test_what_is_not_covered_is_said_in_a_sentence() -> None:
     made = ledger(rounds=1)
     assert not_covered(made.to_json()) == []
-    made.release("ash", "FedLapDp.distil", KINDS, {"radius": torch.zeros(())})
+    made.record(left("ash", 9, {"radius": ("scalars", 4)}))
     assert not_covered(made.to_json()) == ["ash: 'radius' (scalars) of FedLapDp.distil, once"]
     assert headline(made.to_json()) == "No guarantee: see what is not covered."
 

@@ -1,5 +1,6 @@
 """The server that a run uses: it numbers the asks, keeps the books, and hands out what came back."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ from understudy.federation.server import Brief, Reply, Server, Task, TooFewRepli
 from understudy.federation.site import SCORE
 from understudy.learning.evaluate import Tally
 from understudy.privacy.charges import Charge
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger import Ledger, Release
 from understudy.randomness import generator
 
 
@@ -75,6 +76,7 @@ class RunServer(Server):
         at_least: int,
         score_at_clients: bool,
         heard: Callable[[str], None] | None = None,
+        released: Callable[[Release], None] | None = None,
     ):
         self.clients = in_order(clients)
         self.round = 0
@@ -86,6 +88,7 @@ class RunServer(Server):
         self._kinds = {name: job.kinds for name, job in method.jobs().items()}
         self._cohort_size, self._at_least, self._score = cohort, at_least, score_at_clients
         self._heard = heard or (lambda client: None)
+        self._released = released or (lambda release: None)  # hears of every reply before the method does
         self.begin(0)
 
     # ---- what a method sees
@@ -191,7 +194,7 @@ class RunServer(Server):
             books.fail(client, str(broken))
             return None
         if answer.outcome != "done":
-            self.ledger.release(client, asked.task, {}, {}, charges)
+            self._record(asked, client, Message(), b"", charges)
             if answer.outcome == "spent":
                 self.spent.add(client)
                 self._spent_now.add(client)
@@ -205,8 +208,7 @@ class RunServer(Server):
             books.fail(client, str(broken))
             return None
         # It has left the house: from here on it is in the ledger, whatever becomes of it.
-        kinds = {**self._kinds[asked.task], SCORE: "statistics"}
-        self.ledger.release(client, asked.task, kinds, message, charges)
+        self._record(asked, client, message, data, charges)
         if SCORE in message:
             try:
                 books.scores = books.scores + self._tally(client, message[SCORE])
@@ -214,13 +216,21 @@ class RunServer(Server):
                 books.fail(client, str(broken))
                 return None
             message = message.only(*(part for part in message if part != SCORE))
-        undeclared = [part for part in message if part not in kinds]
+        undeclared = [part for part in message if part not in self._kinds[asked.task]]
         if undeclared or message.not_finite():
             infinite = ", ".join(message.not_finite())
             fault = f"holds {undeclared[0]}, which is not declared" if undeclared else f"is not finite in {infinite}"
             books.fail(client, f"its reply {fault}")
             return None
         return message
+
+    def _record(self, asked: _Ask, client: str, message: Message, data: bytes, charges: Sequence[Charge]) -> None:
+        kinds = {**self._kinds[asked.task], SCORE: "statistics"}
+        parts = {part: (kinds.get(part, "undeclared"), t.numel() * t.element_size()) for part, t in message.items()}
+        digest = hashlib.sha256(data).hexdigest()
+        release = Release(client, self.round, asked.step, asked.task, parts, tuple(charges), digest)
+        self._released(release)
+        self.ledger.record(release)
 
     def _tally(self, client: str, numbers: torch.Tensor) -> Tally:
         if client not in self._scored:

@@ -1,15 +1,34 @@
 """The run's ledger: every part that left a client, what its mechanism cost, and what no guarantee covers."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
-
-from torch import Tensor
 
 from understudy.privacy.charges import Charge, epsilon_of
 
 Place = tuple[str, int, int, str, int]
+
+
+@dataclass(frozen=True)
+class Release:
+    """One reply that left a client, and what the task behind it spent; without parts: it spent and sent nothing."""
+
+    client: str
+    round: int
+    step: int
+    task: str
+    parts: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # kind and bytes
+    charges: tuple[Charge, ...] = ()
+    sha256: str = ""  # of the reply: the same bytes sent again tell nothing new
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> "Release":
+        parts = {part: (str(kind), int(size)) for part, (kind, size) in saved["parts"].items()}
+        return cls(**{**saved, "parts": parts, "charges": tuple(map(Charge.of, saved["charges"]))})
 
 
 @dataclass
@@ -19,34 +38,27 @@ class Ledger:
 
     lines: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     charges: dict[str, dict[Place, Charge]] = field(default_factory=dict)
+    seen: set[tuple[str, int, int, str]] = field(default_factory=set)  # replies since the last checkpoint
 
-    def release(
-        self,
-        client: str,
-        task: str,
-        kinds: Mapping[str, str],
-        parts: Mapping[str, Tensor],
-        charges: Sequence[Charge] = (),
-    ) -> None:
-        """Parts that left, and what the task spent. A part that no charge covers has no guarantee; keys need none."""
-        covered = {part: "no record behind it" for part in parts if kinds.get(part) == "keys"}
-        covered |= {part: charge.mechanism for charge in charges for part in charge.covers}
-        for part, tensor in parts.items():
-            blank = {"kind": kinds.get(part, "undeclared"), "releases": 0, "bytes": 0, "covered": 0, "mechanism": None}
-            line = self.lines.setdefault((client, task, part), blank)
+    def record(self, release: Release) -> None:
+        """A part that no charge covers has no guarantee; keys need none."""
+        self.spend(release.client, release.charges)
+        which = (release.client, release.round, release.step, release.sha256)
+        if which in self.seen:
+            return
+        self.seen.add(which)
+        covered = {part: "no record behind it" for part, (kind, _) in release.parts.items() if kind == "keys"}
+        covered |= {part: charge.mechanism for charge in release.charges for part in charge.covers}
+        for part, (kind, size) in release.parts.items():
+            blank = {"kind": kind, "releases": 0, "bytes": 0, "covered": 0, "mechanism": None}
+            line = self.lines.setdefault((release.client, release.task, part), blank)
             line["releases"] += 1
-            line["bytes"] += tensor.numel() * tensor.element_size()
+            line["bytes"] += size
             line["covered"] += part in covered
             line["mechanism"] = covered.get(part, line["mechanism"])
-        self.charges.setdefault(client, {}).update({charge.place: charge for charge in charges})
 
-    def take_in(self, other: "Ledger") -> None:
-        """What either has recorded is recorded: of two copies of one history, the longer counts."""
-        for key, line in other.lines.items():
-            if key not in self.lines or line["releases"] > self.lines[key]["releases"]:
-                self.lines[key] = dict(line)
-        for client, charges in other.charges.items():
-            self.charges.setdefault(client, {}).update(charges)
+    def spend(self, client: str, charges: Iterable[Charge]) -> None:
+        self.charges.setdefault(client, {}).update({charge.place: charge for charge in charges})
 
     def epsilon_of(self, client: str) -> float | None:
         """None where something that depends on its records is not covered."""

@@ -15,6 +15,7 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.shelf import Shelf
 from understudy.files import write_whole
+from understudy.studies.releases import Releases
 
 Line = dict[str, Any]  # one round in metrics.jsonl
 
@@ -23,6 +24,7 @@ class RunFolder:
     def __init__(self, path: Path):
         self.path = path
         self.checkpoints = Shelf(path / "checkpoint")
+        self.releases = Releases(path, self.checkpoints)
 
     @property
     def holds_a_run(self) -> bool:
@@ -104,6 +106,9 @@ class RunFolder:
         return self._read("summary.json", json.loads)
 
     def ledger(self) -> dict[str, Any]:
+        """All that left and was spent so far, also in a round that did not count."""
+        if self.releases.there:
+            return self.releases.ledger_with_books().to_json()
         return self._read("ledger.json", json.loads)
 
     def _read(self, name: str, parse: Any) -> dict[str, Any]:

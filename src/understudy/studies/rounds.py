@@ -1,5 +1,6 @@
 """The rounds of a run: ask, checkpoint, score; begun or gone on with; to the end."""
 
+import contextlib
 import secrets
 import time
 from contextlib import AbstractContextManager
@@ -13,6 +14,7 @@ from safetensors.torch import save
 from understudy.config.schema import Config
 from understudy.data.federation import Federation
 from understudy.engines.choose import OpenEngine
+from understudy.errors import UserError
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.exchange import Engine
 from understudy.federation.message import Message
@@ -21,7 +23,6 @@ from understudy.federation.running import RepliesWait, RunServer
 from understudy.federation.server import TooFewReplies
 from understudy.federation.site import Site
 from understudy.files import write_whole
-from understudy.privacy.ledger import Ledger
 from understudy.randomness import private_global_stream
 from understudy.studies.folder import Line, RunFolder
 from understudy.studies.scores import Scorekeeper, summarise
@@ -75,9 +76,11 @@ class Rounds:
             done, state = self._opened(server)
             return self._go_on(server, state, done)
         except RepliesWait as waits:
-            # What others sent has left, although it will be asked for again.
-            self.folder.write_json("ledger.json", server.ledger.to_json())
             raise RunStopped(self._why_waiting(waits, server.round)) from None
+        finally:
+            # Whatever ended it: what was sent in a round that does not count has left all the same.
+            with contextlib.suppress(OSError, UserError):
+                self.folder.write_json("ledger.json", self.folder.ledger())
 
     def _go_on(self, server: RunServer, state: State, done: int) -> Result:
         for round in range(done + 1, self.last + 1):
@@ -109,6 +112,7 @@ class Rounds:
             at_least=self.config.plan.min_replies,
             score_at_clients=self.scores.at_clients,
             heard=self.observer.heard,
+            released=self.folder.releases.add,
         )
 
     def _opened(self, server: RunServer) -> tuple[int, State]:
@@ -117,10 +121,8 @@ class Rounds:
         done = int(notes.get("round", -1))
         kept = self.folder.cut_metrics(done)
         self.observer.begins(self.last, done, len(self.data.sites), self.folder.path)
-        if notes:
-            server.ledger = Ledger.from_json(notes["ledger"])
-        if (self.folder.path / "ledger.json").exists():  # it may know of asks after this checkpoint
-            server.ledger.take_in(Ledger.from_json(self.folder.ledger()))
+        self.folder.releases.begin()
+        server.ledger = self.folder.releases.ledger()
         if done < 0:
             return 0, self._open(server)
         server.begin(done)
@@ -206,6 +208,8 @@ class Rounds:
         self.folder.checkpoints.keep_only([entry])
         server.commit()
         self.folder.write_json("ledger.json", ledger)
+        self.folder.releases.forget()
+        server.ledger.seen.clear()
         self.scores.score(line, state)
 
     # ---- the end

@@ -1,0 +1,68 @@
+"""What left the clients of a run since its last checkpoint, a line per reply, written before anyone reads the reply.
+
+The checkpoint holds the ledger up to its round. A run that is stopped or killed in mid-round has sent more than that:
+these lines tell what. In a simulation the clients' own books are at hand too, and count as well.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from understudy.errors import UserError
+from understudy.federation.shelf import Shelf
+from understudy.files import write_whole
+from understudy.privacy.charges import Book
+from understudy.privacy.ledger import Ledger, Release
+
+
+class Releases:
+    def __init__(self, folder: Path, checkpoints: Shelf):
+        self._folder, self._checkpoints = folder, checkpoints
+        self._file = folder / "releases.jsonl"
+
+    @property
+    def there(self) -> bool:
+        """Folders of version 0.1 have none."""
+        return self._file.exists()
+
+    def begin(self) -> None:
+        self._file.touch()
+
+    def add(self, release: Release) -> None:
+        with self._file.open("a") as file:
+            file.write(json.dumps(release.as_dict()) + "\n")
+            if release.charges:
+                file.flush()
+                os.fsync(file.fileno())
+
+    def forget(self) -> None:
+        """They are in the checkpoint."""
+        write_whole(self._file, b"")
+
+    def ledger(self) -> Ledger:
+        """The checkpoint's, and all that left since."""
+        notes = self._checkpoints.newest_notes()
+        ledger = Ledger.from_json(notes["ledger"]) if notes else Ledger()
+        for release in self._since(notes.get("round", -1)):
+            ledger.record(release)
+        return ledger
+
+    def ledger_with_books(self) -> Ledger:
+        """The same, and what the books of a simulation's clients have beyond it: work that was under way at a stop."""
+        ledger, run = self.ledger(), (self._folder / "run-id").read_text()
+        for path in sorted(self._folder.glob("clients/*/charges.jsonl")):
+            ledger.spend(path.parent.name, [charge for charge in Book(path).charges() if charge.run == run])
+        return ledger
+
+    def _since(self, round: int) -> Iterator[Release]:
+        if not self.there:
+            return
+        whole, _, _ = self._file.read_text().rpartition("\n")  # what follows was cut off by a kill
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                release = Release.of(json.loads(line))
+            except (ValueError, TypeError, KeyError, UserError):
+                raise UserError(f"{self._file}, line {number}, cannot be read; restore it from a copy.") from None
+            if release.round > round:
+                yield release
