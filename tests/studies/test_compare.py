@@ -82,6 +82,14 @@ def test_a_run_that_has_only_begun_has_an_empty_row(tmp_path: Path) -> None:
     assert (row.rounds, row.accuracy, row.target, row.bytes_up, row.finished) == (0, None, None, 0, False)
 
 
+def test_of_a_private_run_killed_in_its_first_round_time_and_epsilon_are_not_known(tmp_path: Path) -> None:
+    lines = [line(0, 0.1, epsilon=0.0, seconds=0.005)]
+    (killed,) = compare([write_run(tmp_path / "a", lines, rounds=5)])
+    assert (killed.epsilon, killed.seconds, killed.finished) == (None, None, False)
+    (whole,) = compare([write_run(tmp_path / "b", lines, rounds=0)])
+    assert (whole.epsilon, whole.seconds, whole.finished) == (0.0, 0.005, True)
+
+
 def test_a_last_round_that_was_undone_is_not_the_end(tmp_path: Path) -> None:
     (row,) = compare([write_run(tmp_path / "a", [line(2, 0.4, undone=True)])])
     assert not row.finished

@@ -11,8 +11,12 @@ import understudy as us
 from understudy.config.resolve import resolve
 from understudy.data.settings import DataSettings
 from understudy.errors import UserError
-from understudy.studies.compare import compare
+from understudy.federation.running import Books
+from understudy.studies.compare import Row, compare
 from understudy.studies.folder import RunFolder
+from understudy.studies.under_way import Spent, UnderWay, lost
+from understudy.studies.watching import Observer
+from understudy.view.tables import comparison_notes
 
 QUICK: dict[str, Any] = {"model": "softmax", "method": {"name": "fedavg", "rounds": 1, "local": {"epochs": 1}}}
 
@@ -86,3 +90,124 @@ def test_many_sites_are_named_by_the_first_and_data_from_python_is_called_so(tmp
     words = RunFolder(live).config() | {"data": {"sites": dict.fromkeys("abcd")}}
     (live / "config.yaml").write_text(yaml.safe_dump(words))
     assert compare([live])[0].data == "own sites a, b, c, …"
+
+
+# ---- what a run that was stopped took and spent
+
+
+class Stops(Observer):
+    """A person who stops the run when this many replies have come."""
+
+    def __init__(self, after: int):
+        self.left = after
+
+    def heard(self, client: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+THREE = {
+    "data": {"name": "digits", "clients": 3, "limit": 60, "split": "iid"},
+    "model": "softmax",
+    "method": {"name": "fedavg", "rounds": 3, "local": {"epochs": 1}},
+    "engine": "inline",
+}
+
+
+def stopped(out: Path, replies: int, **changes: Any) -> Row:
+    with pytest.raises(KeyboardInterrupt):
+        us.run(THREE, out=out, observer=Stops(replies), changes=changes)
+    return compare([out])[0]
+
+
+def test_a_run_stopped_in_a_round_shows_the_seconds_and_bytes_that_went_into_it(tmp_path: Path) -> None:
+    straight = us.run(THREE, out=tmp_path / "straight").metrics
+    # Of round 2 two replies came, and the third client was sent the model too.
+    row = stopped(tmp_path / "run", 5)
+    each_up, each_down = next(iter(straight[1]["bytes_by_client"].values()))
+    assert (row.rounds, row.finished, row.lost_work) == (1, False, True)
+    assert row.bytes_up == 5 * each_up
+    assert row.bytes_down == 6 * each_down
+    counted = RunFolder(tmp_path / "run").metrics()
+    assert row.seconds is not None
+    assert row.seconds > sum(line["seconds"] for line in counted)
+    assert "begun and broken off" in " ".join(comparison_notes([row]))
+
+
+def test_resumed_it_still_shows_them_and_so_does_the_summary(tmp_path: Path) -> None:
+    before = stopped(tmp_path / "run", 4)
+    result = us.run(out=tmp_path / "run", resume=True)
+    (row,) = compare([tmp_path / "run"])
+    each_up, each_down = result.metrics[1]["bytes_by_client"]["client-0"]
+    assert (row.bytes_up, row.bytes_down) == (10 * each_up, 11 * each_down)  # nine of three rounds, and the lost ones
+    assert (result.summary["bytes_up"], result.summary["bytes_down"]) == (row.bytes_up, row.bytes_down)
+    assert result.summary["seconds"] == row.seconds
+    assert row.seconds is not None
+    assert before.seconds is not None
+    assert row.seconds > before.seconds
+    straight = us.run(THREE, out=tmp_path / "straight")
+    assert straight.metrics[-1]["accuracy"] == row.accuracy
+    assert not (tmp_path / "straight" / "under-way.json").exists()
+
+
+def test_a_kill_leaves_what_was_known_at_the_last_pulse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.studies.under_way.PULSE", 0.0)
+    folder = us.run(THREE, out=tmp_path / "run", rounds=1).folder
+    under_way, file = UnderWay(folder), folder / "under-way.json"
+    with under_way.of_round(2, Books(up={"a": 70}, down={"a": 30})):
+        under_way.beat()
+        kept = file.read_text()  # what a kill leaves now
+    assert not file.exists()
+    file.write_text(kept)
+    assert (lost(folder, 1).bytes_up, lost(folder, 1).bytes_down) == (70, 30)
+    assert lost(folder, 2) == Spent()  # the round came to count before the file was gone
+    file.write_text("{")
+    assert lost(folder, 1) == Spent()
+
+
+@pytest.mark.parametrize("replies", [0, 2])
+def test_a_private_run_stopped_in_its_first_round_does_not_show_an_epsilon_of_nought(
+    replies: int, tmp_path: Path
+) -> None:
+    changes = {"method.name": "dp-fedavg", "privacy": {"delta": 1e-3, "records": 20}}
+    row = stopped(tmp_path / "run", replies, **changes)
+    assert row.epsilon != 0.0
+    assert row.seconds is not None
+
+
+def test_rounds_that_clients_have_not_scored_yet_are_in_the_sums(tmp_path: Path) -> None:
+    federation = us.Federation.from_arrays({f"site-{n}": arrays(n) for n in range(3)}, held_out=0.25)
+    with pytest.raises(KeyboardInterrupt):  # in round 3: round 2 counts, its score comes with the replies of round 3
+        us.run({**QUICK, "engine": "inline"}, data=federation, rounds=4, out=tmp_path / "run", observer=Stops(6))
+    scored = RunFolder(tmp_path / "run").metrics()
+    (row,) = compare([tmp_path / "run"])
+    assert [line["round"] for line in scored] == [0, 1]
+    assert row.rounds == 2
+    assert row.accuracy == scored[-1]["accuracy"]
+    assert row.bytes_up > scored[-1]["bytes_up"]
+
+
+def test_what_a_private_run_spent_in_the_round_that_it_was_stopped_in_is_in_its_epsilon(tmp_path: Path) -> None:
+    changes = {"method.name": "dp-fedavg", "privacy": {"delta": 1e-3, "records": 20}}
+    row = stopped(tmp_path / "run", 5, **changes)
+    run = RunFolder(tmp_path / "run")
+    counted = run.metrics()[-1]
+    assert (counted["round"], row.rounds) == (1, 1)
+    assert row.epsilon == run.ledger()["epsilon"]
+    assert row.epsilon is not None
+    assert row.epsilon > counted["epsilon"] > 0
+
+
+def test_a_last_round_that_was_undone_is_not_the_one_that_the_accuracy_is_of(tmp_path: Path) -> None:
+    # Three rounds cost more than 12; the third is refused by every client.
+    changes = {
+        "method.name": "dp-fedavg",
+        "method.noise": 1.0,
+        "privacy": {"epsilon": 6.0, "delta": 1e-3, "records": 20},
+    }
+    result = us.run(THREE, out=tmp_path / "run", changes=changes)
+    undone = [line["round"] for line in result.metrics if line["undone"]]
+    assert undone
+    assert result.summary["rounds"] == undone[0] - 1
+    assert compare([result.folder])[0].rounds == undone[0] - 1

@@ -45,15 +45,16 @@ class Shelf:
 
     def newest_notes(self) -> Notes:
         """Of the last entry, without its tensors; nothing where there is none."""
-        entries = self.entries()
-        if not entries:
-            return {}
-        path = self.folder / f"{entries[-1]}.json"
-        try:
-            notes: Notes = json.loads(path.read_text())["notes"]
-        except (OSError, ValueError, KeyError, TypeError):
-            raise UserError(f"{path} is damaged; restore it from a copy.") from None
-        return notes
+        while entries := self.entries():
+            path = self.folder / f"{entries[-1]}.json"
+            try:
+                notes: Notes = json.loads(path.read_text())["notes"]
+                return notes
+            except FileNotFoundError:
+                continue  # a run that goes on has put a newer one in its place
+            except (OSError, ValueError, KeyError, TypeError):
+                raise UserError(f"{path} is damaged; restore it from a copy.") from None
+        return {}
 
     def entries(self) -> list[str]:
         return sorted(path.stem for path in self.folder.glob("*.json")) if self.folder.is_dir() else []

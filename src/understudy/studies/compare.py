@@ -9,6 +9,7 @@ from typing import Any, Literal
 from understudy.config.schema import LIVE
 from understudy.errors import UserError
 from understudy.studies.folder import Line, RunFolder
+from understudy.studies.under_way import Spent, lost
 
 SHARE_OF_BEST = 0.9  # the target where none is given, as a share of the best accuracy of all runs
 MEGABYTE = 1e6
@@ -19,15 +20,16 @@ NEEDED = ("round", "bytes_up", "bytes_down", "epsilon", "failed", "seconds")
 
 @dataclass(frozen=True)
 class Row:
-    """One run. Accuracies lie between 0 and 1; None: not scored, not reached, or (``epsilon``) no guarantee."""
+    """One run. Accuracies lie between 0 and 1; None: not scored, not reached, not known, or (``epsilon``) no
+    guarantee."""
 
     folder: Path
     label: str  # `fedavg + fedssyn`
     data: str
-    rounds: int  # done so far
+    rounds: int  # the last that counts so far; one that was undone does not
     planned: int
     finished: bool
-    accuracy: float | None  # of the last round
+    accuracy: float | None  # of the last round that was scored
     best_accuracy: float | None
     accuracy_after: Mapping[int, float | None]  # the rounds that were asked for
     target: float | None  # the same for all rows
@@ -36,12 +38,13 @@ class Row:
     bytes_up: int  # of all clients and rounds, the opening included
     bytes_down: int
     epsilon: float | None
-    seconds: float
+    seconds: float | None
     failed: int  # replies that did not come or did not count
     measure: Measure = "accuracy"  # what ``target`` is of, the same for all rows; macro F1 where all have labels
     macro_f1: float | None = None  # of the last round; only where a record has several labels
     best_macro_f1: float | None = None
     sample_f1: float | None = None
+    lost_work: bool = False  # bytes and seconds include rounds that were begun and never counted
 
     @property
     def name(self) -> str:
@@ -75,7 +78,7 @@ def compare(folders: Sequence[Path], target: float | None = None, after: Sequenc
     """
     if target is not None and not 0 <= target <= 1:
         raise UserError(f"The target accuracy is {target}; write a share between 0 and 1, such as 0.8.")
-    runs = [(folder, read_config(folder), read_metrics(folder)) for folder in folders]
+    runs = [(folder, read_config(folder), [*read_metrics(folder), *RunFolder(folder).waiting()]) for folder in folders]
     measure: Measure = "macro_f1" if runs and all(_several_labels(config) for _, config, _ in runs) else "accuracy"
     reached = [found for _, _, metrics in runs if (found := best(metrics, measure)) is not None]
     # Rounded to what a table shows, so that the number on paper is the one that counts.
@@ -93,35 +96,52 @@ def _row(
     measure: Measure,
 ) -> Row:
     last: Line = metrics[-1] if metrics else {"round": 0, "epsilon": None}
+    scored: Line = next((line for line in reversed(metrics) if line.get("accuracy") is not None), last)
     planned = int(config["method"]["rounds"])
+    finished = bool(metrics) and last["round"] >= planned and not last.get("undone")
+    more = lost(folder, last["round"] if metrics else -1)
+    begun = finished or last["round"] > 0 or more != Spent()  # else of the first round nothing is known yet
     by_round = {line["round"]: line.get("accuracy") for line in metrics}
     return Row(
         folder,
         label_of(config),
         data_of(config),
-        last["round"],
+        last_counted(metrics),
         planned,
-        bool(metrics) and last["round"] >= planned and not last.get("undone"),
-        last.get("accuracy"),
+        finished,
+        scored.get("accuracy"),
         best(metrics),
         {round: by_round.get(round) for round in after},
         target,
         given,
         None if target is None else rounds_to(metrics, target, measure),
-        sum(line["bytes_up"] for line in metrics),
-        sum(line["bytes_down"] for line in metrics),
-        last["epsilon"],
-        round(sum(line["seconds"] for line in metrics), 3),
+        sum(line["bytes_up"] for line in metrics) + more.bytes_up,
+        sum(line["bytes_down"] for line in metrics) + more.bytes_down,
+        _epsilon(RunFolder(folder), last, finished),
+        round(sum(line["seconds"] for line in metrics) + more.seconds, 3) if begun else None,
         sum(line["failed"] for line in metrics),
         measure,
-        last.get("macro_f1"),
+        scored.get("macro_f1"),
         best(metrics, "macro_f1"),
-        last.get("sample_f1"),
+        scored.get("sample_f1"),
+        more != Spent(),
     )
+
+
+def _epsilon(run: RunFolder, last: Line, finished: bool) -> float | None:
+    """The ledger's, which also has what left in a round that never counted. Where nothing has left yet, a run that is
+    under way promises nothing."""
+    found: float | None = run.epsilon() if run.keeps_a_ledger else last["epsilon"]
+    return found if finished or found else None
 
 
 def _several_labels(config: Mapping[str, Any]) -> bool:
     return bool((config.get("problem") or {}).get("multilabel"))
+
+
+def last_counted(metrics: Sequence[Line]) -> int:
+    """0 where there is only the opening, or not even that."""
+    return max((line["round"] for line in metrics if not line.get("undone")), default=0)
 
 
 def rounds_to(metrics: Sequence[Line], target: float, measure: Measure = "accuracy") -> int | None:

@@ -111,6 +111,18 @@ class RunFolder:
             return self.releases.ledger_with_books().to_json()
         return self._read("ledger.json", json.loads)
 
+    @property
+    def keeps_a_ledger(self) -> bool:
+        return self.releases.there or (self.path / "ledger.json").exists()
+
+    def epsilon(self) -> float | None:
+        """By the ledger; None where something is not covered, or where a client's book cannot be read."""
+        try:
+            found: float | None = self.ledger().get("epsilon")
+            return found
+        except UserError:
+            return None
+
     def _read(self, name: str, parse: Any) -> dict[str, Any]:
         try:
             found = parse((self.path / name).read_text())
@@ -133,6 +145,11 @@ class RunFolder:
             except ValueError:
                 break
         return lines
+
+    def waiting(self) -> list[Line]:
+        """Of rounds that count and are not scored yet, as clients do that in the next round: lines without scores."""
+        scored = {line["round"] for line in self.metrics()}
+        return [line for line in self.checkpoints.newest_notes().get("lines", []) if line["round"] not in scored]
 
     def synthetic(self) -> dict[str, Examples]:
         """The newest synthetic set that each client let go, by client."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import secrets
-import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from understudy.files import write_whole
 from understudy.randomness import private_global_stream
 from understudy.studies.folder import Line, RunFolder
 from understudy.studies.scores import Scorekeeper, summarise
+from understudy.studies.under_way import UnderWay, lost
 from understudy.studies.watching import Observer, RunStopped
 
 PATIENCE = 3  # undone rounds in a row that end a run
@@ -54,6 +54,7 @@ class Rounds:
         self.digest, self.observer = digest, observer
         self.last = config.plan.rounds
         self.undone = 0  # rounds in a row
+        self.under_way = UnderWay(folder.path)
         self.scores = Scorekeeper(method, data, folder, observer, config.top.measure)
 
     def to_the_end(self, open_engine: OpenEngine) -> Result:
@@ -111,15 +112,20 @@ class Rounds:
             cohort=cohort_size(self.config.plan.cohort, len(self.data.sites)),
             at_least=self.config.plan.min_replies,
             score_at_clients=self.scores.at_clients,
-            heard=self.observer.heard,
+            heard=self._heard,
             released=self.folder.releases.add,
         )
+
+    def _heard(self, client: str) -> None:
+        self.observer.heard(client)
+        self.under_way.beat()
 
     def _opened(self, server: RunServer) -> tuple[int, State]:
         entries = self.folder.checkpoints.entries()
         state, notes = self.folder.checkpoints.get(entries[-1]) if entries else (Message(), {})
         done = int(notes.get("round", -1))
         kept = self.folder.cut_metrics(done)
+        self.under_way.go_on(done)
         self.observer.begins(self.last, done, len(self.data.sites), self.folder.path)
         self.folder.releases.begin()
         server.ledger = self.folder.releases.ledger()
@@ -138,34 +144,34 @@ class Rounds:
         return done, state
 
     def _open(self, server: RunServer) -> State:
-        began = time.perf_counter()
         server.begin(0)
-        try:
-            with self._server_stream(0):
-                state = self.method.start(server)
-            server.check_replies()
-        except TooFewReplies as few:
-            raise RunStopped(f"The opening failed: {few}{self._failures(server)}.") from None
-        self._check_finite(state, "the opening")
-        self._save(server, state, began)
+        with self.under_way.of_round(0, server.books):
+            try:
+                with self._server_stream(0):
+                    state = self.method.start(server)
+                server.check_replies()
+            except TooFewReplies as few:
+                raise RunStopped(f"The opening failed: {few}{self._failures(server)}.") from None
+            self._check_finite(state, "the opening")
+            self._save(server, state)
         return state
 
     # ---- one round
 
     def _round(self, server: RunServer, state: State, round: int) -> State:
-        began = time.perf_counter()
         server.begin(round)
-        try:
-            with self._server_stream(round):
-                after = self.method.round(server, state)
-            server.check_replies()
-            self.undone = 0
-        except TooFewReplies:
-            server.undo()
-            after, self.undone = state, self.undone + 1
-        self._check_finite(after, f"round {round}")
-        self.scores.hand_in(server.books.scores, last_chance=self.undone == 0)
-        self._save(server, after, began)
+        with self.under_way.of_round(round, server.books):
+            try:
+                with self._server_stream(round):
+                    after = self.method.round(server, state)
+                server.check_replies()
+                self.undone = 0
+            except TooFewReplies:
+                server.undo()
+                after, self.undone = state, self.undone + 1
+            self._check_finite(after, f"round {round}")
+            self.scores.hand_in(server.books.scores, last_chance=self.undone == 0)
+            self._save(server, after)
         return after
 
     def _server_stream(self, round: int) -> AbstractContextManager[None]:
@@ -180,7 +186,7 @@ class Rounds:
                 "a smaller learning rate may help."
             )
 
-    def _save(self, server: RunServer, state: State, began: float) -> None:
+    def _save(self, server: RunServer, state: State) -> None:
         """The checkpoint decides whether the round counts; what is written before it is the same when repeated."""
         books = server.books
         for client, sent in books.examples.items():
@@ -195,7 +201,7 @@ class Rounds:
             "failed": len(books.failures),
             "failures": books.failures,
             "undone": self.undone > 0,
-            "seconds": round(time.perf_counter() - began, 3),
+            "seconds": self.under_way.seconds,
         }
         entry, ledger = f"round-{server.round:06d}", server.ledger.to_json()
         notes = {
@@ -221,7 +227,7 @@ class Rounds:
         weights = self.method.net.named(self.method.result(state))
         write_whole(self.folder.path / "model.safetensors", save(weights))
         metrics = self.folder.metrics()
-        summary = summarise(metrics, self.last)
+        summary = summarise(metrics, self.last, lost(self.folder.path, metrics[-1]["round"]), self.folder.epsilon())
         self.folder.write_json("summary.json", summary)
         return Result(self.folder.path, summary, metrics, weights)
 
@@ -234,6 +240,7 @@ class Rounds:
         books = server.books
         last["bytes_up"] += sum(books.up.values())
         last["bytes_down"] += sum(books.down.values())
+        last["epsilon"] = server.ledger.epsilon
         last["failures"] = [*last["failures"], *books.failures]
         last["failed"] += len(books.failures)
         self.scores.hand_in(books.scores)

@@ -5,8 +5,10 @@ from typing import Any
 from understudy.data.federation import Federation
 from understudy.federation.method import Method, State
 from understudy.learning.evaluate import Tally, evaluate
+from understudy.studies.compare import last_counted
 from understudy.studies.folder import Line, RunFolder
 from understudy.studies.measured_round import measured_round
+from understudy.studies.under_way import Spent
 from understudy.studies.watching import Observer
 
 
@@ -54,18 +56,19 @@ class Scorekeeper:
         self._observer.scored(whole)
 
 
-def summarise(metrics: list[Line], rounds: int) -> dict[str, Any]:
+def summarise(metrics: list[Line], rounds: int, lost: Spent, epsilon: float | None) -> dict[str, Any]:
+    """``lost`` went into rounds that never counted; ``epsilon`` is the ledger's, which knows of these too."""
     scored = [line["accuracy"] for line in metrics if line.get("accuracy") is not None]
     last = metrics[-1]
     return {
         "accuracy": last.get("accuracy"),
         "best_accuracy": max(scored, default=None),
         **{key: last[key] for key in ("macro_f1", "sample_f1") if last.get(key) is not None},
-        "rounds": last["round"],
+        "rounds": last_counted(metrics),
         "finished": last["round"] >= rounds and not last["undone"],
-        "bytes_up": sum(line["bytes_up"] for line in metrics),
-        "bytes_down": sum(line["bytes_down"] for line in metrics),
-        "epsilon": last["epsilon"],
+        "bytes_up": sum(line["bytes_up"] for line in metrics) + lost.bytes_up,
+        "bytes_down": sum(line["bytes_down"] for line in metrics) + lost.bytes_down,
+        "epsilon": epsilon,
         "failed": sum(line["failed"] for line in metrics),
-        "seconds": round(sum(line["seconds"] for line in metrics), 3),
+        "seconds": round(sum(line["seconds"] for line in metrics) + lost.seconds, 3),
     }

@@ -48,7 +48,7 @@ def comparison_table(rows: Sequence[Row], gap: int = 2) -> Table:
         ("MB\nup", [megabytes(row.bytes_up) for row in rows]),
         ("MB\ndown", [megabytes(row.bytes_down) for row in rows]),
         ("ε", [NONE if row.epsilon is None else f"{row.epsilon:.2f}" for row in rows]),
-        ("s", [f"{row.seconds:,.0f}" if row.seconds >= 10 else f"{row.seconds:.1f}" for row in rows]),
+        ("s", [_seconds(row.seconds) for row in rows]),
     ]
     if len({row.rounds for row in rows}) > 1 or not all(row.finished for row in rows):
         columns.insert(0, ("rounds", [_rounds(row) for row in rows]))
@@ -98,6 +98,8 @@ def comparison_notes(rows: Sequence[Row]) -> list[str]:
         what = "class F1" if _by_f1(rows) else "accuracy"
         notes.append(f"to {_points(target)}: rounds until the {what} first reaches {percent(target)}{chosen}.")
     notes.append("MB: 10⁶ bytes, of all clients and rounds together.")
+    if any(row.lost_work for row in rows):
+        notes.append("MB, s: with rounds that were begun and broken off, which a run repeats when it goes on.")
     if any(row.epsilon is None for row in rows):
         notes.append(f"ε {NONE}: no privacy guarantee.")
     if any(row.failed for row in rows):
@@ -126,6 +128,12 @@ def _points(share: float | None) -> str:
 
 def _or_none(value: int | None) -> str:
     return NONE if value is None else str(value)
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return NONE
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def _rounds(row: Row) -> str:
