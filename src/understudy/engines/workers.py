@@ -1,7 +1,8 @@
 """Clients spread over worker processes of this machine, one torch thread each.
 
 Workers are forked, so they share data and network with the run and start at once. What is said over their
-pipes is a JSON header and the bytes of a Message; replies wait in the client's folder until their turn.
+pipes is a JSON header and the bytes of a Message; replies wait in the client's folder until their turn. A worker that
+is killed is replaced, and what it was asked is asked again: a step can be repeated, and gives the same bits.
 """
 
 import contextlib
@@ -11,30 +12,38 @@ import os
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 
 import torch
 
 from understudy.engines.with_parent import end_with_parent
-from understudy.federation.exchange import Answer, Engine, Request, failed
+from understudy.federation.exchange import Answer, Engine, Request
 from understudy.federation.method import Method
-from understudy.federation.site import Site, answer
+from understudy.federation.site import Site, answer, give_up
 
 WAITING = 4  # answers that may wait for an earlier one, times the number of workers
+TRIES = 3  # workers that may die over one request before its client counts as failed
+
+
+@dataclass(frozen=True)
+class Job:
+    request: Request
+    deaths: int = 0  # of workers that had it
 
 
 @dataclass
 class Worker:
     process: ForkProcess
     pipe: Connection
-    busy: Request | None = None
+    busy: Job | None = None
 
 
 class Workers(Engine):
     def __init__(self, sites: Mapping[str, Site], method: Method, workers: int):
         self._sites, self._method = sites, method
+        self._again: deque[Job] = deque()  # what workers died over
         self._workers = [self._start() for _ in range(workers)]
 
     def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
@@ -46,12 +55,14 @@ class Workers(Engine):
         exhausted = False
         while True:
             for worker in self._workers:
-                if worker.busy is None and not exhausted and len(order) < window:
+                if worker.busy is None and self._again:
+                    self._send(worker, self._again.popleft())
+                elif worker.busy is None and not exhausted and len(order) < window:
                     request = next(coming, None)
                     exhausted = request is None
                     if request is not None:
                         order.append(request.client)
-                        self._send(worker, request)
+                        self._send(worker, Job(request))
             if not order:
                 return
             while order and order[0] in early:
@@ -63,6 +74,7 @@ class Workers(Engine):
         # A method that stopped reading half-way leaves answers behind that nobody waits for.
         while any(worker.busy for worker in self._workers):
             list(self._receive())
+        self._again.clear()
 
     def settle(self, clients: Iterable[str]) -> None:
         for client in clients:
@@ -84,27 +96,38 @@ class Workers(Engine):
         theirs.close()
         return Worker(process, ours)
 
-    def _send(self, worker: Worker, request: Request) -> None:
-        worker.busy = request
-        with contextlib.suppress(BrokenPipeError):  # a dead worker shows when its answer is read
-            worker.pipe.send_bytes(request.header())
-            worker.pipe.send_bytes(request.body)
+    def _send(self, worker: Worker, job: Job) -> None:
+        worker.busy = job
+        with contextlib.suppress(ConnectionError):  # a dead worker shows when its answer is read
+            worker.pipe.send_bytes(job.request.header())
+            worker.pipe.send_bytes(job.request.body)
 
     def _receive(self) -> Iterator[Answer]:
         ready = wait([worker.pipe for worker in self._workers if worker.busy])
         for at, worker in enumerate(self._workers):
-            if worker.pipe not in ready or worker.busy is None:
+            job = worker.busy
+            if worker.pipe not in ready or job is None:
                 continue
-            request = worker.busy
-            client = request.client
             try:
                 said = json.loads(worker.pipe.recv_bytes())
-                worker.busy = None
-                yield Answer(**said, read=self._sites[client].reply(request).read_bytes)
-            except (EOFError, ConnectionResetError):
+            except (EOFError, OSError):  # killed, before its answer or in the middle of it
                 worker.process.join()
                 self._workers[at] = self._start()
-                yield failed(client, f"its worker process ended with code {worker.process.exitcode}")
+                yield from self._after_a_death(replace(job, deaths=job.deaths + 1), worker.process.exitcode)
+                continue
+            worker.busy = None
+            read = self._sites[job.request.client].reply(job.request).read_bytes
+            yield Answer(**said, read=read, deaths=job.deaths)
+
+    def _after_a_death(self, job: Job, code: int | None) -> Iterator[Answer]:
+        if job.deaths < TRIES:
+            self._again.append(job)
+            return
+        why = (
+            f"its worker process died {job.deaths} times over {job.request.task} (the last with code {code}); "
+            "if memory ran out, set fewer engine.workers"
+        )
+        yield replace(give_up(self._sites[job.request.client], job.request, why), deaths=job.deaths)
 
 
 def _serve(pipe: Connection, other_end: Connection, sites: Mapping[str, Site], method: Method) -> None:

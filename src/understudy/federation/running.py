@@ -37,11 +37,18 @@ class Books:
     down: dict[str, int] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     failures: list[dict[str, str]] = field(default_factory=list)
+    workers_died: int = 0  # processes that had to be replaced
+    lost: list[str] = field(default_factory=list)  # clients that failed because theirs died again and again
     scores: Tally = field(default_factory=Tally)  # of the model that the briefs brought
     examples: dict[str, Examples] = field(default_factory=dict)  # the newest synthetic set of each client
 
     def fail(self, client: str, why: str) -> None:
         self.failures.append({"client": client, "why": why})
+
+    def note_deaths(self, answer: Answer) -> None:
+        self.workers_died += answer.deaths
+        if answer.outcome == "lost":
+            self.lost.append(answer.client)
 
 
 @dataclass
@@ -154,6 +161,7 @@ class RunServer(Server):
         try:
             for answer in self._engine.exchange(self._requests(asked, brief, to)):
                 self._heard(answer.client)
+                self.books.note_deaths(answer)
                 message = self._read(asked, answer)
                 if message is not None:
                     yield self._reply(asked, answer, message)

@@ -76,14 +76,21 @@ class Site:
 def answer(site: Site, method: Method, request: Request) -> Answer:
     """Whatever a task does, the caller gets an answer and the federation goes on."""
     given = _whatever_happens(site, method, request)
-    if given.outcome in ("done", "waiting"):
-        return given
+    return given if given.outcome in ("done", "waiting") else _failure(site, request, given)
+
+
+def give_up(site: Site, request: Request, why: str) -> Answer:
+    """For an engine whose process died over a request so often that it does not ask again."""
+    return _failure(site, request, failed(site.name, why, outcome="lost"))
+
+
+def _failure(site: Site, request: Request, given: Answer) -> Answer:
+    """Written down. A task that failed may have touched records first, and how it failed may depend on them: what it
+    spent is spent, and the same work costs again."""
     with contextlib.suppress(OSError):
         SiteLog(site.folder).failure(request, given)
     if site.privacy is None:
         return given
-    # A task that failed may have touched records first, and how it failed may depend on them: what it spent is spent,
-    # and the same work costs again.
     with contextlib.suppress(UserError):  # a book that cannot be read was the reason
         spent = site.book.of_task(request.run, request.round, request.step, request.task)
         site.book.close(spent)
@@ -131,10 +138,13 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
         done = _file(site, request, reply, memory, paid)
         before = answered["steps"][str(request.step)] = {"digest": digest, **done}
         write_whole(site.answered(request.run), json.dumps(answered).encode(), durable=_costly(site, before["charges"]))
+    # Not before the reply is listed: killed in between, the work is repeated, and it never left.
+    paid = [Charge.of(charge) for charge in before["charges"]]
+    site.book.close(paid)
     said: dict[str, Kind] = {**method.jobs()[request.task].kinds, SCORE: "statistics"}
     desk.check(site.policy, Leaving(request, file, said, method.net.problem, before["charges"]))
     if site.logs_replies:
-        SiteLog(site.folder).reply(request, file.read_bytes(), said, [Charge.of(one) for one in before["charges"]])
+        SiteLog(site.folder).reply(request, file.read_bytes(), said, paid)
     return Answer(site.name, "done", "", before["version"], file.read_bytes, before["charges"])
 
 
@@ -166,7 +176,6 @@ def _cannot_be_a_file(request: Request) -> str | None:
 def _file(site: Site, request: Request, reply: Message, memory: Memory, paid: list[Charge]) -> dict[str, Any]:
     """Memory, charges and reply on disk; they count once they are listed."""
     version = _keep(site, request, memory)
-    site.book.close(paid)
     charges = [charge.as_dict() for charge in paid]
     if _costly(site, charges):
         write_whole(site.reply(request), reply.to_bytes())

@@ -200,6 +200,8 @@ class Rounds:
             "clients": len(books.answered),
             "failed": len(books.failures),
             "failures": books.failures,
+            "workers_died": books.workers_died,
+            "lost": books.lost,
             "undone": self.undone > 0,
             "seconds": self.under_way.seconds,
         }
@@ -243,6 +245,8 @@ class Rounds:
         last["epsilon"] = server.ledger.epsilon
         last["failures"] = [*last["failures"], *books.failures]
         last["failed"] += len(books.failures)
+        last["workers_died"] = last.get("workers_died", 0) + books.workers_died
+        last["lost"] = [*last.get("lost", ()), *books.lost]
         self.scores.hand_in(books.scores)
 
     def _why_stopped(self, server: RunServer, round: int) -> str:

@@ -70,5 +70,7 @@ def summarise(metrics: list[Line], rounds: int, lost: Spent, epsilon: float | No
         "bytes_down": sum(line["bytes_down"] for line in metrics) + lost.bytes_down,
         "epsilon": epsilon,
         "failed": sum(line["failed"] for line in metrics),
+        "workers_died": sum(line.get("workers_died", 0) for line in metrics),  # an older folder's lines have no number
+        "lost": sorted({client for line in metrics for client in line.get("lost", ())}),
         "seconds": round(sum(line["seconds"] for line in metrics) + lost.seconds, 3),
     }

@@ -167,4 +167,11 @@ def _summary_lines(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, 
         lines.insert(1, ("F1", f1))
     if summary.get("failed"):
         lines.append(("failed", f"{summary['failed']} replies; metrics.jsonl says which and why"))
+    if summary.get("workers_died"):
+        lines.append(("workers", _deaths(summary["workers_died"], summary["lost"])))
     return [*lines, ("folder", str(folder))]
+
+
+def _deaths(died: int, lost: Sequence[str]) -> str:
+    repeated = f"{died} died, {'its' if died == 1 else 'their'} work was repeated"
+    return f"{repeated}; {', '.join(lost)} failed all the same" if lost else repeated
