@@ -6,7 +6,8 @@ is written once, however many entries name it.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,23 @@ class Shelf:
         write_whole(self.folder / f"{entry}.json", json.dumps({"parts": files, "notes": notes}).encode())
 
     def get(self, entry: str) -> tuple[Message, Notes]:
-        path = self.folder / f"{entry}.json"
-        try:
-            listing = json.loads(path.read_text())
+        with self._damage_said(entry):
+            listing = json.loads((self.folder / f"{entry}.json").read_text())
             parts = {name: self._read(file) for name, file in listing["parts"].items()}
-            return Message(parts), listing["notes"]
+            return Message(parts), dict(listing["notes"])
+
+    def notes(self, entry: str) -> Notes:
+        """Without its tensors."""
+        with self._damage_said(entry):
+            return dict(json.loads((self.folder / f"{entry}.json").read_text())["notes"])
+
+    @contextmanager
+    def _damage_said(self, entry: str) -> Iterator[None]:
+        try:
+            yield
         except (OSError, ValueError, KeyError, TypeError, UserError) as broken:
             raise UserError(
-                f"{path} or a file that it names is missing or damaged ({broken}); "
+                f"{self.folder / entry}.json or a file that it names is missing or damaged ({broken}); "
                 f"restore it from a copy, or delete the folder {self.folder} to begin anew."
             ) from None
 

@@ -1,4 +1,8 @@
-"""When a folder's run may go on: it is resumed as it was begun; only its rounds and its engine may differ."""
+"""When a folder's run may go on: it is resumed as it was begun; only its rounds and its engine may differ.
+
+What is asked for must be what `config.yaml` says, and `config.yaml` must be what the run was begun with: the checkpoint
+carries its digest, so that a file that was edited is noticed.
+"""
 
 import hashlib
 import json
@@ -7,6 +11,7 @@ from typing import Any
 from understudy.data.federation import Federation
 from understudy.data.settings import used
 from understudy.errors import UserError
+from understudy.studies.folder import RunFolder
 
 FREE = ("engine", "version", "measure")
 
@@ -27,6 +32,26 @@ def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
         if a != b:
             part = _first_difference(a, b, key)
             raise UserError(f"This folder belongs to another config: {part}; choose another --out.")
+
+
+def check_not_edited(folder: RunFolder) -> bool:
+    """Whether it could be checked: checkpoints of older versions carry no digest."""
+    entries = folder.checkpoints.entries()
+    begun_with = folder.checkpoints.notes(entries[-1]).get("config") if entries else None
+    if begun_with not in (None, digest_of_run(folder.config())):
+        raise UserError(
+            f"{folder.path / 'config.yaml'} was edited after the run had begun, and only method.rounds and engine may "
+            "differ: undo the change, or begin a new run with another --out."
+        )
+    return begun_with is not None or not entries
+
+
+def digest_of_run(words: dict[str, Any]) -> str:
+    """Of everything that must stay the same all through a run."""
+    fixed = {key: value for key, value in _said(_with_used_data(words)).items() if key not in FREE}
+    if isinstance(fixed.get("method"), dict) and not _follows_a_curve(fixed["method"]):
+        fixed["method"] = {key: value for key, value in fixed["method"].items() if key != "rounds"}
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _with_used_data(words: dict[str, Any]) -> dict[str, Any]:

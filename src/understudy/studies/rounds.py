@@ -24,6 +24,7 @@ from understudy.federation.site import Site
 from understudy.files import write_whole
 from understudy.randomness import private_global_stream
 from understudy.studies.folder import Line, RunFolder
+from understudy.studies.resuming import digest_of_config, digest_of_run
 from understudy.studies.scores import Scorekeeper, summarise
 from understudy.studies.under_way import UnderWay, lost
 from understudy.studies.watching import Observer, RunStopped
@@ -48,10 +49,17 @@ class Rounds:
     """One run from its opening, or from its checkpoint, to its end."""
 
     def __init__(
-        self, config: Config, data: Federation, method: Method, folder: RunFolder, digest: str, observer: Observer
+        self,
+        config: Config,
+        data: Federation,
+        method: Method,
+        folder: RunFolder,
+        words: dict[str, Any],  # the config as its file has it
+        observer: Observer,
     ):
         self.config, self.data, self.method, self.folder = config, data, method, folder
-        self.digest, self.observer = digest, observer
+        self.observer = observer
+        self.digest, self.begun_with = digest_of_config(words), digest_of_run(words)
         self.last = config.plan.rounds
         self.undone = 0  # rounds in a row
         self.under_way = UnderWay(folder.path)
@@ -207,6 +215,7 @@ class Rounds:
         }
         entry, ledger = f"round-{server.round:06d}", server.ledger.to_json()
         notes = {
+            "config": self.begun_with,
             "round": server.round,
             "versions": server.settled(),
             "lines": [*self.scores.waiting, line],

@@ -17,7 +17,7 @@ from understudy.federation.method import Method
 from understudy.heap import keep_freed_memory
 from understudy.models.registry import FastPath
 from understudy.studies.folder import RunFolder
-from understudy.studies.resuming import check_same_run, digest_of_config, digest_of_data
+from understudy.studies.resuming import check_not_edited, check_same_run, digest_of_data
 from understudy.studies.rounds import Result, Rounds
 from understudy.studies.watching import Observer, RunStopped
 
@@ -47,9 +47,11 @@ def play(
             folder.create()
         with folder.locked(wait=60 if resume else 0, waiting=watcher.says), _disk_errors_said(out):
             if going_on:
+                if not check_not_edited(folder):
+                    watcher.says(f"{out} is of an older version: whether its config.yaml was edited cannot be checked.")
                 check_same_run(folder.config(), words)
             folder.write_config(words)
-            rounds = Rounds(config, data, method, folder, digest_of_config(words), watcher)
+            rounds = Rounds(config, data, method, folder, words, watcher)
             return rounds.to_the_end(engine or _engine(config, data, out, watcher))
 
 
