@@ -6,7 +6,7 @@ from typing import Any, Literal
 from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
 from understudy.complaints import checked, unknown_key, unknown_name
 from understudy.config.read import Keys, Words, override
-from understudy.config.schema import LIVE, Chosen, Config, EngineSettings, Live, ModelPlan, Plan, Top
+from understudy.config.schema import LIVE, Branched, Chosen, Config, EngineSettings, Live, ModelPlan, Plan, Top
 from understudy.data.settings import DataSettings
 from understudy.errors import UserError
 from understudy.federation import registry
@@ -17,13 +17,14 @@ from understudy.settings import Settings
 
 SECTIONS = ("data", "model", "method", "with", "engine")
 IGNORED = ("version", "problem", "data_digest")  # in a resolved config, for people
+BRANCHED = "branched"  # written by `studies.branching` alone
 
 
 def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live | None = None) -> Config:
     live = live or Live()
     words = override(words, changes or {}, _keys())
     for key in words:
-        if key not in (*SECTIONS, *IGNORED, *Top.model_fields):
+        if key not in (*SECTIONS, *IGNORED, BRANCHED, *Top.model_fields):
             raise unknown_key(key, [*SECTIONS, *Top.model_fields], "")
     top = checked(Top, {key: words[key] for key in Top.model_fields if key in words}, "")
     plan, method = _method(_section(words, "method"), live)
@@ -42,6 +43,7 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
         tuple(add_ons),
         checked(EngineSettings, _section(words, "engine"), "engine"),
         live,
+        checked(Branched, _section(words, BRANCHED), BRANCHED) if words.get(BRANCHED) else None,
     )
 
 

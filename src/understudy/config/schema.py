@@ -59,6 +59,15 @@ class Top(Settings):
         return device
 
 
+class Branched(Settings):
+    """Of a run that goes on from another one's rounds: which, from where, and what it changed."""
+
+    run: str
+    config: str  # digest of the other run's config
+    round: int
+    changes: dict[str, Any]
+
+
 @dataclass(frozen=True)
 class Chosen:
     """Something by name, with its own settings."""
@@ -91,6 +100,7 @@ class Config:
     add_ons: tuple[Chosen, ...]
     engine: EngineSettings
     live: Live = Live()
+    branched: Branched | None = None
 
     @property
     def policy(self) -> Policy | None:
@@ -119,4 +129,5 @@ class Config:
             "engine": self.engine.model_dump(mode="json"),
             "device": device,
             "data_digest": data_digest,
+            **({} if self.branched is None else {"branched": self.branched.model_dump(mode="json")}),
         }

@@ -4,7 +4,6 @@
 that is compared, so they are run once, and each goes on from a copy of them.
 """
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any
 from understudy.config.read import read
 from understudy.config.resolve import resolve
 from understudy.config.schema import Config
+from understudy.studies.branching import branch
 from understudy.studies.experiment import Experiment, Findings, Panel, Trace, markdown_table
-from understudy.studies.folder import Line, RunFolder
+from understudy.studies.folder import Line
 from understudy.studies.run import play
 from understudy.studies.watching import Observer
 
@@ -39,11 +39,13 @@ class CogPlan:
     fedcog: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, split: str, variant: str, rounds: int) -> Config:
-        fedcog = {"name": "fedcog", "from_round": self.averaged + 1, **self.fedcog}
-        weighting = "balanced" if variant == "balanced" else "fixed"
-        add_ons = [] if variant == "fedavg" else [{**fedcog, "kd_weighting": weighting}]
-        changes = {**SPLITS[split], **self.changes, "with": add_ons, "method.rounds": rounds}
+        changes = {**SPLITS[split], **self.changes, **self.after_averaging(variant, rounds)}
         return resolve(read("fedcog-fashion-mnist"), changes)
+
+    def after_averaging(self, variant: str, rounds: int) -> Mapping[str, Any]:
+        """What a variant changes once the rounds that all have in common are done."""
+        fedcog = {"name": "fedcog", "from_round": self.averaged + 1, **self.fedcog, "kd_weighting": variant}
+        return {"with": [] if variant == "fedavg" else [fedcog], "method.rounds": rounds}
 
 
 def fedcog_study(plan: CogPlan | None = None) -> Experiment:
@@ -58,27 +60,14 @@ def fedcog_study(plan: CogPlan | None = None) -> Experiment:
 
 def _runs(plan: CogPlan, split: str, home: Path, observer: Observer) -> dict[str, list[Line]]:
     observer.says(f"\n{SAID[split]}: {plan.averaged} rounds of averaging")
-    play(plan.config(split, "base", plan.averaged), home / "base", resume=True, observer=observer)
+    # With FedCOG, which does nothing yet but keep each client's local model, from which it goes on.
+    play(plan.config(split, "fixed", plan.averaged), home / "base", resume=True, observer=observer)
     found = {}
     for variant, label in VARIANTS.items():
         observer.says(f"\n{SAID[split]}: {label}")
-        config = plan.config(split, variant, plan.rounds)
-        _branch(home / "base", home / variant, config)
+        config = branch(home / "base", home / variant, plan.after_averaging(variant, plan.rounds))
         found[variant] = play(config, home / variant, resume=True, observer=observer).metrics
     return found
-
-
-def _branch(base: Path, to: Path, config: Config) -> None:
-    """A copy of a run that goes on with other add-ons; what is there already stays."""
-    if RunFolder(to).holds_a_run:
-        return
-    half = to.with_name(f"{to.name}.part")
-    shutil.rmtree(half, ignore_errors=True)
-    shutil.copytree(base, half)
-    folder = RunFolder(half)
-    words = {"with": [{"name": one.name, **one.settings.model_dump(mode="json")} for one in config.add_ons]}
-    folder.write_config({**folder.config(), **words})
-    half.rename(to)
 
 
 def _findings(plan: CogPlan, metrics: Mapping[str, Mapping[str, list[Line]]]) -> Findings:

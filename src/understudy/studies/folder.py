@@ -30,6 +30,11 @@ class RunFolder:
     def holds_a_run(self) -> bool:
         return (self.path / "config.yaml").exists()
 
+    @property
+    def id(self) -> str:
+        """Of a run that has begun."""
+        return (self.path / "run-id").read_text()
+
     def create(self) -> None:
         """An empty folder of its own; one that holds anything else is left alone."""
         if self.holds_a_run:
@@ -67,10 +72,12 @@ class RunFolder:
 
     def run_id(self, fresh: str) -> str:
         """The run's own name, drawn once: by it clients know what they kept for this run."""
-        file = self.path / "run-id"
-        if not file.exists():
-            write_whole(file, fresh.encode())
-        return file.read_text()
+        if not (self.path / "run-id").exists():
+            self.write_id(fresh)
+        return self.id
+
+    def write_id(self, id: str) -> None:
+        write_whole(self.path / "run-id", id.encode())
 
     def write_config(self, words: dict[str, Any]) -> None:
         text = "# Every value of this run, defaults included.\n" + yaml.safe_dump(words, sort_keys=False)

@@ -30,7 +30,7 @@ def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
                 )
             a, b = ({k: v for k, v in side.items() if k != "rounds"} for side in (a, b))
         if a != b:
-            part = _first_difference(a, b, key)
+            part = first_difference(a, b, key)
             raise UserError(f"This folder belongs to another config: {part}; choose another --out.")
 
 
@@ -78,11 +78,11 @@ def _rounds_matter(method: dict[str, Any]) -> bool:
     return _follows_a_curve(method) or method.get("noise", 0) is None
 
 
-def _first_difference(a: object, b: object, key: str) -> str:
+def first_difference(a: object, b: object, key: str) -> str:
     if isinstance(a, dict) and isinstance(b, dict):
         for name in sorted(a.keys() | b.keys()):
             if a.get(name) != b.get(name):
-                return _first_difference(a.get(name), b.get(name), f"{key}.{name}")
+                return first_difference(a.get(name), b.get(name), f"{key}.{name}")
     return f"{key} is {a!r} there and {b!r} here"
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -40,10 +41,11 @@ def play(
         going_on = resume and folder.holds_a_run
         data = build_data(config)
         fast: FastPath = folder.config()["model"]["fast"] if going_on else choose_fast_path(config, data)
-        method = build_method(config, build_network(config, data.problem, fast))
+        method, words = built(config, data, fast)
         _check(config, data, method, watcher)
-        words = config.words(__version__, data.problem, fast, str(device(config)), digest_of_data(data))
         if not going_on:
+            if config.branched is not None:
+                raise UserError("This config is of a branch of another run; to begin a new run, leave out 'branched'.")
             folder.create()
         with folder.locked(wait=60 if resume else 0, waiting=watcher.says), _disk_errors_said(out):
             if going_on:
@@ -53,6 +55,12 @@ def play(
             folder.write_config(words)
             rounds = Rounds(config, data, method, folder, words, watcher)
             return rounds.to_the_end(engine or _engine(config, data, out, watcher))
+
+
+def built(config: Config, data: Federation, fast: FastPath) -> tuple[Method, dict[str, Any]]:
+    """The method, and the config as the run's folder has it."""
+    method = build_method(config, build_network(config, data.problem, fast))
+    return method, config.words(__version__, data.problem, fast, str(device(config)), digest_of_data(data))
 
 
 def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> OpenEngine:
