@@ -22,6 +22,7 @@ from understudy.federation.exchange import Request
 from understudy.federation.message import Message
 from understudy.federation.method import State, task
 from understudy.federation.server import Server
+from understudy.federation.shelf import Shelf
 from understudy.files import write_whole
 from understudy.methods.averaging import Averaging, AveragingSettings
 from understudy.studies.folder import RunFolder
@@ -72,6 +73,32 @@ class TwoPhases(Sound):
         total = torch.stack([reply["seen"] for reply in counted]).sum()
         replies = list(server.ask(self.learn, state.only("model").but(total=total), [r.client for r in counted]))
         return state.but(model=torch.stack([reply["model"] for reply in replies]).mean(0))
+
+
+def test_a_round_that_is_undone_leaves_no_trace_in_any_memory(tmp_path: Path) -> None:
+    """A round adds 1 and then 0.5 to a client's count. The second of three rounds is undone after its first ask, so its
+    1 must not count: 3.0 in the end."""
+
+    def cut(request: Request) -> str | None:
+        return "its cable was cut" if request.round == 2 and request.task == "TwoPhases.learn" else None
+
+    result, _ = watched_play(Case(TwoPhases), tmp_path / "run", cut)
+    assert [line["undone"] for line in result.metrics] == [False, False, True, False]
+    run = RunFolder(tmp_path / "run")
+    versions = run.checkpoints.notes(run.checkpoints.entries()[-1])["versions"]
+    for client in ("ash", "beech", "cedar", "elm"):
+        memory, _ = Shelf(run.path / "clients" / client / run.id / "memory").get(versions[client])
+        assert float(memory["asked"]) == 3.0
+
+
+def test_every_round_draws_a_cohort_of_its_own(tmp_path: Path) -> None:
+    """Two of four clients: in twelve rounds every client comes up, in more than one company."""
+    results = [CASES["fedavg"].play(tmp_path / name, **{"method.cohort": 2}, rounds=12) for name in ("one", "two")]
+    drawn = [[tuple(line["bytes_by_client"]) for line in result.metrics[1:]] for result in results]
+    assert all(len(cohort) == 2 for cohort in drawn[0])
+    assert {client for cohort in drawn[0] for client in cohort} == {"ash", "beech", "cedar", "elm"}
+    assert len(set(drawn[0])) > 2
+    assert drawn[0] == drawn[1], "the same seed draws the same cohorts"
 
 
 EVERY_WRITE = {"two phases": Case(TwoPhases), **{name: CASES[name] for name in ("scaffold+fedcog", "feddm+fedssyn")}}

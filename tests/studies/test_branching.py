@@ -1,5 +1,6 @@
 """A branch: the rounds of one run, gone on with under other settings, and a record of it that cannot be edited."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,14 @@ SCAFFOLD: dict[str, Any] = {
 FASTER = {"method.local.lr": 0.3, "method.rounds": 4}
 
 
+@pytest.fixture(scope="module")
+def two_rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return us.run(SCAFFOLD, out=tmp_path_factory.mktemp("made") / "base").folder
+
+
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return us.run(SCAFFOLD, out=tmp_path / "base").folder
+def base(two_rounds: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(two_rounds, tmp_path / "base"))
 
 
 def model(folder: Path) -> bytes:
