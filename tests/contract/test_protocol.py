@@ -93,7 +93,7 @@ def test_a_round_that_is_undone_leaves_no_trace_in_any_memory(tmp_path: Path) ->
 
 def test_every_round_draws_a_cohort_of_its_own(tmp_path: Path) -> None:
     """Two of four clients: in twelve rounds every client comes up, in more than one company."""
-    results = [CASES["fedavg"].play(tmp_path / name, **{"method.cohort": 2}, rounds=12) for name in ("one", "two")]
+    results = [CASES["fedavg"].play(tmp_path / name, cohort=2, rounds=12) for name in ("one", "two")]
     drawn = [[tuple(line["bytes_by_client"]) for line in result.metrics[1:]] for result in results]
     assert all(len(cohort) == 2 for cohort in drawn[0])
     assert {client for cohort in drawn[0] for client in cohort} == {"ash", "beech", "cedar", "elm"}

@@ -227,11 +227,6 @@ def test_a_network_without_features_or_head_is_refused(tmp_path: Path) -> None:
         us.run(TINY, model=nn.Linear(64, 10), out=tmp_path / "run")
 
 
-def test_validation_is_scored_apart_from_the_test_set(tmp_path: Path) -> None:
-    result = us.run(TINY, out=tmp_path / "run", changes={"data.validation": 0.2})
-    assert all(0 <= line["validation_accuracy"] <= 1 for line in result.metrics)
-
-
 def test_synthetic_sets_are_kept_as_they_left(tmp_path: Path) -> None:
     feddm = {"name": "feddm", "ipc": 2, "steps": 2, "real_batch": 4, "min_class_records": 1, "server": {"epochs": 1}}
     us.run({**TINY, "method": feddm}, rounds=1, out=tmp_path / "run")

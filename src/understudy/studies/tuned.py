@@ -21,6 +21,7 @@ from understudy.studies.watching import Observer
 
 TUNING_SEED = 1000
 VALIDATION = 0.2
+ON_THE_TEST_SET = ("accuracy", "corrected_accuracy", "local_accuracy", "personal_accuracy", "macro_f1", "sample_f1")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ class Comparison:
     tuned_on: str = "validation_accuracy"
     panels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of curves: heading, line, contender
     tuning: Mapping[str, Any] = field(default_factory=dict)  # what differs while rates are tried, such as fewer rounds
+
+    def __post_init__(self) -> None:
+        if TUNING_SEED in self.seeds:
+            raise UserError(f"{self.name}: seed {TUNING_SEED} is the one with which rates are tuned; choose another.")
+        if self.tuned_on in ON_THE_TEST_SET:
+            raise UserError(f"{self.name}: '{self.tuned_on}' is of the test set, which chooses nothing.")
 
 
 @dataclass(frozen=True)
