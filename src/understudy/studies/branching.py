@@ -92,11 +92,11 @@ def _checked_words(source: RunFolder, words: Words, config: Config, state: State
     if data.remote:
         raise UserError("What the clients of this run remember lies with its sites, so it cannot be branched.")
     method, after = built(config, data, fast)
-    for key in sorted(words.keys() | after.keys()):
-        if key not in MAY_CHANGE and words.get(key) != after.get(key):
-            what = first_difference(words.get(key), after.get(key), key)
+    before, was = built(resolve(words), data, fast)
+    for key in sorted(was.keys() | after.keys()):
+        if key not in MAY_CHANGE and was.get(key) != after.get(key):
+            what = first_difference(was.get(key), after.get(key), key)
             raise UserError(f"A branch can change its method, its add-ons and its rounds alone: {what}.")
-    before, _ = built(resolve(words), data, fast)
     clients = list(data.sites)
     _check_opening(_opening(before, clients), _opening(method, clients), state, source.path)
     return after
