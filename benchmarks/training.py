@@ -98,6 +98,7 @@ class Ours:
             cohort=case.a_turn,
             at_least=case.a_turn,
             score_at_clients=False,
+            held_out={},
         )
         self.state = self.method.start(self.server)
 

@@ -235,7 +235,7 @@ def test_tallies_of_several_labels_add_up_to_the_same_scores_and_travel_whole() 
     for part in parts:
         sent = part.to_tensor()
         assert sent.shape == (4 + 3 * 3,)
-        assert Tally.from_tensor(sent) == part
+        assert Tally.from_tensor(sent, LABELS, 5) == part
         total += part
     whole = evaluate(identity, examples, LABELS).as_dict()
     for key, value in total.as_dict().items():
@@ -255,7 +255,7 @@ def test_a_tally_by_hand_travels_as_three_numbers() -> None:
     assert found.count == 2
     assert found.correct == 1.0
     assert found.loss_sum == pytest.approx(2 * math.log(3))
-    assert Tally.from_tensor(found.to_tensor()) == found
+    assert Tally.from_tensor(found.to_tensor(), THREE, 2) == found
 
 
 def test_a_tally_of_raw_pixels_is_scored_as_the_predictor_sees_them() -> None:
@@ -280,8 +280,26 @@ def test_a_tally_of_raw_pixels_is_scored_as_the_predictor_sees_them() -> None:
         torch.tensor([3.0, 4.0, 0.0]),
         torch.tensor([torch.nan, 0.0, 0.0]),
         torch.tensor([-1.0, -2.0, 0.0]),
+        torch.tensor([1.5, 1.0, 0.0]),
+        torch.tensor([2.0, 1.0, -1e300], dtype=torch.float64),
+        torch.tensor([11.0, 1.0, 0.0]),
+        torch.tensor([1e300, 1e300, 0.0], dtype=torch.float64),
+        torch.tensor([torch.inf, 1.0, 0.0]),
     ],
 )
 def test_scores_that_cannot_be_are_refused(numbers: Tensor) -> None:
     with pytest.raises(UserError, match="its scores"):
-        Tally.from_tensor(numbers)
+        Tally.from_tensor(numbers, THREE, 10)
+
+
+@pytest.mark.parametrize("place", range(13))
+@pytest.mark.parametrize("value", [-1.0, 0.5, 11.0, 1e300, math.inf, math.nan])
+def test_scores_of_several_labels_are_counts_of_what_was_there(place: int, value: float) -> None:
+    # Ten records, nine right decisions, F1 summed to 8; each label found 2 times, predicted 3 times, borne by 4.
+    sound = torch.tensor([10, 9, 0.7, 8, *(2, 3, 4) * 3], dtype=torch.float64)
+    assert Tally.from_tensor(sound, LABELS, 10).labels == (2, 3, 4) * 3
+    sound[place] = value
+    if (place in (1, 3) and value == 0.5) or (place == 2 and not value < 0):
+        return  # halves of a decision are possible, and so is the loss of a diverged model
+    with pytest.raises(UserError, match="its scores"):
+        Tally.from_tensor(sound, LABELS, 10)

@@ -1,6 +1,7 @@
 """ε of the sampled Gaussian mechanism: published numbers, and laws that hold for all of them."""
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -190,6 +191,44 @@ def test_an_epsilon_out_of_reach_says_what_would_work() -> None:
 def test_a_rate_outside_its_range_is_refused(rate: float) -> None:
     with pytest.raises(UserError, match=r"^rate: "):
         Spending(rate, 1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps", "field"),
+    [
+        (0.1, 1e-300, 1, "noise"),
+        (0.1, math.inf, 1, "noise"),
+        (0.1, 10**400, 1, "noise"),
+        (0.1, 1.0, 10**400, "steps"),
+        (1e-300, 1.0, 1, "rate"),
+    ],
+)
+def test_numbers_that_cannot_be_counted_are_refused_by_name(rate: float, noise: float, steps: int, field: str) -> None:
+    with pytest.raises(UserError, match=f"^{field}: .*; write "):
+        Spending(rate, noise, steps)
+
+
+@pytest.mark.parametrize(
+    ("spent", "why"),
+    [
+        ([Spending(0.1, 1e-6, 10)], "noise below"),
+        ([Spending(0.001, 10.0, 10**7)], "steps take too long"),
+        ([Spending(0.1, 1 + at / 100, 1) for at in range(17)], "kinds of releases"),
+        ([Spending(1.0, 0.06, 1000)], "ε above"),
+    ],
+)
+def test_what_takes_too_long_to_compose_gets_the_renyi_bound_and_a_note(spent: list[Spending], why: str) -> None:
+    began = time.monotonic()
+    claim = account(spent, 1e-5, "pld")
+    assert time.monotonic() - began < 20
+    assert claim.epsilon == epsilon(spent, 1e-5, "rdp")
+    assert why in claim.note
+
+
+@pytest.mark.parametrize("noise", [1e-12, 1e-6, 0.05, 1e5, 1e12])
+@pytest.mark.parametrize("rate", [1e-12, 0.5, 1.0])
+def test_at_the_ends_of_what_is_counted_the_bound_is_a_number(noise: float, rate: float) -> None:
+    assert math.isfinite(epsilon([Spending(rate, noise, 10**12)], 1e-100))
 
 
 def test_other_impossible_numbers_are_refused_by_name() -> None:

@@ -58,7 +58,8 @@ class Examples:
         return torch.bincount(self.y, minlength=classes)
 
     def save(self, path: Path) -> None:
-        np.savez_compressed(path, x=self.x.numpy(), y=self.y.numpy())
+        x = self.x.float() if self.x.dtype == torch.bfloat16 else self.x  # which numpy does not know
+        np.savez_compressed(path, x=x.numpy(), y=self.y.numpy())
 
     @classmethod
     def load(cls, path: Path) -> Self:

@@ -1,14 +1,15 @@
 """Message: named tensors, and the only thing that travels."""
 
+import math
 from collections.abc import Iterator, Mapping
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
 from understudy.errors import UserError
 from understudy.privacy.policy import Kind as Kind
+from understudy.words import is_short_line
 
 NUMBERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32} | {
     torch.float16,
@@ -16,6 +17,9 @@ NUMBERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.
     torch.float32,
     torch.float64,
 }
+LONGEST_HEADER = 2**18  # bytes: room for a few thousand parts, which are read within a fraction of a second
+MOST_DIMENSIONS = 8
+MOST_NUMBERS = 2**48  # of a part, empty dimensions counted as 1: sizes and strides stay far from overflowing
 
 
 class Message(Mapping[str, Tensor]):
@@ -48,6 +52,9 @@ class Message(Mapping[str, Tensor]):
     def only(self, *names: str) -> "Message":
         return Message({name: self._parts[name] for name in names})
 
+    def without(self, *names: str) -> "Message":
+        return Message({name: tensor for name, tensor in self._parts.items() if name not in names})
+
     @property
     def nbytes(self) -> int:
         """How long it is on the wire."""
@@ -65,18 +72,40 @@ class Message(Mapping[str, Tensor]):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Message":
+        """From another party: a UserError for whatever is no message, after bounded time and memory."""
+        if int.from_bytes(data[:8], "little") > LONGEST_HEADER:
+            raise UserError(f"A message of {len(data)} bytes cannot be read: its header is too long.")
         try:
             made = cls(load(data))
-        except (SafetensorError, ValueError, KeyError) as broken:
-            raise UserError(f"A message of {len(data)} bytes cannot be read: {broken}.") from None
-        strange = next((part for part, tensor in made.items() if tensor.dtype not in NUMBERS), None)
-        if strange is not None:
-            raise UserError(f"A message holds '{strange}' in {str(made[strange].dtype)[6:]}, which nobody sends here.")
+        except Exception as broken:  # safetensors and torch raise a dozen kinds, some with the sender's words in them
+            raise UserError(f"A message of {len(data)} bytes cannot be read ({type(broken).__name__}).") from None
+        for part, tensor in made.items():
+            _check_part(part, tensor)
         return made
 
     def not_finite(self) -> list[str]:
         """The parts that hold an infinity or a NaN."""
         return [n for n, t in self._parts.items() if t.is_floating_point() and not _finite(t)]
+
+    def beyond(self, limit: float) -> list[str]:
+        """The parts that hold a number above ``limit``, or below minus that."""
+        return [n for n, t in self._parts.items() if t.is_floating_point() and t.numel() and _furthest(t) > limit]
+
+
+def _furthest(tensor: Tensor) -> float:
+    low, high = tensor.aminmax()
+    return max(-float(low), float(high))
+
+
+def _check_part(part: str, tensor: Tensor) -> None:
+    if not is_short_line(part):
+        raise UserError("A message holds a part whose name is too long or cannot be printed.")
+    if tensor.dtype not in NUMBERS:
+        raise UserError(f"A message holds '{part}' in {str(tensor.dtype)[6:]}, which nobody sends here.")
+    if tensor.ndim > MOST_DIMENSIONS or math.prod(max(1, size) for size in tensor.shape) > MOST_NUMBERS:
+        raise UserError(f"A message holds '{part}' of a shape that no tensor has here.")
+    if tensor.dtype == torch.bool and bool((tensor.view(torch.uint8) > 1).any()):
+        raise UserError(f"A message holds '{part}' with truth values that are neither true nor false.")
 
 
 def _finite(tensor: Tensor) -> bool:

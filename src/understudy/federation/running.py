@@ -1,7 +1,7 @@
 """The server that a run uses: it numbers the asks, keeps the books, and hands out what came back."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -14,11 +14,17 @@ from understudy.federation.message import Message
 from understudy.federation.method import Method, task_name
 from understudy.federation.release import labelled
 from understudy.federation.server import Brief, Reply, Server, Task, TooFewReplies
-from understudy.federation.site import SCORE
+from understudy.federation.site import SCORE, check_version
 from understudy.learning.evaluate import Tally
-from understudy.privacy.charges import Charge
-from understudy.privacy.ledger import Ledger, Release
+from understudy.privacy.charges import Charge, composed
+from understudy.privacy.ledger import Ledger, Place, Release
 from understudy.randomness import generator
+from understudy.words import printable
+
+LARGEST = 1e15  # of a number in a reply: squares of millions of them still add up to a float32
+UNDECLARED = "undeclared"
+MOST_CHARGES = 64  # of one reply: one for each mechanism, and again for every time that the work failed
+MOST_WAYS = 256  # pairs of rate and noise of one client in a run, each of which takes time to count
 
 
 class RepliesWait(Exception):
@@ -43,7 +49,8 @@ class Books:
     examples: dict[str, Examples] = field(default_factory=dict)  # the newest synthetic set of each client
 
     def fail(self, client: str, why: str) -> None:
-        self.failures.append({"client": client, "why": why})
+        """The one place where words of a site, or about what it sent, come in: made fit for a terminal."""
+        self.failures.append({"client": client, "why": printable(why)})
 
     def note_deaths(self, answer: Answer) -> None:
         self.workers_died += answer.deaths
@@ -60,6 +67,7 @@ class _Ask:
     asked: int
     needed: int
     good: int = 0
+    scoring: set[str] = field(default_factory=set)  # clients that were asked for scores, and have not sent them yet
     waiting: list[str] = field(default_factory=list)  # clients where a person has to look first
 
     def check(self) -> None:
@@ -82,6 +90,7 @@ class RunServer(Server):
         cohort: int,
         at_least: int,
         score_at_clients: bool,
+        held_out: Mapping[str, int],
         heard: Callable[[str], None] | None = None,
         released: Callable[[Release], None] | None = None,
     ):
@@ -92,6 +101,8 @@ class RunServer(Server):
         self.versions: dict[str, str] = {}  # of client memories, as the checkpoint names them
         self.spent: set[str] = set()  # clients without privacy budget for what they were asked; they are left out
         self._engine, self._run, self._config, self._seed = engine, run, config, seed
+        self._problem, self._promise = method.net.problem, method.privacy
+        self._held_out = held_out  # the most records that each client may have scored on
         self._kinds = {name: job.kinds for name, job in method.jobs().items()}
         self._cohort_size, self._at_least, self._score = cohort, at_least, score_at_clients
         self._heard = heard or (lambda client: None)
@@ -177,7 +188,9 @@ class RunServer(Server):
             settled = self.versions.get(client, NOTHING)
             self.books.down[client] = self.books.down.get(client, 0) + len(body)
             score = self._score and "model" in message and client not in self._scored
-            self._scored |= {client} if score else set()
+            if score:
+                self._scored.add(client)
+                asked.scoring.add(client)
             yield Request(
                 run=self._run,
                 config=self._config,
@@ -192,58 +205,86 @@ class RunServer(Server):
             )
 
     def _read(self, asked: _Ask, answer: Answer) -> Message | None:
+        """What a client sent, if it counts. Whatever it is, reading it ends here: in a message, or in its failure."""
+        try:
+            return self._message(asked, answer)
+        except UserError as broken:
+            self.books.fail(answer.client, str(broken))
+            return None
+
+    def _message(self, asked: _Ask, answer: Answer) -> Message | None:
         client, books = answer.client, self.books
         if answer.outcome == "waiting":
             asked.waiting.append(client)
             return None
-        try:
-            charges = [Charge.of(charge) for charge in answer.charges]
-        except UserError as broken:
-            books.fail(client, str(broken))
-            return None
+        charges = self._charges(asked, answer)
         if answer.outcome != "done":
             self._record(asked, client, Message(), b"", charges)
             if answer.outcome == "spent":
                 self.spent.add(client)
                 self._spent_now.add(client)
-            books.fail(client, answer.why)
-            return None
+            raise UserError(answer.why)
+        check_version(answer.version)
         data = answer.read()
         books.up[client] = books.up.get(client, 0) + len(data)
-        try:
-            message = Message.from_bytes(data)
-        except UserError as broken:
-            books.fail(client, str(broken))
-            return None
+        message = Message.from_bytes(data)
         # It has left the house: from here on it is in the ledger, whatever becomes of it.
         self._record(asked, client, message, data, charges)
+        reply = message.without(SCORE)
+        undeclared = [part for part in reply if part not in self._kinds[asked.task]]
+        if undeclared:
+            raise UserError(f"its reply holds {undeclared[0]}, which is not declared")
+        if reply.not_finite():
+            raise UserError(f"its reply is not finite in {', '.join(reply.not_finite())}")
+        if beyond := reply.beyond(LARGEST):
+            raise UserError(f"its reply goes beyond ±{LARGEST:g} in {beyond[0]}")
         if SCORE in message:
-            try:
-                books.scores = books.scores + self._tally(client, message[SCORE])
-            except UserError as broken:
-                books.fail(client, str(broken))
-                return None
-            message = message.only(*(part for part in message if part != SCORE))
-        undeclared = [part for part in message if part not in self._kinds[asked.task]]
-        if undeclared or message.not_finite():
-            infinite = ", ".join(message.not_finite())
-            fault = f"holds {undeclared[0]}, which is not declared" if undeclared else f"is not finite in {infinite}"
-            books.fail(client, f"its reply {fault}")
-            return None
-        return message
+            books.scores = books.scores + self._tally(asked, client, message[SCORE])
+        return reply
+
+    def _charges(self, asked: _Ask, answer: Answer) -> list[Charge]:
+        """What the task spent, as its site says; refused where it could not be counted."""
+        if len(answer.charges) > MOST_CHARGES:
+            raise UserError(f"it sent {len(answer.charges)} charges of privacy; at most {MOST_CHARGES} are taken")
+        charges = [Charge.of(charge) for charge in answer.charges]
+        before = self.ledger.charges.get(answer.client, {})
+        for charge in charges:
+            self._check_charge(asked, charge, before)
+        every = [*before.values(), *charges]
+        if len({charge.way for charge in every}) > MOST_WAYS:
+            raise UserError(f"it spent privacy at more than {MOST_WAYS} different rates or noises")
+        if charges:
+            composed(every, charges[0].delta, charges[0].accountant)
+        return charges
+
+    def _check_charge(self, asked: _Ask, charge: Charge, before: Mapping[Place, Charge]) -> None:
+        """It is of this ask, and counted as the config promises it."""
+        if self._promise is None:
+            raise UserError("it says that it spent privacy, and the config promises none")
+        if (charge.run, charge.round, charge.step) != (self._run, self.round, asked.step):
+            raise UserError("it sent a charge of privacy that is not of this ask")
+        promised = (self._promise.delta, self._promise.accountant, self._promise.test_noise)
+        if (charge.delta, charge.accountant, charge.test_noise) != promised:
+            raise UserError("it counts privacy otherwise than the config promises it")
+        if before.get(charge.place, charge) != charge:
+            raise UserError("it changed a charge of privacy that it had sent before")
 
     def _record(self, asked: _Ask, client: str, message: Message, data: bytes, charges: Sequence[Charge]) -> None:
         kinds = {**self._kinds[asked.task], SCORE: "statistics"}
-        parts = {part: (kinds.get(part, "undeclared"), t.numel() * t.element_size()) for part, t in message.items()}
+        sizes = {part: tensor.numel() * tensor.element_size() for part, tensor in message.items()}
+        parts: dict[str, tuple[str, int]] = {part: (kinds[part], size) for part, size in sizes.items() if part in kinds}
+        if undeclared := [size for part, size in sizes.items() if part not in kinds]:
+            parts[UNDECLARED] = (UNDECLARED, sum(undeclared))  # in one line, whatever a site calls them
         digest = hashlib.sha256(data).hexdigest()
         release = Release(client, self.round, asked.step, asked.task, parts, tuple(charges), digest)
         self._released(release)
         self.ledger.record(release)
 
-    def _tally(self, client: str, numbers: torch.Tensor) -> Tally:
-        if client not in self._scored:
+    def _tally(self, asked: _Ask, client: str, numbers: torch.Tensor) -> Tally:
+        if client not in asked.scoring:
             raise UserError("it sent scores that nobody asked for")
-        return Tally.from_tensor(numbers)
+        asked.scoring.remove(client)
+        return Tally.from_tensor(numbers, self._problem, self._held_out[client])
 
     def _reply(self, asked: _Ask, answer: Answer, message: Message) -> Reply:
         client, before = answer.client, self._pending.get(answer.client)

@@ -36,7 +36,8 @@ from understudy.privacy.policy import Policy
 from understudy.privacy.settings import PrivacySettings
 from understudy.randomness import private_global_stream, seed_from
 
-VERSION = re.compile(r"(r\d+s\d+)?")  # of memory, as `_keep` names them
+VERSION = re.compile(r"(r[0-9]{1,10}s[0-9]{1,10})?")  # of memory, as `_keep` names them
+RUN = re.compile(r"[A-Za-z0-9_-]{1,100}")
 SCORE = "understudy.score"  # the part that the site adds by itself, when asked to score
 
 
@@ -148,6 +149,12 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
     return Answer(site.name, "done", "", before["version"], file.read_bytes, before["charges"])
 
 
+def check_version(version: str) -> None:
+    """On the server, which only keeps it for the next request."""
+    if not VERSION.fullmatch(version):
+        raise UserError("its answer names a version of its memory that cannot be")
+
+
 def _check_request(site: Site, request: Request) -> None:
     if request.config != site.config:
         raise Refused("other-config")
@@ -168,7 +175,7 @@ def _answered_before(answered: dict[str, Any], request: Request, digest: str) ->
 
 def _cannot_be_a_file(request: Request) -> str | None:
     """A server's words become names of files here: nothing may lead out of the site's folder."""
-    if not re.fullmatch(r"[\w-]+", request.run):
+    if not RUN.fullmatch(request.run):
         return "run"
     return next((name for name in ("start", "settled") if not VERSION.fullmatch(getattr(request, name))), None)
 

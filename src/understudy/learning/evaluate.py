@@ -64,16 +64,25 @@ class Tally:
         return torch.tensor([self.count, self.correct, self.loss_sum, *several], dtype=torch.float64)
 
     @classmethod
-    def from_tensor(cls, numbers: Tensor) -> "Tally":
-        """From another party: a UserError where these cannot be counts."""
-        if numbers.ndim != 1 or len(numbers) < 3 or (len(numbers) > 3 and (len(numbers) - 4) % 3):
+    def from_tensor(cls, numbers: Tensor, problem: Problem, most: int) -> "Tally":
+        """From another party that holds ``most`` records out; a UserError where these cannot be its counts.
+
+        Of the loss nothing is asked but that it is not negative: that of a diverged model is no number.
+        """
+        wanted = 4 + 3 * problem.classes if problem.multilabel else 3
+        if tuple(numbers.shape) != (wanted,):
             raise UserError("its scores are of a strange length")
-        count, correct, loss_sum, *several = numbers.tolist()
-        if not (0 <= correct <= count < math.inf and all(0 <= number < math.inf for number in several)):
-            raise UserError("its scores cannot be: more is right than was counted, or they are no numbers")
-        if not several:
-            return cls(int(count), correct, loss_sum)
-        return cls(int(count), correct, loss_sum, several[0], tuple(map(int, several[1:])))
+        count, correct, loss_sum, *several = numbers.to(torch.float64).tolist()
+        if count > most:
+            raise UserError(f"its scores claim more held-out records than the {most} that it may have")
+        f1_sum, labels = (several[0], several[1:]) if several else (0.0, [])
+        whole = all(number.is_integer() and 0 <= number <= count for number in (count, *labels))
+        found = zip(labels[0::3], labels[1::3], labels[2::3], strict=True)  # rightly predicted, predicted, borne
+        if not whole or any(hits > min(predicted, borne) for hits, predicted, borne in found):
+            raise UserError("its scores cannot be: they are no counts, or more labels were found than there are")
+        if not (0 <= correct <= count and 0 <= f1_sum <= count) or loss_sum < 0:
+            raise UserError("its scores cannot be: more is right than was counted, or the loss is below 0")
+        return cls(int(count), correct, loss_sum, f1_sum, tuple(map(int, labels)))
 
 
 def evaluate(predict: Predict, examples: Examples, problem: Problem, *, batch: int = 500) -> Scores:

@@ -13,12 +13,18 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from understudy.errors import UserError
-from understudy.privacy.loss import CELLS, FEW, composed_epsilon
+from understudy.privacy.loss import CELLS, FEW, composed_epsilon, out_of_range
 from understudy.privacy.renyi import ABOVE, BELOW, ORDERS, Floats, curve_of, least
 from understudy.privacy.settings import Accountant
 
 GRAIN = 1e-4  # noise is a whole number of these
-MOST_NOISE = 1e5
+MOST_NOISE = 1e5  # that is tried in search of a promise
+
+# What can be counted in bounded time and without leaving the range of doubles.
+LEAST_RATE = 1e-12
+NOISES = (1e-12, 1e12)
+MOST_STEPS = 10**12
+LEAST_DELTA = 1e-100
 
 
 @dataclass(frozen=True)
@@ -30,12 +36,27 @@ class Spending:
     steps: int
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
-            raise UserError(f"rate: {self.rate:g} is no sampling rate; write a number above 0 and up to 1.")
-        if not self.noise >= 0:
-            raise UserError(f"noise: {self.noise:g} is no noise; write a number from 0 up.")
-        if self.steps < 0:
-            raise UserError(f"steps: {self.steps} is no number of steps; write 0 or more.")
+        if not LEAST_RATE <= self.rate <= 1:
+            raise UserError(
+                f"rate: {shown(self.rate)} is no sampling rate; write a number from {LEAST_RATE:g} up to 1."
+            )
+        if self.noise != 0 and not NOISES[0] <= self.noise <= NOISES[1]:
+            raise UserError(
+                f"noise: {shown(self.noise)} cannot be counted; write 0 for none, or a number from {NOISES[0]:g} "
+                f"to {NOISES[1]:g}."
+            )
+        if not 0 <= self.steps <= MOST_STEPS:
+            raise UserError(
+                f"steps: {shown(self.steps)} is no number of steps that can be counted; write 0 up to {MOST_STEPS:g}."
+            )
+
+
+def shown(number: float) -> str:
+    """In a sentence, however many digits it has."""
+    try:
+        return f"{number:g}"
+    except OverflowError:
+        return "a number of hundreds of digits"
 
 
 @dataclass(frozen=True)
@@ -66,8 +87,10 @@ def epsilon(spent: Sequence[Spending], delta: float, accountant: Accountant = "r
 
 def account(spent: Sequence[Spending], delta: float, accountant: Accountant = "rdp", cells: int = CELLS) -> Claim:
     """The same with the order and a note; ``cells`` is how finely pld works."""
-    if not 0 < delta < 1:
-        raise UserError(f"delta: {delta:g} is no probability of failure; write a number between 0 and 1, below 1/n.")
+    if not LEAST_DELTA <= delta < 1:
+        raise UserError(
+            f"delta: {shown(delta)} is no probability of failure; write a number from {LEAST_DELTA:g} on, below 1/n."
+        )
     at_work = _alike_together(spent)
     if not at_work:
         return Claim(0.0, delta, accountant, None)
@@ -172,6 +195,8 @@ def _curve(spent: Sequence[Spending], orders: tuple[float, ...]) -> Floats:
 
 def _by_loss(spent: Sequence[Spending], delta: float, by_renyi: Claim, cells: int) -> Claim:
     releases = [(some.rate, some.noise, some.steps) for some in spent]
+    if why := out_of_range(releases, by_renyi.epsilon):
+        return Claim(by_renyi.epsilon, delta, "pld", by_renyi.order, f"the Rényi bound, since {why}")
     found = composed_epsilon(releases, delta, by_renyi.epsilon, cells)
     if found <= by_renyi.epsilon:
         return Claim(found, delta, "pld", None)

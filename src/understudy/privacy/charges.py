@@ -10,11 +10,17 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
 from understudy.errors import UserError
 from understudy.privacy.settings import Accountant
+from understudy.words import is_short_line
+
+LAST_PLACE = 10**9  # rounds, steps, charges of a task
+LARGEST = 1e30  # of a clip or a divisor
+MOST_PARTS = 100  # that one charge covers
 
 
 class BudgetSpent(UserError):
@@ -49,31 +55,54 @@ class Charge:
     def place(self) -> tuple[str, int, int, str, int]:
         return self.run, self.round, self.step, self.task, self.number
 
+    @property
+    def way(self) -> tuple[float, float]:
+        """Rate and noise: charges that have both in common are counted together."""
+        return self.rate, self.noise
+
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> "Charge":
-        """From a file or from a site; a sentence for everything else."""
+        """From a file or from a site; a sentence for everything else, also for what could not be counted."""
         try:
-            made = cls(**{**saved, "covers": tuple(saved["covers"]), "public": tuple(saved["public"])})
-            sound = 0 < made.rate <= 1 and 0 <= made.noise < math.inf and made.steps >= 0 and 0 < made.delta < 1
-            sound = sound and all(isinstance(value, kind) for value, kind in made._kinds())
-        except (TypeError, KeyError):
+            made = cls(**{**saved, "covers": _listed(saved["covers"]), "public": _listed(saved["public"])})
+            sound = all(type(value) in kinds for value, kinds in made._kinds()) and made._in_bounds()
+        except (TypeError, KeyError, UserError):
             sound = False
-        if not sound or made.accountant not in get_args(Accountant):
+        if not sound:
             raise UserError("A charge of privacy came that cannot be read.")
         return made
 
-    def _kinds(self) -> Iterator[tuple[object, type | tuple[type, ...]]]:
+    def _kinds(self) -> Iterator[tuple[object, tuple[type, ...]]]:
         """Each value with what it must be."""
-        number = (int, float)
-        yield from (
-            (word, str) for word in (self.run, self.task, self.mechanism, self.unit, *self.covers, *self.public)
+        for word in (self.run, self.task, self.mechanism, self.unit, self.accountant, *self.covers, *self.public):
+            yield word, (str,)
+        yield from ((whole, (int,)) for whole in (self.round, self.step, self.number, self.steps))
+        yield from ((value, (int, float)) for value in (self.clip, self.noise, self.rate, self.delta))
+        yield self.divisor, (int, float, type(None))
+        yield self.test_noise, (bool,)
+
+    def _in_bounds(self) -> bool:
+        """What `Spending` counts, and words that can be shown."""
+        from understudy.privacy.accounting import LEAST_DELTA, Spending
+
+        Spending(self.rate, self.noise, self.steps)
+        words = (self.run, self.task, self.mechanism, self.unit, *self.covers, *self.public)
+        return (
+            LEAST_DELTA <= self.delta < 1
+            and all(0 <= place <= LAST_PLACE for place in (self.round, self.step, self.number))
+            and all(0 <= size <= LARGEST for size in (self.clip, self.divisor or 0))
+            and self.accountant in get_args(Accountant)
+            and all(map(is_short_line, words))
         )
-        yield from ((whole, int) for whole in (self.round, self.step, self.number, self.steps))
-        yield from ((value, number) for value in (self.clip, self.noise, self.rate, self.delta, self.divisor or 0))
-        yield self.test_noise, bool
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _listed(words: object) -> tuple[Any, ...]:
+    if not isinstance(words, list | tuple) or len(words) > MOST_PARTS:
+        raise UserError("What a charge covers is no list of parts.")
+    return tuple(words)
 
 
 def epsilon_of(charges: Sequence[Charge], delta: float, accountant: Accountant) -> float:
@@ -85,14 +114,18 @@ def epsilon_of(charges: Sequence[Charge], delta: float, accountant: Accountant) 
 
 def composed(charges: Sequence[Charge], delta: float, accountant: Accountant) -> float:
     """What they would spend with noise that nobody can repeat."""
-    from understudy.privacy.accounting import Spending, epsilon
-
     steps: dict[tuple[float, float], int] = {}
     for charge in charges:
-        at = (charge.rate, charge.noise)
-        steps[at] = steps.get(at, 0) + charge.steps
-    spent = [Spending(rate, noise, count) for (rate, noise), count in steps.items()]
-    return epsilon(spent, delta, accountant) if spent else 0.0
+        steps[charge.way] = steps.get(charge.way, 0) + charge.steps
+    return _epsilon(tuple((rate, noise, count) for (rate, noise), count in steps.items()), delta, accountant)
+
+
+@lru_cache(maxsize=1024)
+def _epsilon(spent: tuple[tuple[float, float, int], ...], delta: float, accountant: Accountant) -> float:
+    """Kept, since a ledger is asked several times a round."""
+    from understudy.privacy.accounting import Spending, epsilon
+
+    return epsilon([Spending(*one) for one in spent], delta, accountant)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """ε by composing distributions of the privacy loss, with Google's dp-accounting.
 
 The loss is kept on a grid, and its mass is moved there so that the result is never too small. The grid is as fine as
-the size of the losses asks for: thousands of steps take about a second.
+the size of the losses asks for: thousands of steps take about a second. What would take minutes, or more than doubles
+hold, is not composed at all (`out_of_range`).
 """
 
 import math
@@ -13,6 +14,22 @@ Release = tuple[float, float, int]  # rate, noise, steps
 
 CELLS = 100_000  # of the grid, about so many for the largest loss that counts
 FEW = 10_000  # for a search: ten times as quick, and still never too small
+
+LEAST_NOISE = 0.05  # below it a release tells nearly everything, and a finer bound is worth nothing
+MOST_STEPS = 200_000  # of one kind of release
+MOST_KINDS = 16  # of releases: each takes up to a second
+MOST_EPSILON = 10_000.0
+
+
+def out_of_range(releases: Sequence[Release], roughly: float) -> str:
+    """Why these cannot be composed within seconds; empty: they can."""
+    if len(releases) > MOST_KINDS:
+        return f"more than {MOST_KINDS} kinds of releases take too long to compose"
+    if any(noise < LEAST_NOISE for _, noise, _ in releases):
+        return f"noise below {LEAST_NOISE} is not worth composing"
+    if any(steps > MOST_STEPS for _, _, steps in releases):
+        return f"more than {MOST_STEPS} steps take too long to compose"
+    return "" if roughly <= MOST_EPSILON else f"ε above {MOST_EPSILON:g} is not worth composing"
 
 
 def composed_epsilon(releases: Sequence[Release], delta: float, roughly: float, cells: int = CELLS) -> float:
@@ -32,7 +49,7 @@ def _reach(noise: float) -> float:
     return 1 / (2 * noise**2) + 8 / noise
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=2 * MOST_KINDS)
 def _distribution(rate: float, noise: float, steps: int, grid: float) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
 

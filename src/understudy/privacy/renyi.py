@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 ORDERS = (*(1 + tenth / 10 for tenth in range(1, 100)), *range(12, 64))
 BELOW = tuple(1 + hundredth / 100 for hundredth in range(1, 10))  # where the best order is the lowest
 ABOVE = tuple(dict.fromkeys(math.ceil(64 * 2 ** (step / 6)) for step in range(49)))  # up to 16384
-LITTLE = 0.03  # noise below which no ε is worth a fine computation; a plain bound does
+LITTLE = 0.05  # noise below which no ε is worth a fine computation; a plain bound does
 
 
 def least(curve: Floats, orders: Sequence[float], delta: float) -> tuple[float, float]:
@@ -29,7 +29,7 @@ def least(curve: Floats, orders: Sequence[float], delta: float) -> tuple[float, 
     return max(0.0, float(found[best])), float(alpha[best])
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _of_one_release(rate: float, noise: float, orders: tuple[float, ...]) -> Floats:
     curve = np.array([_cost(rate, noise, alpha) for alpha in orders])
     curve.setflags(write=False)

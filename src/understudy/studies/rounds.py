@@ -65,7 +65,9 @@ class Rounds:
         self.under_way = UnderWay(folder.path)
         self.scores = Scorekeeper(method, data, folder, observer, config.top.measure)
 
-    def to_the_end(self, open_engine: OpenEngine) -> Result:
+    def to_the_end(self, open_engine: OpenEngine, *, sites_elsewhere: bool) -> Result:
+        """``sites_elsewhere``: what records they have is their word, and not what ``data`` says."""
+        self._sites_elsewhere = sites_elsewhere
         if self.data.split is not None:
             self.data.split.save(self.folder.path / "split.json")
         with open_engine(self._sites(), self.method) as engine:
@@ -120,6 +122,7 @@ class Rounds:
             cohort=cohort_size(self.config.plan.cohort, len(self.data.sites)),
             at_least=self.config.plan.min_replies,
             score_at_clients=self.scores.at_clients,
+            held_out=self._held_out(),
             heard=self._heard,
             released=self.folder.releases.add,
         )
@@ -127,6 +130,13 @@ class Rounds:
     def _heard(self, client: str) -> None:
         self.observer.heard(client)
         self.under_way.beat()
+
+    def _held_out(self) -> dict[str, int]:
+        """The most records that each client may have scored on."""
+        most = self.config.engine.most_held_out
+        return {
+            name: most if self._sites_elsewhere else len(holding.held_out) for name, holding in self.data.sites.items()
+        }
 
     def _opened(self, server: RunServer) -> tuple[int, State]:
         entries = self.folder.checkpoints.entries()

@@ -54,7 +54,8 @@ def play(
                 check_same_run(folder.config(), words)
             folder.write_config(words)
             rounds = Rounds(config, data, method, folder, words, watcher)
-            return rounds.to_the_end(engine or _engine(config, data, out, watcher))
+            here = _engine(config, data, out, watcher) if engine is None else engine
+            return rounds.to_the_end(here, sites_elsewhere=engine is not None)
 
 
 def built(config: Config, data: Federation, fast: FastPath) -> tuple[Method, dict[str, Any]]:

@@ -13,7 +13,6 @@ from understudy.engines.flower.proxy import check_free, installed_nginx, make_wa
 from understudy.engines.flower.quiet import switch_off
 from understudy.engines.flower.runtime import Door
 from understudy.engines.flower.serving import serve
-from understudy.engines.flower.words import printable
 from understudy.errors import UserError
 from understudy.federation.exchange import Engine, Request
 from understudy.federation.method import Method
@@ -22,6 +21,7 @@ from understudy.heap import keep_freed_memory
 from understudy.privacy.policy import Policy
 from understudy.studies.run import Observer, Result, one_thread, play
 from understudy.studies.site import build_site
+from understudy.words import printable
 
 Says = Callable[[str], None]
 

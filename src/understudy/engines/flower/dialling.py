@@ -4,7 +4,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from understudy.engines.flower.words import printable
+from understudy.words import printable
 
 TURNED_AWAY = ("code: 2004", "401 Unauthorized")  # how Flower says that a key does not count
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from understudy.engines.flower import wire
-from understudy.engines.flower.words import printable
 from understudy.federation.exchange import Answer, Engine, Request, failed
+from understudy.words import printable
 
 if TYPE_CHECKING:
     from flwr.app import Message

@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from understudy.engines.flower.words import printable
 from understudy.engines.with_parent import end_with_parent
 from understudy.errors import UserError
+from understudy.words import printable
 
 GRACE = 5.0  # seconds between asking a program to end and ending it
 

@@ -3,10 +3,10 @@
 import json
 from typing import TYPE_CHECKING, Any, get_args
 
-from understudy.engines.flower.words import printable
 from understudy.errors import UserError
 from understudy.federation.exchange import Answer, Outcome, Request, failed
 from understudy.federation.failures import sentence
+from understudy.words import printable
 
 if TYPE_CHECKING:
     from flwr.app import RecordDict
