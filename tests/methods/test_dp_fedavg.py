@@ -15,12 +15,24 @@ from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
-from understudy.learning.loop import Step
-from understudy.methods.dp_fedavg import private
+from understudy.federation.message import Message
+from understudy.learning.local import Local
+from understudy.learning.loop import Batch, Step, full_gradient
+from understudy.methods.averaging import _Active
+from understudy.methods.dp_fedavg import DpSettings, PrivateAveraging, private
+from understudy.methods.fedcog import Consensus, FedCogSettings
+from understudy.methods.feddecorr import Decorrelation
+from understudy.methods.feddyn import ScaledDual
+from understudy.methods.fedgen import FedGenSettings, Imagined
+from understudy.methods.fedprox import Proximal
+from understudy.methods.moon import Contrast
+from understudy.methods.parts import Kit, Term
+from understudy.methods.scaffold import ControlVariate
 from understudy.models.network import Network
 from understudy.models.registry import entry
 from understudy.randomness import generator
-from understudy.studies.run import Result, play
+from understudy.studies.folder import RunFolder
+from understudy.studies.run import Result, RunStopped, play
 
 
 def softmax(features: int = 2, classes: int = 2) -> Network:
@@ -143,8 +155,153 @@ def test_an_add_on_with_a_loss_of_its_own_is_refused(tmp_path: Path) -> None:
         "with": [{"name": "fedcog", "kd_weighting": "fixed"}],
         "privacy": PLANNED,
     }
-    with pytest.raises(UserError, match="Consensus adds a loss, whose gradient would not be private"):
+    with pytest.raises(UserError, match="the loss that Consensus adds is not made record by record"):
         play(resolve(words, {}, Live(data=sites())), tmp_path / "run")
+
+
+# ---- terms under privacy
+
+
+def with_terms(*terms: Term) -> PrivateAveraging:
+    local = Local(steps=4, batch=6, lr=0.5, schedule="constant")
+    return PrivateAveraging(DpSettings(local=local, clip=1.0, noise=0.5), terms=terms)
+
+
+def run_with(out: Path, *terms: Term, rounds: int = 2) -> Result:
+    privacy = {"delta": 1e-5, "records": 12, "test_noise": True}
+    words = {
+        "model": {"name": "mlp", "hidden": [4]},
+        "method": {"rounds": rounds},
+        "privacy": privacy,
+        "engine": {"name": "inline"},
+    }
+    return play(resolve(words, {}, Live(data=sites(), method=with_terms(*terms))), out)
+
+
+def all_weights(result: Result) -> Tensor:
+    return torch.cat([value.reshape(-1) for value in result.weights.values()])
+
+
+BATCHWISE, OUTSIDE = "is not made record by record", "looks at records outside of the clipped gradient"
+
+
+@pytest.mark.parametrize(
+    ("term", "why"),
+    [
+        (Decorrelation(100.0), BATCHWISE),
+        (Consensus(FedCogSettings(kd_weighting="fixed"), 6), BATCHWISE),
+        (Imagined(FedGenSettings()), BATCHWISE),
+        (ControlVariate("I", 6), OUTSIDE),
+        (ScaledDual(0.1), OUTSIDE),
+    ],
+)
+def test_what_no_clipping_bounds_is_refused_before_the_run(term: Term, why: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"privacy: .*{type(term).__name__}.* {why}"):
+        run_with(tmp_path / "run", term)
+
+
+class Tilt(Term):
+    """+ 3 · the first logit of each record."""
+
+    per_record = True
+
+    def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor:
+        return 3 * batch.logits[:, 0]
+
+
+def test_a_loss_per_record_is_clipped_with_the_records_own_gradient() -> None:
+    # One feature, two classes at w = 0, so p = (½, ½). x = 1, y = 0: data (−½, ½) on weights and on biases, the term
+    # (3, 0) on both; together (2.5, 0.5) twice, norm √13. x = 0, y = 1: nothing on weights; biases (½, −½) + (3, 0),
+    # norm √12.5. Clipped to 1 each, over the expected batch of 4.
+    net = softmax(1)
+    net.load(torch.zeros(net.size))
+    step = Step(net, torch.tensor([[1.0], [0.0]]), torch.tensor([0, 1]), 0, None, torch.arange(2))
+    private(1.0, 1e-12, 4.0, generator("noise"), with_losses=True)(net, step, [_Active(Tilt(), {})])
+    a, b = 13**-0.5, 12.5**-0.5
+    by_hand = {
+        "weight": [2.5 * a / 4, 0.5 * a / 4],
+        "bias": [(2.5 * a + 3.5 * b) / 4, (0.5 * a - 0.5 * b) / 4],
+    }
+    for name, (where, _) in net.windows.items():
+        assert net.grad[where].tolist() == pytest.approx(by_hand[name.rpartition(".")[2]], abs=1e-6)
+
+
+class Gossip(Term):
+    """Says that it is made record by record, and is not: it looks at everybody in its batch."""
+
+    per_record = True
+
+    def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor:
+        return batch.logits[:, 0] * batch.x.sum()
+
+
+def test_a_loss_that_looks_at_its_batch_finds_nobody_else_there() -> None:
+    net = softmax(1)
+    x, y = torch.tensor([[1.0], [2.0], [500.0]]), torch.tensor([0, 1, 0])
+    found = []
+    for records in (2, 3):
+        net.load(torch.zeros(net.size))
+        step = Step(net, x[:records], y[:records], 0, None, torch.arange(records))
+        private(1.0, 0.0, 1.0, generator("noise"), with_losses=True)(net, step, [_Active(Gossip(), {})])
+        found.append(net.grad.clone())
+    assert float((found[1] - found[0]).norm()) == pytest.approx(1.0, abs=1e-5)  # one record more: no more than the clip
+
+
+def test_a_record_whose_loss_overflows_counts_for_nothing() -> None:
+    net = softmax(1)
+    net.load(torch.zeros(net.size))
+    step = Step(net, torch.tensor([[1.0], [torch.inf]]), torch.tensor([0, 1]), 0, None, torch.arange(2))
+    slope = private(1.0, 0.0, 1.0, generator("noise"), with_losses=True)
+    slope(net, step, [_Active(Tilt(), {})])
+    both = net.grad.clone()
+    slope(net, step.alone(0), [_Active(Tilt(), {})])
+    assert torch.equal(both, net.grad)
+
+
+def test_a_term_with_a_loss_changes_what_a_private_run_learns(tmp_path: Path) -> None:
+    plain = all_weights(run_with(tmp_path / "plain"))
+    assert torch.equal(plain, all_weights(run_with(tmp_path / "pull", Proximal(0.0))))
+    for term in (Tilt(), Contrast(5.0, 0.5, Local(steps=4, batch=6))):
+        told = all_weights(run_with(tmp_path / type(term).__name__, term))
+        assert float((told - plain).norm()) > 1e-3
+
+
+class Peeking(Term):
+    """Looks at records without saying so."""
+
+    def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
+        return {"mean": client.examples.x.mean()}
+
+
+def test_a_hook_that_looks_at_records_all_the_same_finds_none(tmp_path: Path) -> None:
+    with pytest.raises(RunStopped, match="records were looked at outside of the clipped gradient"):
+        run_with(tmp_path / "run", Peeking(), rounds=3)
+
+
+def test_what_a_term_makes_of_the_private_model_is_covered_too(tmp_path: Path) -> None:
+    run_with(tmp_path / "run", ControlVariate("II", 6))
+    lines = {line["part"]: line for line in RunFolder(tmp_path / "run").ledger()["clients"]["ash"]}
+    assert {part: line["covered"] for part, line in lines.items()} == {"change": 2, "control": 2, "weight": 2}
+
+
+def test_a_term_with_a_loss_has_to_say_of_what_it_is_made() -> None:
+    with pytest.raises(UserError, match="The term Silent adds a loss: write `per_record = True` where"):
+        type("Silent", (Term,), {"loss": lambda *_: None})
+
+
+def test_the_sum_is_divided_by_planned_records_whoever_is_there(tmp_path: Path) -> None:
+    # Every record is in (q = 20/20) and none is clipped. One step from w with rate 1: w − Σ g / 20, although the
+    # client holds 12 records. The noise, 1e-3 · 10 / 20, is far below that.
+    privacy = {"delta": 1e-5, "records": 20, "test_noise": True}
+    local = {"steps": 1, "batch": 20, "lr": 1.0, "schedule": "constant"}
+    result = dp_run(tmp_path / "run", privacy=privacy, noise=1e-3, clip=10.0, local=local)
+    net = softmax(3)
+    first = net.initial()
+    moved = all_weights(result) - torch.cat([first[where] for where, _ in net.windows.values()])
+    sums = [full_gradient(net, first, holding.own, 12) * 12 for holding in sites().sites.values()]
+    expected = -torch.stack(sums).mean(0) / 20
+    assert float((moved - expected).norm()) < 0.01
+    assert float(expected.norm()) > 0.1
 
 
 def test_dropout_is_refused_because_its_coins_are_drawn_for_a_whole_batch() -> None:

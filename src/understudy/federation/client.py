@@ -1,11 +1,14 @@
 """Client: what a task sees. It exists only while the task works."""
 
+import copy
 from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from understudy.data.examples import Examples
+from understudy.errors import UserError
 from understudy.federation.message import Message, labels_from_wire
 from understudy.federation.purse import Purse, no_purse
 from understudy.randomness import generator
@@ -68,6 +71,25 @@ class Client:
         self._seed = seed
         self._streams: dict[str, torch.Generator] = {}
         self._secrets: dict[str, torch.Generator] = {}
+
+    def without_records(self) -> "Client":
+        """The same client, as work outside a charged mechanism may see it: its memory and streams, none of its
+        records, nor how many there are."""
+        outside = copy.copy(self)
+        del outside.own, outside.held_out
+        return outside
+
+    @property
+    def shows_records(self) -> bool:
+        return "own" in self.__dict__
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("own", "held_out"):
+            raise UserError(
+                "privacy: records were looked at outside of the clipped gradient, where no noise covers them; "
+                "leave that term out, or take a method without noise."
+            )
+        raise AttributeError(name)
 
     @property
     def dealt(self) -> Examples:

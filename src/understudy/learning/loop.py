@@ -42,6 +42,11 @@ class Step:
     weight: Tensor | None
     rows: Tensor
 
+    def alone(self, i: int) -> "Step":
+        """The step of one of its records, as if it were the only one."""
+        weight = None if self.weight is None else self.weight[i : i + 1]
+        return Step(self.net, self.x[i : i + 1], self.y[i : i + 1], self.number, weight, self.rows[i : i + 1])
+
     def __call__(self) -> Batch:
         features, logits = self.net(self.x)
         return Batch(self.x, self.y, self.number, self.weight, features, logits, self.rows)

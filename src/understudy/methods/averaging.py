@@ -123,13 +123,18 @@ class Averaging(Method):
         """Local training from the broadcast model, and what the terms send up of it."""
         w = self.whole(client, brief["model"])
         self.net.load(w)
-        kits = [term.begin(client, brief, self.net) for term in self.terms]
+        outside = self.seen_by_terms(client)
+        kits = [term.begin(outside, brief, self.net) for term in self.terms]
         pulls = [_Active(term, kit) for term, kit in zip(self.terms, kits, strict=True) if kit is not None]
         trained = self.fit(client, brief, w, pulls)
         parts: Parts = {}
         for term, kit in zip(self.terms, kits, strict=True):
-            parts |= term.end(client, kit, trained)
+            parts |= term.end(outside, kit, trained)
         return trained, parts
+
+    def seen_by_terms(self, client: Client) -> Client:
+        """The client as the hooks before and after training see it."""
+        return client
 
     def plan(self, client: Client) -> Tensor:
         """Which records make up which batch."""

@@ -33,7 +33,7 @@ from understudy.learning.plan import EMPTY
 from understudy.methods.averaging import Averaging, AveragingSettings, Term
 from understudy.methods.fedprox import Proximal
 from understudy.models.network import Network
-from understudy.privacy.gradients import clipped_gradient_sum
+from understudy.privacy.gradients import clipped_gradient_sum, clipped_gradient_sum_with
 from understudy.privacy.mechanism import noisy_mean, poisson_rows
 from understudy.privacy.planning import Plan, check_promise, planned
 
@@ -65,14 +65,15 @@ class PrivateAveraging(Averaging):
                 "privacy: the network keeps running statistics of records, which no noise covers; "
                 "choose a network without BatchNorm."
             )
+        for term in self.terms:
+            _check_private(term)
 
     def and_term(self, term: Term) -> Averaging:
-        if type(term).loss is not Term.loss:
-            raise UserError(
-                f"privacy: {type(term).__name__} adds a loss, whose gradient would not be private; "
-                "leave that add-on out, or take a method without noise."
-            )
+        _check_private(term)  # so that listings know which add-ons join
         return super().and_term(term)
+
+    def seen_by_terms(self, client: Client) -> Client:
+        return client.without_records()
 
     @property
     def private(self) -> bool:
@@ -92,7 +93,7 @@ class PrivateAveraging(Averaging):
             noise=budget.noise,
             steps=budget.steps,
             clip=settings.clip,
-            covers=("change", "weight"),
+            covers=("weight", *self.rule.up, *(part for term in self.terms for part in term.up)),
             divisor=expected,
         )
         return train(
@@ -104,16 +105,39 @@ class PrivateAveraging(Averaging):
             rate=settings.local.rate(client.round, self.rounds),
             records=budget.records,
             pulls=pulls,
-            slope=private(settings.clip, budget.noise, expected, client.secret_rng("noise")),
+            slope=private(
+                settings.clip,
+                budget.noise,
+                expected,
+                client.secret_rng("noise"),
+                with_losses=any(term.changes_loss for term in self.terms),
+            ),
             rng=client.secret_rng("augmentation"),  # drawn by place in the batch: known, it would tell who is in
         )
 
 
-def private(clip: float, noise: float, expected: float, rng: torch.Generator) -> Slope:
-    """DP-SGD's direction; an empty batch is noise alone."""
+def _check_private(term: Term) -> None:
+    name = type(term).__name__
+    if term.changes_loss and not getattr(term, "per_record", True):
+        raise UserError(
+            f"privacy: the loss that {name} adds is not made record by record, so no record's influence on it can be "
+            "bounded; leave it out, or take a method without noise."
+        )
+    if term.reads_records:
+        raise UserError(
+            f"privacy: {name} looks at records outside of the clipped gradient, where no noise covers them; "
+            "leave it out, or take a method without noise."
+        )
 
-    def slope(net: Network, forward: Step, _: Sequence[Pull]) -> None:
-        total = clipped_gradient_sum(net, forward.x, forward.y, clip)
+
+def private(clip: float, noise: float, expected: float, rng: torch.Generator, *, with_losses: bool = False) -> Slope:
+    """DP-SGD's direction; an empty batch is noise alone. ``with_losses``: pulls have a part in each record's loss."""
+
+    def slope(net: Network, forward: Step, pulls: Sequence[Pull]) -> None:
+        if with_losses:
+            total = clipped_gradient_sum_with(net, forward, pulls, clip)
+        else:
+            total = clipped_gradient_sum(net, forward.x, forward.y, clip)
         net.grad.copy_(noisy_mean(total, clip=clip, noise=noise, expected=expected, rng=rng))
 
     return slope

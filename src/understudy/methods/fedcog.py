@@ -26,7 +26,7 @@ label; n and ñ count labels. Where a network has more outputs than the problem 
 """
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -87,6 +87,9 @@ class Images:
 
 class Consensus(Term):
     """Distillation from the broadcast model on inputs generated from it."""
+
+    per_record: ClassVar[bool] = False  # one number per generated image
+    reads_records: bool = True  # label counts
 
     def __init__(self, settings: FedCogSettings, batch: int):
         self.settings, self.batch = settings, batch

@@ -82,6 +82,7 @@ class Dual(Term):
 
 class ScaledDual(Dual):
     down: ClassVar[tuple[str, ...]] = ("mean_records",)
+    reads_records: bool = True  # how many there are
 
     def alpha_of(self, client: Client, brief: Message) -> float:
         return self.alpha * float(brief["mean_records"]) / max(1, len(client.own))

@@ -68,7 +68,8 @@ class FedGenSettings(AveragingSettings):
 class Imagined(Term):
     """The client's half: features that the generator makes keep its head near everybody's."""
 
-    per_record = False
+    per_record: ClassVar[bool] = False
+    reads_records: bool = True  # label counts
     up: ClassVar[Mapping[str, Kind]] = {"labels": "statistics"}
     generator: FeatureGenerator  # made for the network in `check`
 

@@ -14,6 +14,8 @@ FedCOG compares with μ = 0.01 and no projection (preset ``fedcog``); its releas
 z_prev, which is not done here.
 """
 
+from typing import ClassVar
+
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -41,14 +43,19 @@ class MoonSettings(AveragingSettings):
 class Contrast(Term):
     """Near to the broadcast model, away from the client's own last one."""
 
+    per_record: ClassVar[bool] = True
+
     def __init__(self, mu: float, temperature: float, local: Local):
         self.mu, self.temperature, self.local = mu, temperature, local
 
     def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
         previous = client.memory.get(PREVIOUS)
-        if previous is None or self.mu == 0 or not len(client.examples):
+        if previous is None or self.mu == 0 or (client.shows_records and not len(client.examples)):
             return None
-        x, w = client.examples.x, net.vector.clone()
+        w = net.vector.clone()
+        if not client.shows_records:
+            return {"global": w, "previous": previous}
+        x = client.examples.x
         if not worth_keeping(self.local, client, 2 * _seen(net, x[:1], 1).shape[1]):
             return {"global": w, "previous": previous}
         z_global = _seen(net, x, self.local.batch)

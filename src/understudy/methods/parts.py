@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
 from understudy.federation.method import State
@@ -21,7 +22,12 @@ SlopeFor = Callable[[Client, Message, Network], Slope]  # how a client turns a b
 class Term:
     """Something besides the data that acts on the local model. Pure: what lasts is in State or in memory."""
 
-    per_record: ClassVar[bool] = True  # `loss` gives one number a record; one a batch has no private form
+    # Every term with a `loss` says which: one number per record, of that record alone, or one of a whole batch (or of
+    # anything else). Under privacy the first is clipped with the record's gradient, the second is refused.
+    per_record: ClassVar[bool]
+    # `begin` or `end` look at the client's records, or count them: refused under privacy, where only the clipped
+    # gradient may.
+    reads_records: bool = False
     down: ClassVar[tuple[str, ...]] = ()  # parts of State that ride in the brief
     up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed
 
@@ -45,8 +51,20 @@ class Term:
         return 1.0
 
     def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor | None:
-        """One number a record; or one a batch, where ``per_record`` is False."""
+        """One number per record; or one per batch, where ``per_record`` is False."""
         return None
+
+    @property
+    def changes_loss(self) -> bool:
+        return type(self).loss is not Term.loss or type(self).data_weight is not Term.data_weight
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.loss is not Term.loss and not hasattr(cls, "per_record"):
+            raise UserError(
+                f"The term {cls.__name__} adds a loss: write `per_record = True` where it is one number per record, "
+                "made of that record alone, and `per_record = False` where it is not."
+            )
 
     def gradient(self, kit: Kit, w: Tensor) -> Tensor | None:
         """In closed form, over the trainable part; added after clipping."""

@@ -16,6 +16,8 @@ Predictions are made with the first C outputs; the released code takes the large
 counts as an error. Noise passes through the network by itself, which only BatchNorm can tell.
 """
 
+from typing import ClassVar
+
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -47,7 +49,8 @@ class VHLSettings(AveragingSettings):
 
 
 class VirtualHomogeneity(Term):
-    per_record = False
+    per_record: ClassVar[bool] = False
+    reads_records: bool = True  # how many there are
 
     def __init__(self, settings: VHLSettings):
         self.settings = settings

@@ -7,7 +7,7 @@ that treats records alone.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary
 
@@ -17,6 +17,7 @@ from torch.func import functional_call, grad, vmap
 
 from understudy.data.problem import Problem
 from understudy.errors import UserError
+from understudy.learning.loop import Pull, Step, plain
 from understudy.learning.losses import per_record_loss
 from understudy.models.network import PASS_PIXELS, Network
 from understudy.privacy.layers import Rule, Share, rule_for
@@ -39,6 +40,31 @@ def clipped_gradient_sum(net: Network, x: Tensor, y: Tensor, clip: float) -> Ten
     The norm is over all trainable parameters together. No records give zeros, and a record whose gradient is not
     finite counts for nothing: otherwise it would show through any noise.
     """
+    _check(net, clip)
+    if not len(x):
+        return torch.zeros_like(net.grad)
+    if net not in _chosen:
+        _chosen[net] = _choose(net, x[:2], y[:2])
+    total = _chosen[net](net, x, y, torch.full((len(x),), clip, device=net.device))
+    return total if bool(torch.isfinite(total).all()) else _of_the_finite(net, x, y, clip)
+
+
+def clipped_gradient_sum_with(net: Network, batch: Step, pulls: Sequence[Pull], clip: float) -> Tensor:
+    """The same where ``pulls`` have a part in each record's loss.
+
+    Slow: each record goes through the network by itself, so that a loss that looks at the rest of its batch finds
+    nobody there, and no record can move the sum by more than ``clip``.
+    """
+    _check(net, clip)
+    total = torch.zeros_like(net.grad)
+    for i in range(len(batch.x)):
+        plain(net, batch.alone(i), pulls)
+        norm = net.grad.square().sum().sqrt()
+        total += torch.where(torch.isfinite(norm), net.grad * _factors(norm, norm.new_tensor(clip)), 0.0)
+    return total
+
+
+def _check(net: Network, clip: float) -> None:
     if net.needs_company:
         raise UserError(
             "model: BatchNorm mixes the records of a batch, so no record's influence can be bounded; "
@@ -53,12 +79,6 @@ def clipped_gradient_sum(net: Network, x: Tensor, y: Tensor, clip: float) -> Ten
         )
     if not clip > 0:
         raise UserError(f"clip: the largest norm of a record's gradient is {clip}; write a number above 0.")
-    if not len(x):
-        return torch.zeros_like(net.grad)
-    if net not in _chosen:
-        _chosen[net] = _choose(net, x[:2], y[:2])
-    total = _chosen[net](net, x, y, torch.full((len(x),), clip, device=net.device))
-    return total if bool(torch.isfinite(total).all()) else _of_the_finite(net, x, y, clip)
 
 
 def _of_the_finite(net: Network, x: Tensor, y: Tensor, clip: float) -> Tensor:
