@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all mutants lint bench clean
 
 # Rebuilt when the dependencies change. The constraints file pins everything, torch included.
 .venv/ready: pyproject.toml constraints.txt
@@ -19,6 +19,10 @@ test: .venv/ready lint
 
 test-all: .venv/ready lint
 	$(BIN)/pytest -n 3 --dist worksteal
+
+# Bugs planted one at a time in a copy of the code, to see whether the tests find them; not part of `make test`.
+mutants: .venv/ready
+	$(BIN)/python tests/mutants/run_mutants.py $(ARGS)
 
 lint: .venv/ready
 	$(BIN)/ruff check .
