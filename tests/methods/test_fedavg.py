@@ -38,6 +38,13 @@ def test_the_second_round_starts_where_the_first_ended() -> None:
     assert after["model"].item() == pytest.approx(expected)
 
 
+def test_the_rate_follows_its_schedule_from_the_first_round_on() -> None:
+    # Halved every round: the first step has 0.1, from 0 to 0.1 · 0.5; the second 0.05, where the slope is σ(0.05) − 1.
+    local = Local(epochs=1, batch=10, lr=0.1, schedule="exponential", decay=0.5)
+    after = play(fedavg(AveragingSettings(local=local)), coin(), {"a": SITES["a"]}, 2)
+    assert after["model"].item() == pytest.approx(0.05 - 0.05 * (sigmoid(0.05) - 1))
+
+
 def test_one_client_alone_is_plain_training() -> None:
     # Two steps from 0: w₁ = 0.05, w₂ = w₁ − 0.1·(σ(w₁) − 1).
     method = fedavg(AveragingSettings(local=Local(epochs=2, batch=10, lr=0.1)))
@@ -103,13 +110,15 @@ def test_three_rounds_equal_a_slow_version_in_numpy(weights: str) -> None:
 
 
 def test_running_statistics_are_averaged_with_the_weights_of_the_clients() -> None:
-    # A step of 4 records and one of 8: running mean and variance are (4·theirs + 8·theirs) / 12.
+    # A step of 4 records and one of 8: running mean and variance are (4·theirs + 8·theirs) / 12, and one batch moves
+    # BatchNorm's from 0 and 1 by a tenth of the way to its mean and unbiased variance, at the first weights.
     sites = {"a": cloud("a", 4), "b": cloud("b", 8)}
     method, net = fedavg(AveragingSettings(local=ONE_STEP)), batchnorm_net()
+    first = net.named(net.initial())
+    seen = [own.x @ first["body.0.weight"].T + first["body.0.bias"] for own in sites.values()]
+    theirs = [torch.cat([0.1 * into.mean(0), 0.9 + 0.1 * into.var(0)]) for into in seen]
     together = play(method, net, sites, 1)["model"][net.buffers]
-    alone = [play(method, net, {name: sites[name]}, 1)["model"][net.buffers] for name in sites]
-    assert torch.allclose(together, (4 * alone[0] + 8 * alone[1]) / 12, atol=1e-6)
-    assert not torch.allclose(together, net.initial()[net.buffers])
+    assert torch.allclose(together, (4 * theirs[0] + 8 * theirs[1]) / 12, atol=1e-6)
 
 
 def test_local_running_statistics_stay_at_home() -> None:

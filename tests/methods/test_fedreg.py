@@ -15,7 +15,7 @@ from understudy.learning.local import Local
 from understudy.methods import beforehand
 from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
-from understudy.methods.fedreg import FedRegSettings, Maker, fedreg, input_range
+from understudy.methods.fedreg import FedRegSettings, Made, Maker, Reminding, fedreg, input_range
 from understudy.models.network import Network
 
 
@@ -81,6 +81,21 @@ def test_the_mask_takes_the_way_to_uniform_labels_out_of_the_step() -> None:
     method = fedreg(settings(Local(epochs=1, batch=1, lr=0.1), mask=True, climbs=5))
     after = play(method, two_coins(), {"a": records([[2, -1]], [0])}, 1)
     assert after["model"].tolist() == pytest.approx((w - omega1 * g3).tolist(), abs=1e-5)
+
+
+def test_a_step_that_remembers_better_is_not_pushed_further() -> None:
+    # w went from (1, 1) to (2, 1). Of its pseudo input (1, 0) class 1 is what was known: at (1.5, 1) the slope is
+    # σ(1.5)·(1, 0), along the way that was gone, and all of the step is taken back. Were it class 0, the slope would be
+    # (σ(1.5) − 1)·(1, 0), against it: ω = 0. The perturbed input (0, 1) has its slope at right angles, so ω₁ = 0.
+    net, start = two_coins(), torch.tensor([1.0, 1.0])
+    for known, expected in ((1, [1.0, 1.0]), (0, [2.0, 1.0])):
+        soft = torch.eye(2)[[known]]
+        made = Made(torch.tensor([[1.0, 0.0]]), soft, torch.tensor([[0.0, 1.0]]))
+        steps = Reminding(settings(Local(epochs=1)), net, start, maker(net, records([[1, 0]], [0])))
+        steps._made, steps._y = made, torch.tensor([0])
+        net.load(torch.tensor([2.0, 1.0]))
+        steps.remind(net.vector[net.trainable])
+        assert net.vector.tolist() == pytest.approx(expected)
 
 
 def slow_climb(w: Vector, x: Vector, targets: Vector, low: float, high: float, size: float) -> Vector:
