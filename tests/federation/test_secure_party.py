@@ -142,6 +142,19 @@ def test_secrets_are_gone_when_the_sum_is_open(table: Table) -> None:
     assert set(kept(table.memories[0])) == {party.ROUND, party.DROPPED}
 
 
+def test_the_key_of_one_that_dropped_opens_masks_and_no_box(table: Table) -> None:
+    # The server puts the seed of the mask key together. Boxes have another key, or it could read those of the dropped.
+    shares = {at + 1: party.to_bytes(table.unmask(at, [0, 1], [2])[2]) for at in (0, 1)}
+    seed = join(shares, 2)
+    assert keys.public_key(seed) == party.to_bytes(table.public[2][0])
+    assert keys.public_key(seed) != party.to_bytes(table.public[2][1])
+    box, public = table.boxes[0][2], party.to_bytes(table.public[0][1])
+    with pytest.raises(UserError):
+        keys.unseal(
+            keys.agreed_key(seed, public, "boxes"), party.to_bytes(box), f"shares of round {ROUND} from 0 for 2"
+        )
+
+
 def test_what_leaves_holds_no_secret(table: Table) -> None:
     for me, memory in table.memories.items():
         secrets = [party.to_bytes(row) for row in (*kept(memory)[party.SEEDS], kept(memory)[party.OWN_MASK])]

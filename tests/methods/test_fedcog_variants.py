@@ -71,8 +71,9 @@ def test_from_the_global_model_alone_the_last_model_is_not_asked() -> None:
 
 
 def test_a_client_keeps_no_model_that_nobody_will_ask_for() -> None:
-    for source, kept in (("both", True), ("global", False), ("noise", False)):
-        stage = Stage(bound(with_cog(settings(source=source)), image_net()), SITES)
+    chosen = ({"source": "both"}, {"source": "global"}, {"source": "noise"}, {"source": "both", "disagreement": 0})
+    for words, kept in zip(chosen, (True, False, False, False), strict=True):
+        stage = Stage(bound(with_cog(settings(**words)), image_net()), SITES)
         stage.play(1)
         assert (PREVIOUS in stage.memories["a"]) is kept
 

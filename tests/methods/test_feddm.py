@@ -171,6 +171,14 @@ def test_the_server_goes_on_from_the_broadcast_model() -> None:
     assert state["model"].item() == pytest.approx(w - 0.1 * ((sigmoid(w) - 1) + 2 * sigmoid(2 * w)) / 2)
 
 
+def test_the_servers_rate_follows_its_schedule() -> None:
+    # Halved in the second round, which begins at −0.025 and steps by half of what the one above does.
+    server = ONE_STEP.model_copy(update={"schedule": "exponential", "decay": 0.5})
+    state = play(method(**{**COIN, "server": server}), coin(), COIN_SITES, 2)
+    w = -0.025
+    assert state["model"].item() == pytest.approx(w - 0.05 * ((sigmoid(w) - 1) + 2 * sigmoid(2 * w)) / 2)
+
+
 def test_the_servers_iterate_is_never_outside_the_ball(monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = [], []
 

@@ -278,6 +278,8 @@ def test_images_start_as_noise_and_are_kept_from_round_to_round(tmp_path: Path) 
         ({"init": "real"}, r"method\.init: real images would leave as they are"),
         ({"radius_rule": "min"}, r"method\.radius_rule: 'min' needs each client's r_k"),
         ({"labels": "owned"}, r"method\.labels: 'owned' tells which classes"),
+        ({"labels": "owned", "privacy": {**PRIVACY, "public": ["counts"]}}, r"method\.labels: 'owned' tells"),
+        ({"weights": "size", "privacy": {**PRIVACY, "public": ["labels"]}}, r"method\.weights: 'size' tells"),
         ({"weights": "size"}, r"method\.weights: 'size' tells how many records"),
         ({"noise": None}, r"give privacy\.epsilon"),
         ({"privacy": {"delta": 1e-5}}, r"privacy\.records: say how many records"),

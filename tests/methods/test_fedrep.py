@@ -137,6 +137,16 @@ def test_a_score_is_of_the_body_at_hand_under_a_head_tuned_to_it() -> None:
     assert not client.memory.changed
 
 
+def test_tuning_for_a_score_leaves_running_statistics_as_they_came() -> None:
+    net = batchnorm_net()
+    stage = Stage(bound(FedRep(settings(TWO_STEPS, tuning_epochs=3)), net), {"a": cloud("a", 5)})
+    sent = stage.method.model_brief(stage.play(1))["model"]
+    personal = stage.method.personal(stage.client("a", round=2), sent)
+    assert torch.equal(personal[net.buffers], sent[net.body.stop :])
+    assert torch.equal(personal[net.body], sent[net.body])
+    assert not torch.allclose(personal[net.head], stage.memories["a"]["head"])
+
+
 def test_who_was_never_asked_is_scored_with_a_head_of_its_own_too() -> None:
     stage = Stage(bound(FedRep(settings(TWO_STEPS, tuning_epochs=1)), two_numbers()), SITES, cohorts=[["p"]])
     state = stage.play(1)

@@ -10,6 +10,7 @@ from understudy.data.problem import Problem
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.randomness import generator
+from understudy.synthesis import ensemble as ensemble_room
 from understudy.synthesis.ensemble import Ensemble, imagine, surprise, wish
 
 PROBLEM = Problem(shape=(1, 4, 4), classes=2)
@@ -126,6 +127,21 @@ def test_steps_make_images_that_the_ensemble_is_sure_of() -> None:
     # Of class 0 are the bright, of class 1 the dark: the images move apart.
     before, after = (made(steps).float().flatten(1).mean(1).std() for steps in (0, 40))
     assert after > 3 * before
+
+
+def test_the_images_of_the_best_step_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made_with(*losses: float) -> Tensor:
+        """Images move alike whatever the losses, which are only said to be so."""
+        said = iter(losses)
+        monkeypatch.setattr(
+            ensemble_room, "wish", lambda *given: given[2].mean() - given[2].mean().detach() + next(said)
+        )
+        return made(len(losses))
+
+    best_in_the_middle = made_with(3, 1, 2)
+    assert torch.equal(best_in_the_middle, made_with(3, 1))
+    assert not torch.equal(best_in_the_middle, made_with(3, 2, 1))
+    assert not torch.equal(best_in_the_middle, made_with(1, 2, 3))
 
 
 def test_nothing_moves_but_the_images() -> None:

@@ -1,5 +1,7 @@
 """Distribution matching: the gradient by hand, the ball, and classes in groups."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -175,6 +177,30 @@ def test_for_the_convnet_a_drawn_network_lies_on_the_sphere() -> None:
         assert away.norm().item() == pytest.approx(5, abs=1e-4)
 
 
+def test_every_step_has_a_network_of_its_own_on_the_sphere_with_the_models_statistics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def build() -> nn.Module:
+        body = nn.Sequential(nn.Flatten(), nn.Linear(9, 5), nn.BatchNorm1d(5), nn.Tanh())
+        return Classifier(body, nn.Linear(5, 3))
+
+    net = Network(build, Problem(shape=(1, 3, 3), classes=3))
+    w, real, used = net.initial(), some("real", [0, 1, 2, 0, 1, 2]), []
+    through, start = net.at, torch.zeros(3, 1, 3, 3)
+
+    def watched(at: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        used.append(at.detach().clone())
+        return through(at, x)
+
+    monkeypatch.setattr(net, "at", watched)
+    how: dict[str, Any] = {"real_size": 2, "lr": 0.1, "momentum": 0.5, "rng": generator("near")}
+    match_distributions(net, w, real, start, [0, 1, 2], radius=0.5, steps=4, **how)
+    assert len({tuple(near.tolist()) for near in used}) == 4
+    for near in used:
+        assert (near - w)[net.trainable].norm().item() == pytest.approx(0.5, abs=1e-5)
+        assert torch.equal(near[net.buffers], w[net.buffers])
+
+
 def test_a_short_draw_is_not_stretched() -> None:
     # One parameter: |u| is below 5 in all but one of a million draws.
     u = torch.randn(1, generator=generator("short"))
@@ -199,11 +225,13 @@ def test_into_the_ball_and_no_further(point: list[float], radius: float) -> None
 
 
 def test_a_large_class_is_drawn_from_without_replacement() -> None:
-    members = torch.tensor([3, 5, 8, 13, 21])
+    members, drawn = torch.tensor([3, 5, 8, 13, 21]), set()
     for draw in range(10):
         batch = real_batch(members, 4, generator(draw)).tolist()
         assert len(set(batch)) == 4
         assert set(batch) <= set(members.tolist())
+        drawn |= set(batch)
+    assert drawn == set(members.tolist())  # all of them, in turn
 
 
 def test_a_small_class_is_taken_whole_and_some_of_it_again() -> None:
