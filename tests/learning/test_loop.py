@@ -59,6 +59,7 @@ def by_torch(local: Local) -> Tensor:
         Local(lr=0.1, momentum=0.9),
         Local(lr=0.1, weight_decay=0.1),
         Local(lr=0.1, clip=0.2),
+        Local(lr=0.1, clip=100.0),
         Local(lr=0.1, momentum=0.9, weight_decay=0.1, clip=0.2),
     ],
 )
@@ -181,6 +182,19 @@ def test_the_full_gradient_is_that_of_the_mean_loss_in_whatever_batches() -> Non
     expected = torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
     for batch in (3, 10, 100):
         assert torch.allclose(full_gradient(net, net.initial(), EXAMPLES, batch), expected, atol=1e-6)
+
+
+def test_the_full_gradient_is_that_of_a_network_at_rest() -> None:
+    # With running statistics that records do not have, the slope by these is another than by the batch's own.
+    net, w = Network(build_with_statistics, PROBLEM), Network(build_with_statistics, PROBLEM).initial()
+    w[net.buffers] = torch.cat([torch.ones(6), torch.full((6,), 4.0)])
+    module = build_with_statistics()
+    module.load_state_dict(net.named(w), strict=False)
+    module.eval()
+    nn.functional.cross_entropy(module(EXAMPLES.x), EXAMPLES.y).backward()  # type: ignore[no-untyped-call]
+    expected = torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
+    assert torch.allclose(full_gradient(net, w, EXAMPLES, 3), expected, atol=1e-6)
+    assert torch.equal(net.vector[net.buffers], w[net.buffers])
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])

@@ -127,6 +127,16 @@ def test_augmentation_draws_from_its_own_generator_and_changes_the_model(kind: t
     assert not torch.equal(found[0].model, learnt().model)
 
 
+def test_one_draw_for_a_batch_or_one_for_each_of_its_images() -> None:
+    # Ten times the same image, in colour, where a kind of change hardly ever comes out alike for two.
+    same = torch.randn(1, 3, 8, 8, generator=generator("image")).expand(10, 3, 8, 8)
+    together = [Siamese(["colour"], generator("draws", seed))(same) for seed in (1, 2)]
+    assert all(torch.equal(image, batch[0]) for batch in together for image in batch)
+    assert not torch.equal(together[0], together[1])
+    each = PerImage(["colour"], generator("draws", 1))(same)
+    assert len({tuple(image.flatten().tolist()) for image in each}) == 10
+
+
 def test_an_empty_pool_leaves_the_model_as_it_is() -> None:
     found = learn_near(NET, NET.initial(), POOL.none(), LOCAL, rate=0.5, order=generator("order"), radius=1.0)
     assert torch.equal(found.model, NET.initial())

@@ -38,10 +38,10 @@ def test_real_pixels_of_owned_classes_leave_in_a_byte_each() -> None:
 
 
 def test_images_that_a_client_was_dealt_are_not_real_and_stay() -> None:
-    stage = Stage(bound(method(), image_net()), SITES)
-    client = stage.client("b", 1)
+    chosen = method()
+    client = Stage(bound(chosen, image_net()), SITES).client("b", 1)
     client.keep_dealt(Message(x=torch.zeros(40, 1, 4, 4, dtype=torch.uint8), y=torch.arange(40) % 2))
-    reply = stage.method.pick(client, Message())
+    reply = chosen.pick(client, Message())
     assert reply["y"].tolist() == [1, 1, 1]
     assert bool(reply["x"].flatten(1).any(1).all())
 
