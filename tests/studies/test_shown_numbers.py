@@ -13,9 +13,11 @@ from understudy.data.settings import DataSettings
 from understudy.errors import UserError
 from understudy.federation.running import Books
 from understudy.studies.compare import Row, compare
+from understudy.studies.cost import cost_of
 from understudy.studies.folder import RunFolder
 from understudy.studies.under_way import Spent, UnderWay, lost
 from understudy.studies.watching import Observer
+from understudy.view.numbers import epsilon_shown, megabytes
 from understudy.view.tables import comparison_notes
 
 QUICK: dict[str, Any] = {"model": "softmax", "method": {"name": "fedavg", "rounds": 1, "local": {"epochs": 1}}}
@@ -211,3 +213,43 @@ def test_a_last_round_that_was_undone_is_not_the_one_that_the_accuracy_is_of(tmp
     assert undone
     assert result.summary["rounds"] == undone[0] - 1
     assert compare([result.folder])[0].rounds == undone[0] - 1
+
+
+# ---- what is written beside the numbers
+
+
+def at_home(out: Path, **changes: Any) -> us.Result:
+    federation = us.Federation.from_arrays({f"site-{n}": arrays(n) for n in range(3)}, held_out=0.25)
+    return us.run({**QUICK, "engine": "inline"}, data=federation, rounds=2, out=out, changes=changes)
+
+
+def test_bytes_by_client_add_up_to_the_rounds_bytes_also_after_the_last_scores_were_asked_for(tmp_path: Path) -> None:
+    result = at_home(tmp_path / "run", **{"method.cohort": 2})
+    for line in result.metrics:
+        up, down = (sum(both[way] for both in line["bytes_by_client"].values()) for way in (0, 1))
+        assert (line["bytes_up"], line["bytes_down"]) == (up, down), line["round"]
+    # Two of three clients took part in each of two rounds; being asked for scores at the end is not a round.
+    found = cost_of(RunFolder(result.folder), 10, 3)
+    assert found is not None
+    assert found.rounds == pytest.approx(4 / 3)
+
+
+def test_accuracy_on_held_out_records_is_not_called_test_accuracy(tmp_path: Path) -> None:
+    at_clients = compare([at_home(tmp_path / "run").folder])
+    assert comparison_notes(at_clients)[0] == "last, best: accuracy in %, on records held out at the clients."
+    at_server = compare([us.run(THREE, out=tmp_path / "other", changes={"method.name": "fedprox"}).folder])
+    assert comparison_notes(at_server)[0] == "last, best: accuracy in %, on the test records."
+    both = comparison_notes([*at_clients, *at_server])[0]
+    assert both == "last, best: accuracy in %, on the test records, that of fedavg on records held out at the clients."
+
+
+def test_an_epsilon_above_nought_and_bytes_above_none_are_never_written_as_nought() -> None:
+    assert [epsilon_shown(value) for value in (None, 0.0, 0.0042, 0.014, 8.0397)] == [
+        "–",
+        "0.00",
+        "0.004",
+        "0.01",
+        "8.04",
+    ]
+    assert epsilon_shown(0.00042, 3) == "0.0004"
+    assert [megabytes(count) for count in (0, 340, 4_200, 14_000)] == ["0.0", "0.0003", "0.004", "0.01"]

@@ -106,3 +106,9 @@ def test_the_command_prints_the_ledger_for_programs(tmp_path: Path) -> None:
     printed(made, tmp_path)
     done = understudy("privacy", "ledger", ".", "--json", cwd=tmp_path)
     assert json.loads(done.stdout) == json.loads(json.dumps(made.to_json()))
+
+
+def test_a_client_that_spent_and_sent_nothing_is_among_those_that_are_counted() -> None:
+    made = ledger(("ash", "beech"), 1)
+    made.record(left("cedar", 1, {}, charge(1)))
+    assert headline(made.to_json()).endswith("the largest over 3 clients.")

@@ -48,6 +48,10 @@ class Books:
     scores: Tally = field(default_factory=Tally)  # of the model that the briefs brought
     examples: dict[str, Examples] = field(default_factory=dict)  # the newest synthetic set of each client
 
+    def by_client(self) -> dict[str, list[int]]:
+        """Bytes up and down of everybody who was asked."""
+        return {client: [self.up.get(client, 0), down] for client, down in self.down.items()}
+
     def fail(self, client: str, why: str) -> None:
         """The one place where words of a site, or about what it sent, come in: made fit for a terminal."""
         self.failures.append({"client": client, "why": printable(why)})

@@ -44,6 +44,7 @@ class Row:
     macro_f1: float | None = None  # of the last round; only where a record has several labels
     best_macro_f1: float | None = None
     sample_f1: float | None = None
+    scored_at_clients: bool = False  # on records held out there; else on the server's test set
     lost_work: bool = False  # bytes and seconds include rounds that were begun and never counted
 
     @property
@@ -124,6 +125,7 @@ def _row(
         scored.get("macro_f1"),
         best(metrics, "macro_f1"),
         scored.get("sample_f1"),
+        scored.get("scored_at") == "clients",
         more != Spent(),
     )
 

@@ -45,12 +45,12 @@ def pool_of(run: RunFolder) -> Mapping[str, Tensor] | None:
 def cost_of(run: RunFolder, numbers: int, clients: int) -> Cost | None:
     """``numbers``: of the model, buffers included. None where no round was written yet."""
     metrics = run.metrics()
-    if not metrics or "bytes_by_client" not in metrics[-1]:
+    if not metrics:
         return None
     pool = pool_of(run)
     whole, dealt = (0, 0) if pool is None else _pool_bytes(pool)
     return Cost(
-        sum(len(line["bytes_by_client"]) for line in metrics if line["round"] > 0) / clients,
+        sum(line["clients"] for line in metrics if line["round"] > 0) / clients,
         FLOAT * numbers,
         whole / clients,
         dealt / clients,

@@ -213,7 +213,7 @@ class Rounds:
             "round": server.round,
             "bytes_up": sum(books.up.values()),
             "bytes_down": sum(books.down.values()),
-            "bytes_by_client": {client: [books.up.get(client, 0), down] for client, down in books.down.items()},
+            "bytes_by_client": books.by_client(),
             "epsilon": server.ledger.epsilon,
             "clients": len(books.answered),
             "failed": len(books.failures),
@@ -261,6 +261,10 @@ class Rounds:
         books = server.books
         last["bytes_up"] += sum(books.up.values())
         last["bytes_down"] += sum(books.down.values())
+        before = last["bytes_by_client"]
+        for client, (up, down) in books.by_client().items():
+            had_up, had_down = before.get(client, (0, 0))
+            before[client] = [had_up + up, had_down + down]
         last["epsilon"] = server.ledger.epsilon
         last["failures"] = [*last["failures"], *books.failures]
         last["failed"] += len(books.failures)

@@ -75,7 +75,8 @@ def curves_figure(folders: Sequence[Path], title: str = "") -> "Figure":
     left, right = figure.subplots(1, 2, sharey=True)
     _by_round(left, curves)
     _by_megabyte(right, curves)
-    left.set_ylabel("test accuracy (%)", color=INK, fontsize=9)
+    at_clients = any(row.scored_at_clients for row in compare(folders))
+    left.set_ylabel("accuracy (%)" if at_clients else "test accuracy (%)", color=INK, fontsize=9)
     figure.suptitle(
         title or "What each round and each megabyte buys", color=INK, fontsize=12, fontweight="bold", x=0.065, ha="left"
     )

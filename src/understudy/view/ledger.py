@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.studies.folder import RunFolder
-from understudy.view.numbers import NONE, size
+from understudy.view.numbers import epsilon_shown, size
 from understudy.view.ruled import number, print_notes, print_table, ruled, words
 
 NAMED = 3  # clients by name in one row; clients with the same line share it
@@ -46,8 +46,8 @@ def headline(ledger: Ledger) -> str:
         return "ε = 0: nothing that depends on records left."
     delta, accountant = charges[0][1]["delta"], charges[0][1]["accountant"]
     return (
-        f"ε = {epsilon:.3f} at δ = {delta:g} ({accountant}) for one {charges[0][1]['unit']}, "
-        f"the largest over {len(ledger['clients'])} clients."
+        f"ε = {epsilon_shown(epsilon, 3)} at δ = {delta:g} ({accountant}) for one {charges[0][1]['unit']}, "
+        f"the largest over {len(ledger['epsilon_by_client'])} clients."
     )
 
 
@@ -64,7 +64,7 @@ def mechanism_rows(ledger: Ledger) -> list[Row]:
     for client, alike in by_client.items():
         epsilon = ledger["epsilon_by_client"].get(client)
         for at, charges in enumerate(alike.values()):
-            rows.append((client, *_mechanism(charges, NONE if epsilon is None else f"{epsilon:.3f}", at == 0)))
+            rows.append((client, *_mechanism(charges, epsilon_shown(epsilon, 3), at == 0)))
     return _shared(rows)
 
 

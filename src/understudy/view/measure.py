@@ -84,12 +84,12 @@ def _about_speed(speed: Speed) -> str:
 
 
 def _about_cost(cost: Cost) -> list[str]:
-    formula, images = "2·R·M_c", ""
+    formula, images = "plain averaging, 2·R·M_c", ""
     if cost.images:
-        formula, images = f"2·M_s + {formula}", f", M_s = {size(cost.images)}"
+        formula, images = "shuffling with averaging, 2·M_s + 2·R·M_c", f", M_s = {size(cost.images)}"
     notes = [
-        f"A client sent and got {size(cost.measured)}; {formula} is {size(cost.formula)}, R = {cost.rounds:g}, "
-        f"M_c = {size(cost.model)}{images}."
+        f"A client sent and got {size(cost.measured)}; {formula}, is {size(cost.formula)}, "
+        f"R = {cost.rounds:g}, M_c = {size(cost.model)}{images}."
     ]
     if cost.images_dealt < cost.images:
         notes.append(f"Of M_s only {size(cost.images_dealt)} went down, as some clients were not asked yet.")

@@ -11,9 +11,18 @@ def percent(share: float | None) -> str:
 
 
 def megabytes(count: float) -> str:
-    """Of 10⁶ bytes, without the unit; small amounts keep two places so that they do not look like nothing."""
+    """Of 10⁶ bytes, without the unit; small amounts keep more places so that they do not look like nothing."""
     amount = count / MEGABYTE
-    return f"{amount:,.1f}" if amount >= 10 or amount == 0 else f"{amount:.2f}"
+    return f"{amount:,.1f}" if amount >= 10 or amount == 0 else never_nothing(amount, 2)
+
+
+def never_nothing(value: float, places: int) -> str:
+    """8.0397 -> 8.04, and 0.0012 -> 0.001 instead of 0.00: nought would say that nothing was sent or spent."""
+    return f"{value:.{places}f}" if value == 0 or value >= 10**-places else f"{value:.1g}"
+
+
+def epsilon_shown(value: float | None, places: int = 2) -> str:
+    return NONE if value is None else never_nothing(value, places)
 
 
 def size(count: float) -> str:

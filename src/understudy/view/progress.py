@@ -11,7 +11,7 @@ from rich.text import Text
 from understudy.federation.cohorts import cohort_size
 from understudy.studies.folder import Line, RunFolder
 from understudy.studies.run import Observer
-from understudy.view.numbers import duration, percent, size
+from understudy.view.numbers import duration, epsilon_shown, percent, size
 
 BAR = 14  # columns
 
@@ -157,7 +157,8 @@ class Standing:
         return max(mean * (self.rounds - self.done) - under_way, 0.0)
 
     def words(self) -> str:
-        sent = f"↑{size(self.bytes_up)} ↓{size(self.bytes_down)}{f'  ε {self.epsilon:.2f}' if self.epsilon else ''}"
+        spent = f"  ε {epsilon_shown(self.epsilon)}" if self.epsilon else ""
+        sent = f"↑{size(self.bytes_up)} ↓{size(self.bytes_down)}{spent}"
         if self.ended:
             return f"{percent(self.accuracy)}  {sent}  {duration(self.seconds)} in all"
         accuracy = "" if self.accuracy is None else f"{percent(self.accuracy)}  "
@@ -171,7 +172,7 @@ class Standing:
         parts = [
             f"{name}: accuracy {percent(self.accuracy)}",
             f"{size(self.bytes_up)} up, {size(self.bytes_down)} down",
-            *([f"ε {self.epsilon:.3f}"] if self.epsilon else []),
+            *([f"ε {epsilon_shown(self.epsilon, 3)}"] if self.epsilon else []),
             f"{line.get('clients', 0)} clients answered" if self.done or line.get("clients") else "nobody was asked",
             f"{line['seconds']:.1f} s",
             *([] if left is None else [f"about {duration(left)} left"]),

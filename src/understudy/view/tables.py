@@ -16,7 +16,7 @@ from understudy.view.listings import (
     print_models,
     print_skew,
 )
-from understudy.view.numbers import NONE, duration, megabytes, percent, size
+from understudy.view.numbers import NONE, duration, epsilon_shown, megabytes, percent, size
 from understudy.view.ruled import number, print_notes, print_table, ruled, words
 
 __all__ = [
@@ -47,7 +47,7 @@ def comparison_table(rows: Sequence[Row], gap: int = 2) -> Table:
         (f"to\n{_points(_target(rows))}", [_or_none(row.rounds_to_target) for row in rows]),
         ("MB\nup", [megabytes(row.bytes_up) for row in rows]),
         ("MB\ndown", [megabytes(row.bytes_down) for row in rows]),
-        ("ε", [NONE if row.epsilon is None else f"{row.epsilon:.2f}" for row in rows]),
+        ("ε", [epsilon_shown(row.epsilon) for row in rows]),
         ("s", [_seconds(row.seconds) for row in rows]),
     ]
     if len({row.rounds for row in rows}) > 1 or not all(row.finished for row in rows):
@@ -82,10 +82,22 @@ def _by_f1(rows: Sequence[Row]) -> bool:
 def _scores_explained(rows: Sequence[Row]) -> str:
     if _by_f1(rows):
         return (
-            "On the test records, in %: labels right, of all yes and no; F1, mean over records and over classes; best, "
-            "class F1 of the best round."
+            "In %: labels right, of all yes and no; F1, mean over records and over classes; best, class F1 of the best "
+            f"round; {_records_scored(rows)}."
         )
-    return "after, last, best: test accuracy in %." if _asked(rows) else "last, best: test accuracy in %."
+    named = "after, last, best" if _asked(rows) else "last, best"
+    return f"{named}: accuracy in %, {_records_scored(rows)}."
+
+
+def _records_scored(rows: Sequence[Row]) -> str:
+    """Accuracy on a test set is not the same as on what clients hold out of their own records."""
+    at_clients = [row.scored_at_clients for row in rows]
+    if not any(at_clients):
+        return "on the test records"
+    if all(at_clients):
+        return "on records held out at the clients"
+    which = ", ".join(label for label, held in zip(distinct_labels(rows), at_clients, strict=True) if held)
+    return f"on the test records, that of {which} on records held out at the clients"
 
 
 def comparison_notes(rows: Sequence[Row]) -> list[str]:
@@ -155,11 +167,11 @@ def print_summary(folder: Path, summary: Mapping[str, Any], console: Console | N
 
 
 def _summary_lines(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    best, epsilon = summary["best_accuracy"], summary["epsilon"]
+    best, spent = summary["best_accuracy"], summary["epsilon"]
     lines = [
         ("accuracy", f"{percent(summary['accuracy'])} after round {summary['rounds']}, best {percent(best)}"),
         ("sent", f"{size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down"),
-        ("privacy", "no guarantee" if epsilon is None else f"ε = {epsilon:.3g}"),
+        ("privacy", "no guarantee" if spent is None else f"ε = {spent:.3g}"),
         ("time", f"{duration(summary['seconds'])} min" if summary["seconds"] >= 60 else f"{summary['seconds']:.1f} s"),
     ]
     if summary.get("macro_f1") is not None:

@@ -13,7 +13,7 @@ from understudy.errors import UserError
 from understudy.federation.approval import Held
 from understudy.view.canvas import save_figure
 from understudy.view.listings import shape_words
-from understudy.view.numbers import NONE, size
+from understudy.view.numbers import NONE, never_nothing, size
 from understudy.view.ruled import number, print_notes, print_table, ruled, words
 from understudy.view.sheet import Sheet, figure_of
 
@@ -87,4 +87,4 @@ def _shape(shape: Sequence[int]) -> str:
 
 
 def _epsilon(epsilon: float | None) -> str:
-    return NONE if not epsilon else f"{epsilon:.3f}"
+    return NONE if not epsilon else never_nothing(epsilon, 3)
