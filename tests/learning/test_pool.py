@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
@@ -127,14 +127,31 @@ def test_augmentation_draws_from_its_own_generator_and_changes_the_model(kind: t
     assert not torch.equal(found[0].model, learnt().model)
 
 
-def test_one_draw_for_a_batch_or_one_for_each_of_its_images() -> None:
-    # Ten times the same image, in colour, where a kind of change hardly ever comes out alike for two.
-    same = torch.randn(1, 3, 8, 8, generator=generator("image")).expand(10, 3, 8, 8)
-    together = [Siamese(["colour"], generator("draws", seed))(same) for seed in (1, 2)]
-    assert all(torch.equal(image, batch[0]) for batch in together for image in batch)
-    assert not torch.equal(together[0], together[1])
-    each = PerImage(["colour"], generator("draws", 1))(same)
-    assert len({tuple(image.flatten().tolist()) for image in each}) == 10
+class Seeing(nn.Module):
+    """Keeps the batches that come by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.seen = nn.Linear(48, 3), list[Tensor]()
+
+    def features(self, x: Tensor) -> Tensor:
+        self.seen.append(x.detach().clone())
+        return x.flatten(1)
+
+
+@pytest.mark.parametrize(("kind", "different"), [(Siamese, 1), (PerImage, 5)])
+def test_one_draw_for_a_batch_or_one_for_each_of_its_images(
+    kind: type[Siamese] | type[PerImage], different: int
+) -> None:
+    # Ten times the same image in batches of five: under one draw it stays the same all through a batch.
+    same = torch.randn(1, 3, 4, 4, generator=generator("image")).expand(10, 3, 4, 4).contiguous()
+    net, labels = Network(Seeing, Problem(shape=(3, 4, 4), classes=3)), torch.zeros(10, dtype=torch.int64)
+    local, augment = Local(epochs=1, batch=5, lr=0.1), kind(["colour"], generator("draws"))
+    learn_near(net, net.initial(), Examples(same, labels), local, rate=0.1, order=generator("order"), augment=augment)
+    assert isinstance(net.module, Seeing)
+    first, second = ({tuple(image.flatten().tolist()) for image in batch} for batch in net.module.seen)
+    assert (len(first), len(second)) == (different, different)
+    assert first.isdisjoint(second)
 
 
 def test_an_empty_pool_leaves_the_model_as_it_is() -> None:
