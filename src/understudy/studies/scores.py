@@ -68,6 +68,7 @@ def summarise(metrics: list[Line], rounds: int, lost: Spent, epsilon: float | No
         "finished": last["round"] >= rounds and not last["undone"],
         "bytes_up": sum(line["bytes_up"] for line in metrics) + lost.bytes_up,
         "bytes_down": sum(line["bytes_down"] for line in metrics) + lost.bytes_down,
+        "lost_work": lost != Spent(),
         "epsilon": epsilon,
         "failed": sum(line["failed"] for line in metrics),
         "workers_died": sum(line.get("workers_died", 0) for line in metrics),  # an older folder's lines have no number

@@ -167,10 +167,11 @@ def print_summary(folder: Path, summary: Mapping[str, Any], console: Console | N
 
 
 def _summary_lines(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    repeated = ", with rounds that were broken off and repeated" if summary.get("lost_work") else ""
     best, spent = summary["best_accuracy"], summary["epsilon"]
     lines = [
         ("accuracy", f"{percent(summary['accuracy'])} after round {summary['rounds']}, best {percent(best)}"),
-        ("sent", f"{size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down"),
+        ("sent", f"{size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down{repeated}"),
         ("privacy", "no guarantee" if spent is None else f"ε = {spent:.3g}"),
         ("time", f"{duration(summary['seconds'])} min" if summary["seconds"] >= 60 else f"{summary['seconds']:.1f} s"),
     ]
