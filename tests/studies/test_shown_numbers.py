@@ -9,9 +9,13 @@ import yaml
 
 import understudy as us
 from understudy.config.resolve import resolve
+from understudy.config.schema import Live
 from understudy.data.settings import DataSettings
 from understudy.errors import UserError
 from understudy.federation.running import Books
+from understudy.methods.averaging import AveragingSettings
+from understudy.methods.fedavg import fedavg
+from understudy.studies.api import next_folder
 from understudy.studies.compare import Row, compare
 from understudy.studies.cost import cost_of
 from understudy.studies.folder import RunFolder
@@ -92,6 +96,14 @@ def test_many_sites_are_named_by_the_first_and_data_from_python_is_called_so(tmp
     words = RunFolder(live).config() | {"data": {"sites": dict.fromkeys("abcd")}}
     (live / "config.yaml").write_text(yaml.safe_dump(words))
     assert compare([live])[0].data == "own sites a, b, c, …"
+
+
+def test_the_folder_of_a_method_passed_in_python_has_a_name_that_people_understand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = resolve({}, live=Live(method=fedavg(AveragingSettings())))
+    assert next_folder(None, config) == Path("runs/run-own-method-1")
 
 
 # ---- what a run that was stopped took and spent

@@ -72,7 +72,8 @@ def resolve_for_resume(out: Path, changes: Mapping[str, Any]) -> Config:
 def next_folder(config: object, resolved: Config) -> Path:
     """runs/digits-skewed-fedavg-1, or the next number that is free."""
     source = Path(str(config)).stem if isinstance(config, str | Path) else "run"
-    parts = [source, resolved.plan.name.rpartition(":")[2], *(chosen.name for chosen in resolved.add_ons)]
+    method = "own-method" if resolved.live.method is not None else resolved.plan.name.rpartition(":")[2]
+    parts = [source, method, *(chosen.name for chosen in resolved.add_ons)]
     name = "-".join(part.rpartition("/")[2] for part in parts)
     number = 1
     while Path("runs", f"{name}-{number}").exists():
