@@ -63,6 +63,16 @@ class Diverging(Spender):
         return Message(mean=torch.full((4,), torch.nan if client.id == "ash" else 1.0))
 
 
+class Uneven(Spender):
+    """Ash spends everything at once, the others a little each round."""
+
+    @task(mean="statistics")
+    def release(self, client: Client, brief: Message) -> Message:
+        steps = STEPS if client.id == "ash" else 1
+        client.ledger.charge(rate=RATE, noise=NOISE, steps=steps, clip=1.0, covers=("mean",))
+        return Message(mean=torch.zeros(4))
+
+
 def sites() -> Federation:
     rng = np.random.default_rng(0)
     made = {name: (rng.integers(0, 9, (8, 4)).astype(np.float32), np.array([0, 1] * 4)) for name in ("ash", "beech")}
@@ -94,6 +104,16 @@ def test_a_budget_that_ends_is_noted_on_both_sides(tmp_path: Path) -> None:
     assert "its privacy budget ends here" in why
     at_home = (tmp_path / "run" / "clients" / "ash" / "answers.jsonl").read_text().splitlines()
     assert [json.loads(line)["why"] for line in at_home] == [why]
+
+
+def test_who_has_no_budget_left_is_not_asked_again_not_even_after_a_stop(tmp_path: Path) -> None:
+    # 200 releases cost 2.787, and 400 more than 3: ash is asked in vain in round 2, and from then on not at all.
+    words = {"privacy": {"delta": 1e-5, "epsilon": 3.0}}
+    for rounds in (3, 4):  # stopped after round 3, and gone on with
+        result = private_run(tmp_path / "run", Uneven, {"rounds": rounds}, **words)
+    assert [line["clients"] for line in result.metrics[1:]] == [2, 1, 1, 1]
+    assert [len(line["failures"]) for line in result.metrics[1:]] == [0, 1, 0, 0]
+    assert result.summary["epsilon"] == pytest.approx(2.787, abs=1e-3)  # the largest, which is ash's
 
 
 def test_what_a_failed_task_spent_is_in_the_ledger(tmp_path: Path) -> None:
