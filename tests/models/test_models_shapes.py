@@ -101,6 +101,12 @@ def test_width_and_depth_of_the_convnet_are_settings() -> None:
     assert parameters(build("small-convnet", (1, 8, 8), 2, SmallConvNetSettings(width=1))) == 34
 
 
+def test_the_convnet_makes_28_by_28_into_32_by_32_and_leaves_other_sizes() -> None:
+    for side, grown in ((28, 32), (32, 32), (16, 16)):
+        first = next(layer for layer in build("convnet", (1, side, side)).modules() if isinstance(layer, nn.Conv2d))
+        assert first(torch.zeros(1, 1, side, side)).shape == (1, 128, grown, grown)
+
+
 def test_each_channel_of_the_convnet_is_normalised_by_itself() -> None:
     # So no record is touched by another in its batch.
     net = build("convnet", (1, 28, 28)).eval()

@@ -32,6 +32,18 @@ def test_a_network_predicts_with_its_classes_and_trains_with_all_its_outputs() -
     assert torch.equal(net.logits(X), everything[:, :3])
 
 
+def test_pixels_are_scaled_by_their_channels_mean_and_deviation() -> None:
+    # Of a channel with mean 0.5 and deviation 0.25, 255 is (1 − 0.5)/0.25 = 2 and 0 is −2; with 0.2 and 0.4: 2 and −½.
+    problem = Problem(shape=(2, 1, 1), classes=2, mean=(0.5, 0.2), std=(0.25, 0.4))
+    net = Network(lambda: Classifier(nn.Flatten(), nn.Linear(2, 2)), problem)
+    pixels = torch.tensor([[255, 255], [0, 0]], dtype=torch.uint8).view(2, 2, 1, 1)
+    wanted = torch.tensor([[2.0, 2.0], [-2.0, -0.5]])
+    assert torch.allclose(net(pixels)[0], wanted, atol=1e-6)
+    assert torch.allclose(problem.scale(pixels).flatten(1), wanted, atol=1e-6)
+    assert torch.equal(problem.unscale(wanted.view(2, 2, 1, 1)), pixels)
+    assert torch.equal(net(wanted.view(2, 2, 1, 1))[0], wanted), "floats are taken as they are"
+
+
 def test_a_head_can_be_read_alone_and_another_one_in_its_place() -> None:
     net = network()
     with net.scoring():

@@ -39,6 +39,8 @@ def test_rounds_compose_to_the_published_figures() -> None:
 
 def test_noise_that_can_be_repeated_protects_nobody() -> None:
     assert epsilon_of([a_charge(test_noise=True)], 1e-5, "rdp") == float("inf")
+    assert epsilon_of([a_charge(test_noise=True), a_charge(2)], 1e-5, "rdp") == float("inf")
+    assert epsilon_of([a_charge(), a_charge(2, test_noise=True)], 1e-5, "rdp") == float("inf")
 
 
 def test_a_charge_is_on_disk_at_once_and_work_that_never_left_reuses_it(tmp_path: Path) -> None:

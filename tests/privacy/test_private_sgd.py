@@ -128,6 +128,14 @@ def test_frozen_parameters_get_no_gradient() -> None:
     assert layer.weight.grad is not None
 
 
+def test_who_is_sampled_moves_no_stream_but_that_of_sampling() -> None:
+    private = steps()
+    before = [rng.get_state() for rng in (private.sampling, private.noises, private.coins)]
+    private.rows(10)
+    after = [rng.get_state() for rng in (private.sampling, private.noises, private.coins)]
+    assert [torch.equal(a, b) for a, b in zip(before, after, strict=True)] == [False, True, True]
+
+
 def test_who_is_in_a_step_may_be_nobody() -> None:
     private = steps(rate=0.3)
     sizes = [len(private.rows(10)) for _ in range(200)]
