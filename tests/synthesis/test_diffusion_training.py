@@ -1,6 +1,6 @@
 """How the diffusion network is trained: its average, its stages, and its private steps beside a loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator, private_global_stream
+from understudy.synthesis import diffusion_training
 from understudy.synthesis.diffusion_network import Frame, build, predict
 from understudy.synthesis.diffusion_schedule import add_noise, remaining
 from understudy.synthesis.diffusion_settings import DiffusionSettings
@@ -57,6 +58,24 @@ def test_two_updates_of_the_average_by_hand() -> None:
     torch.testing.assert_close(average.weights[0], torch.tensor([20.0]))
     average.update([torch.tensor([40.0])])  # a quarter of 20, three of 40
     torch.testing.assert_close(average.weights[0], torch.tensor([35.0]))
+
+
+@pytest.mark.parametrize(("asked", "privately"), [(0.9995, 0.999), (0.99, 0.99)])
+def test_a_private_average_is_no_longer_than_a_thousand_updates(
+    asked: float, privately: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heights: list[float] = []
+
+    class Noted(Average):
+        def __init__(self, weights: Sequence[Tensor], height: float):
+            heights.append(height)
+            super().__init__(weights, height)
+
+    monkeypatch.setattr(diffusion_training, "Average", Noted)
+    settings = BRIEF.model_copy(update={"ema": asked, "epochs": 1})
+    for private in (None, private_steps(steps=1)):
+        list(train(network(private=private is not None), *records(4), settings, generator(0), private))
+    assert heights == [asked, privately]
 
 
 def test_every_record_comes_once_an_epoch() -> None:
