@@ -1,5 +1,10 @@
+import inspect
+
 import pytest
 import torch
+
+from second_device.build import compiler
+from second_device.process import call, close
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -11,3 +16,20 @@ def _one_thread() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Federations of real processes mostly wait: begun first, they end while the rest goes on beside them."""
     items.sort(key=lambda item: item.path.name not in ("test_faults.py", "test_same_bits.py"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Tests in the folder ``devices`` run in the process of the second device."""
+    if pyfuncitem.path.parent.name != "devices":
+        return None
+    if compiler() is None:
+        pytest.skip("there is no C++ compiler (g++, c++ or clang++) to build the second device with")
+    wanted = inspect.signature(pyfuncitem.function).parameters
+    given = {name: value for name, value in pyfuncitem.funcargs.items() if name in wanted}
+    call(pyfuncitem.module.__name__, pyfuncitem.originalname, given)
+    return True
+
+
+def pytest_sessionfinish() -> None:
+    close()

@@ -1,7 +1,7 @@
 """FedDM with privacy: what is charged and when, which classes are made, and what is refused."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,9 @@ def test_with_a_few_releases_image_steps_go_round_them(tmp_path: Path, monkeypat
     calls: list[int] = []
     plain = PrivateMeans.__call__
 
-    def watched(self: PrivateMeans, draws: Draws) -> torch.Tensor:
+    def watched(self: PrivateMeans, drawn: Sequence[torch.Tensor], draws: Draws) -> torch.Tensor:
         calls.append(1)
-        return plain(self, draws)
+        return plain(self, drawn, draws)
 
     monkeypatch.setattr(PrivateMeans, "__call__", watched)
     distilled(method(stat_releases=2, steps=7), tmp_path / "few")
@@ -147,8 +147,8 @@ def test_dealt_records_lengthen_no_mean_and_cost_nothing(
     found: list[torch.Tensor] = []
     plain = PrivateMeans.__call__
 
-    def watched(self: PrivateMeans, draws: Draws) -> torch.Tensor:
-        found.append(plain(self, draws))
+    def watched(self: PrivateMeans, drawn: Sequence[torch.Tensor], draws: Draws) -> torch.Tensor:
+        found.append(plain(self, drawn, draws))
         return found[-1]
 
     monkeypatch.setattr(PrivateMeans, "__call__", watched)

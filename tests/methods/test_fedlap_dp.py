@@ -1,6 +1,7 @@
 """FedLAP-DP: what is charged, what is released, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.learning.dsa import Draw
 from understudy.learning.loop import full_gradient
-from understudy.methods import fedlap_dp
+from understudy.methods import fedlap, fedlap_dp
 from understudy.methods.fedlap_dp import FedLapDp, FedLapDpSettings
 from understudy.models.network import Network
 from understudy.privacy.accounting import Spending, epsilon
@@ -52,7 +53,7 @@ def test_the_published_numbers_are_the_defaults() -> None:
     assert (chosen.radius, chosen.mse, chosen.ipc, chosen.lr, chosen.clip, chosen.noise) == (1.5, 0, 10, 0.002, 1, 1)
     assert (chosen.labels, chosen.init, chosen.radius_rule) == ("all", "noise", "constant")
     assert FedLapDpSettings(**fedlap_dp.PRESETS["paper"]) == chosen
-    assert chosen.releases == 4 * 5 * 10
+    assert chosen.most_batches == 4 * 5 * 10
 
 
 @pytest.mark.usefixtures("still")
@@ -98,7 +99,7 @@ def test_nothing_is_sampled_where_the_budget_is_spent(tmp_path: Path, monkeypatc
     def touched(*_: object) -> Tensor:
         raise AssertionError("a record was touched")
 
-    monkeypatch.setattr(fedlap_dp, "poisson_rows", touched)
+    monkeypatch.setattr(fedlap, "poisson_rows", touched)
     monkeypatch.setattr("understudy.privacy.planning._check_first_round", lambda *_: None)  # the book has the last word
     with pytest.raises(BudgetSpent):
         reply_of(method(privacy={**PRIVACY, "epsilon": 0.01}), SITES["a"], tmp_path)
@@ -111,7 +112,7 @@ def released(chosen: FedLapDp, own: Examples, plan: Plan, book: Path, releases: 
     """(releases, parameters)"""
     client = Paying(chosen, {"a": own}, book).client("a", 1)
     chosen.net.load(chosen.net.initial())
-    gradient = chosen._private_gradient(client, plan)
+    gradient = chosen._private_gradient(client, replace(plan, steps=releases))
     found = [gradient(chosen.net.initial(), None) for _ in range(releases)]
     return torch.stack([each for each in found if each is not None])
 
@@ -198,7 +199,7 @@ def test_seeding_the_augmentation_moves_neither_noise_nor_sampling(
         drawn[which].append(noisy_mean(torch.zeros_like(total), **given).tolist())
         return total
 
-    monkeypatch.setattr(fedlap_dp, "poisson_rows", rows)
+    monkeypatch.setattr(fedlap, "poisson_rows", rows)
     monkeypatch.setattr(fedlap_dp, "noisy_mean", noise)
     plain = Client.rng
 

@@ -87,7 +87,7 @@ def test_a_private_gradient_by_hand(tmp_path: Path) -> None:
     chosen = method(five, clip=0.8, noise=1e-9, real_batch=5)
     bound(chosen, coin())
     own = records([1, 2], [0, 1])
-    found = chosen._private_gradient(client(tmp_path, own, five), own, chosen.planned(2), None)
+    found = chosen._private_gradient(client(tmp_path, own, five), own, torch.arange(2), chosen.planned(2), None)
     assert found.tolist() == [pytest.approx(0.06, abs=1e-6)]
 
 
@@ -100,7 +100,8 @@ def test_dealt_records_count_in_the_divisor_and_not_in_the_plan(tmp_path: Path) 
     one.keep_dealt(Message(x=records([1, 1], [0, 0]).x, y=torch.zeros(2, dtype=torch.uint8)))
     plan = chosen.planned(2)
     assert (plan.rate, plan.records) == (1, 5)
-    assert chosen._private_gradient(one, one.examples, plan, None).tolist() == [pytest.approx(-0.1, abs=1e-6)]
+    found = chosen._private_gradient(one, one.examples, torch.arange(4), plan, None)
+    assert found.tolist() == [pytest.approx(-0.1, abs=1e-6)]
     chosen.condense(one, Message())
     (charge,) = Book(tmp_path / "charges.jsonl").charges()
     assert (charge.rate, charge.noise, charge.steps, charge.divisor) == (1, 1e-9, 24, 7)
@@ -111,7 +112,8 @@ def test_an_empty_batch_is_noise_of_the_planned_size(tmp_path: Path) -> None:
     chosen = method(noise=3)
     bound(chosen, softmax_net())
     empty = client(tmp_path, OWN.none())
-    found = torch.cat([chosen._private_gradient(empty, OWN.none(), chosen.planned(0), None) for _ in range(500)])
+    plan, nobody = chosen.planned(0), torch.arange(0)
+    found = torch.cat([chosen._private_gradient(empty, OWN.none(), nobody, plan, None) for _ in range(500)])
     assert found.std().item() == pytest.approx(0.06, rel=0.04)
 
 

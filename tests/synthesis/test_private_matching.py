@@ -33,7 +33,7 @@ def released(real: Examples, release: Release, planned: tuple[int, ...] = ()) ->
     net = flat_net()
     means = PrivateMeans(net, real, (0, 1), release, lambda purpose: generator(purpose), planned=planned)
     with net.frozen(), torch.no_grad():
-        return means(None)
+        return means(means.draw(), None)
 
 
 def some(rows: list[tuple[float, float]], labels: list[int]) -> Examples:
@@ -80,7 +80,7 @@ def test_a_class_without_records_releases_noise_of_the_planned_size() -> None:
     net, release = flat_net(), Release(rate=0.25, records=40, clip=3, noise=2)
     means = PrivateMeans(net, some([], []), (0, 1), release, lambda purpose: generator(purpose))
     with net.frozen(), torch.no_grad():
-        found = torch.cat([means(None) for _ in range(3000)])
+        found = torch.cat([means(means.draw(), None) for _ in range(3000)])
     assert found.std().item() == pytest.approx(0.6, rel=0.02)
     assert abs(found.mean().item()) < 0.02
 
@@ -90,7 +90,7 @@ def test_records_are_drawn_one_by_one_and_numbers_vary() -> None:
     net, release = flat_net(), Release(rate=0.25, records=40, clip=1, noise=0)
     means = PrivateMeans(net, some([(1, 0)] * 40, [0] * 40), (0,), release, lambda purpose: generator(purpose))
     with net.frozen(), torch.no_grad():
-        drawn = torch.stack([means(None)[0, 0] * 10 for _ in range(2000)])
+        drawn = torch.stack([means(means.draw(), None)[0, 0] * 10 for _ in range(2000)])
     assert drawn.mean().item() == pytest.approx(10, abs=0.3)
     assert drawn.var().item() == pytest.approx(7.5, rel=0.15)
     assert torch.allclose(drawn, drawn.round(), atol=1e-4)
@@ -110,8 +110,8 @@ def test_without_noise_and_with_all_records_it_is_plain_matching() -> None:
         rng=generator("a"),
     )
     means = PrivateMeans(net, real, (0, 1), Release(rate=1, records=2, clip=100, noise=0), lambda _: generator("b"))
-    looks = looks_near(net, net.initial(), 1e-12, 2, means, generator("c"))
-    private = match_means(net, x, (next(looks) for _ in range(3)), ipc=2, lr=0.1, momentum=0.5)
+    looks = looks_near(net, net.initial(), 1e-12, 2, means, generator("c"), looks=3)
+    private = match_means(net, x, looks, ipc=2, lr=0.1, momentum=0.5)
     assert torch.allclose(plain, private, atol=1e-6)
 
 

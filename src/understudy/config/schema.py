@@ -1,12 +1,12 @@
 """A resolved config: what a run does, with nothing left to be guessed."""
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import Field, StrictFloat, StrictInt, field_validator
 from torch import nn
 
@@ -55,7 +55,7 @@ class Top(Settings):
     @field_validator("device")
     @classmethod
     def _known_device(cls, device: str) -> str:
-        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
+        if device != "auto" and not _is_a_device(device):
             raise ValueError("write auto, cpu, mps, cuda or cuda:0")
         return device
 
@@ -67,6 +67,14 @@ class Branched(Settings):
     config: str  # digest of the other run's config
     round: int
     changes: dict[str, Any]
+
+
+def _is_a_device(name: str) -> bool:
+    """Does torch know a device by this name? Whether this machine has one shows when the network is built."""
+    try:
+        return torch.device(name).type != "meta"  # which holds no numbers
+    except RuntimeError:
+        return False
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,12 @@ class Examples:
         return self.y.ndim == 2
 
     def take(self, indices: Tensor | Sequence[int]) -> Self:
-        at = torch.as_tensor(indices, dtype=torch.int64)
+        at = torch.as_tensor(indices, dtype=torch.int64, device=self.y.device)
         return type(self)(self.x[at], self.y[at])
+
+    def to(self, device: torch.device) -> Self:
+        """There, for a loop that looks at them again and again."""
+        return type(self)(self.x.to(device), self.y.to(device))
 
     def none(self) -> Self:
         """No records, of the same kind."""

@@ -19,30 +19,41 @@ def augment(x: Tensor, kinds: Sequence[Augmentation], rng: torch.Generator) -> T
 
     Give it raw uint8 pixels: the border that a crop lets in is 0, which is black only before normalisation.
     """
+    return changed(x, kinds, draw_changes(len(x), kinds, rng))
+
+
+def draw_changes(images: int, kinds: Sequence[Augmentation], rng: torch.Generator) -> list[Tensor]:
+    """For each kind what its images need: (n,) whether to mirror, or (2, n) corners."""
+    drawn = []
+    for kind in kinds:
+        if kind == "flip":
+            drawn.append(torch.rand(images, generator=rng) < 0.5)
+        elif kind == "crop":
+            drawn.append(torch.randint(0, 2 * PADDING + 1, (2, images), generator=rng))
+        else:
+            raise UserError(f"There is no augmentation {kind!r}; there are flip and crop.")
+    return drawn
+
+
+def changed(x: Tensor, kinds: Sequence[Augmentation], drawn: Sequence[Tensor]) -> Tensor:
+    """By changes that were drawn before."""
     if kinds and x.ndim != 4:
         raise UserError(
             f"Augmentation {', '.join(kinds)} needs images (channels, height, width), "
             f"and records here have shape {tuple(x.shape[1:])}; leave augmentation empty."
         )
-    for kind in kinds:
-        if kind == "flip":
-            x = _flip(x, rng)
-        elif kind == "crop":
-            x = _crop(x, rng)
-        else:
-            raise UserError(f"There is no augmentation {kind!r}; there are flip and crop.")
+    for kind, each in zip(kinds, drawn, strict=True):
+        x = (_flip if kind == "flip" else _crop)(x, each.to(x.device))
     return x
 
 
-def _flip(x: Tensor, rng: torch.Generator) -> Tensor:
-    mirrored = torch.rand(len(x), generator=rng, device=rng.device) < 0.5
-    return torch.where(mirrored.to(x.device).view(-1, 1, 1, 1), x.flip(-1), x)
+def _flip(x: Tensor, mirrored: Tensor) -> Tensor:
+    return torch.where(mirrored.view(-1, 1, 1, 1), x.flip(-1), x)
 
 
-def _crop(x: Tensor, rng: torch.Generator) -> Tensor:
+def _crop(x: Tensor, corners: Tensor) -> Tensor:
     """A window of the image's own size, anywhere in the padded image."""
     n, _, high, wide = x.shape
     padded = functional.pad(x, [PADDING] * 4)
-    corners = torch.randint(0, 2 * PADDING + 1, (2, n), generator=rng, device=rng.device).to(x.device)
     windows = padded.unfold(2, high, 1).unfold(3, wide, 1)  # (n, channels, top, left, high, wide), a view
     return windows[torch.arange(n, device=x.device), :, corners[0], corners[1]]

@@ -7,8 +7,8 @@ network sees them) and never clamped; what a crop, cut-out, scale or rotation le
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from understudy.errors import UserError
+from understudy.learning.ahead import ahead
 
 Kind = Literal["colour", "crop", "cutout", "flip", "scale", "rotate"]
 ALL: tuple[Kind, ...] = ("colour", "crop", "cutout", "flip", "scale", "rotate")
@@ -33,6 +34,7 @@ class Draw:
 
     kind: Kind
     u: Tensor  # (1, 3) for every image, or (n, 3) for n images: uniform in [0, 1), turned into parameters by the kind
+    there: Tensor | None = None  # the same on the device of the images, where it was sent ahead
 
 
 def draw(kinds: Sequence[Kind], rng: torch.Generator, *, images: int | None = None) -> Draw:
@@ -42,9 +44,23 @@ def draw(kinds: Sequence[Kind], rng: torch.Generator, *, images: int | None = No
     unknown = [kind for kind in kinds if kind not in ALL]
     if unknown:
         raise UserError(f"There is no differentiable augmentation {unknown[0]!r}; there are {', '.join(ALL)}.")
-    chosen = int(torch.randint(len(kinds), (1,), generator=rng, device=rng.device))
-    u = torch.rand(1 if images is None else images, 3, generator=rng, device=rng.device)
+    chosen = int(torch.randint(len(kinds), (1,), generator=rng))
+    u = torch.rand(1 if images is None else images, 3, generator=rng)
     return Draw(kinds[chosen], u)
+
+
+def sent_ahead(draws: Iterable[Draw], device: torch.device) -> Iterator[Draw]:
+    """The same draws, with their numbers on the device."""
+    for change, (u,) in ahead(draws, lambda one: [one.u], device):
+        yield replace(change, there=u)
+
+
+def with_changes(
+    looks: Iterable[tuple[Tensor, Draw | None]], device: torch.device
+) -> Iterator[tuple[Tensor, Draw | None]]:
+    """Which records, and how they are changed: the same draws, sent ahead to the device."""
+    for (_, change), (rows, *u) in ahead(looks, lambda one: [one[0], *([] if one[1] is None else [one[1].u])], device):
+        yield rows, None if change is None else replace(change, there=u[0])
 
 
 def apply(draw: Draw, x: Tensor) -> Tensor:
@@ -58,7 +74,10 @@ def apply(draw: Draw, x: Tensor) -> Tensor:
         raise UserError(f"The augmentation was drawn for {len(draw.u)} images and applied to {len(x)}.")
     if not len(x):
         return x  # a Poisson batch may be empty, and nothing may tell
-    first, second, third = draw.u.to(x.device, x.dtype).unbind(1)
+    if draw.kind == "crop" and len(draw.u) == 1:
+        return _shifted(x, *draw.u[0, :2].to(x.dtype))
+    u = draw.u if draw.there is None else draw.there
+    first, second, third = u.to(x.device, x.dtype).unbind(1)
     if draw.kind == "colour":
         return _colour(x, first - 0.5, second * 2, third + 0.5)
     if draw.kind == "crop":
@@ -81,14 +100,18 @@ def _colour(x: Tensor, brightness: Tensor, saturation: Tensor, contrast: Tensor)
     return (x - middle) * _per_image(contrast) + middle
 
 
+def _shifted(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
+    """All by the same number of whole pixels; from numbers of the processor, which needs to know it."""
+    tall, broad = (_pixels(side, SHIFT) for side in x.shape[2:])
+    dy, dx = int(_whole(down, 2 * tall + 1)) - tall, int(_whole(right, 2 * broad + 1)) - broad
+    return functional.pad(x, (dx, -dx, dy, -dy))
+
+
 def _crop(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
-    """Shifted by whole pixels."""
+    """Each shifted by whole pixels."""
     high, wide = x.shape[2:]
     tall, broad = _pixels(high, SHIFT), _pixels(wide, SHIFT)
     down, right = _whole(down, 2 * tall + 1) - tall, _whole(right, 2 * broad + 1) - broad
-    if len(down) == 1:
-        dy, dx = int(down), int(right)
-        return functional.pad(x, (dx, -dx, dy, -dy))
     padded = functional.pad(x, (broad, broad, tall, tall))
     rows = tall - down.view(-1, 1) + torch.arange(high, device=x.device)
     columns = broad - right.view(-1, 1) + torch.arange(wide, device=x.device)

@@ -5,15 +5,17 @@ never in how batches are drawn or steps are taken.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from understudy.data.examples import Examples
-from understudy.learning.augmentation import augment
+from understudy.learning import dsa
+from understudy.learning.ahead import ahead
+from understudy.learning.augmentation import changed, draw_changes
 from understudy.learning.local import Local
 from understudy.learning.losses import per_record_loss
 from understudy.learning.plan import EMPTY
@@ -70,6 +72,12 @@ class Slope(Protocol):
         """Leaves the direction of a batch in ``net.grad``."""
 
 
+class Transform(Protocol):
+    """A change of the records of a batch, drawn by itself before it is applied."""
+
+    def draw(self, records: int) -> dsa.Draw: ...
+
+
 @dataclass(frozen=True)
 class Trained:
     start: Tensor
@@ -113,7 +121,7 @@ def train(
     project: Callable[[Tensor], None] | None = None,
     only: slice | None = None,
     speed: Tensor | None = None,
-    transform: Callable[[Tensor], Tensor] | None = None,
+    transform: Transform | None = None,
     after: Callable[[int], bool] | None = None,
 ) -> Trained:
     """From ``w`` along ``plan``. ``only`` that part of the vector moves, with optimiser and decay of its own;
@@ -128,8 +136,8 @@ def train(
     here, grad, trainable = net.vector[moving], net.grad[moving], net.vector[net.trainable]
     decaying = net.matrices[moving] if local.decay_on == "weights" else None
     taken = 0
-    for step in range(len(plan)):
-        slope(net, batches.at(step), pulls)
+    for step, batch in enumerate(batches):
+        slope(net, batch, pulls)
         if local.clip is not None:
             grad.mul_(torch.clamp(local.clip / (grad.norm() + 1e-12), max=1))
         for pull in pulls:
@@ -151,7 +159,7 @@ def train(
 
 
 def full_gradient(net: Network, w: Tensor, examples: Examples, batch: int) -> Tensor:
-    """The gradient of the mean loss over all records at ``w``, in evaluation mode."""
+    """The gradient of the mean loss over all records at ``w``, in evaluation mode; on the network's device."""
     net.load(w)
     net.module.eval()
     net.grad.zero_()
@@ -163,7 +171,7 @@ def full_gradient(net: Network, w: Tensor, examples: Examples, batch: int) -> Te
         loss = per_record_loss(net.problem, net(x)[1], y).sum() / len(examples)
         loss.backward()  # type: ignore[no-untyped-call]
     net.module.train()
-    return net.grad.clone().cpu()
+    return net.grad.clone()
 
 
 class _Batches:
@@ -177,21 +185,37 @@ class _Batches:
         local: Local,
         rng: torch.Generator | None,
         weights: Tensor | None,
-        transform: Callable[[Tensor], Tensor] | None,
+        transform: Transform | None,
     ):
-        self._net, self._local, self._rng, self._transform = net, local, rng, transform
+        self._net, self._rng, self._transform = net, rng, transform
+        self._kinds = local.augment if rng is not None else ()
         self._x, self._y = examples.x.to(net.device), examples.y.to(net.device)
         self._weights = None if weights is None else (weights / weights.mean()).to(net.device)
         self._present: list[int] = (plan != EMPTY).sum(1).tolist()
         self._rows = plan.clamp(min=0).to(net.device)
 
-    def at(self, step: int) -> Step:
-        there = self._rows[step][: self._present[step]]
-        x = self._x.index_select(0, there)
-        if self._local.augment and self._rng is not None:
-            x = augment(x, self._local.augment, self._rng)
-        if self._transform is not None:
-            x = self._transform(x)
-        y = self._y.index_select(0, there)
-        weight = None if self._weights is None else self._weights[there]
-        return Step(self._net, x, y, step, weight, there)
+    def __iter__(self) -> Iterator[Step]:
+        draws = (_Changes(*self._drawn(records)) for records in self._present)
+        for step, (changes, sent) in enumerate(ahead(draws, _Changes.tensors, self._net.device)):
+            there = self._rows[step][: self._present[step]]
+            x = changed(self._x.index_select(0, there), self._kinds, sent[: len(self._kinds)])
+            if changes.whole is not None:
+                x = dsa.apply(replace(changes.whole, there=sent[-1]), x)
+            y = self._y.index_select(0, there)
+            weight = None if self._weights is None else self._weights[there]
+            yield Step(self._net, x, y, step, weight, there)
+
+    def _drawn(self, records: int) -> tuple[Sequence[Tensor], dsa.Draw | None]:
+        single = draw_changes(records, self._kinds, self._rng) if self._rng is not None else ()
+        return single, None if self._transform is None else self._transform.draw(records)
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What is drawn for a batch."""
+
+    single: Sequence[Tensor]  # of `augmentation`, for each kind
+    whole: dsa.Draw | None
+
+    def tensors(self) -> list[Tensor]:
+        return [*self.single, *([] if self.whole is None else [self.whole.u])]

@@ -13,7 +13,7 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.learning import dsa
 from understudy.learning.local import Local
-from understudy.learning.loop import Trained, train
+from understudy.learning.loop import Trained, Transform, train
 from understudy.learning.plan import EMPTY, passes, steps_of_epochs
 from understudy.models.network import Network
 
@@ -27,8 +27,8 @@ class Siamese:
     kinds: Sequence[dsa.Kind]
     rng: torch.Generator
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return dsa.apply(dsa.draw(self.kinds, self.rng), x)
+    def draw(self, records: int) -> dsa.Draw:
+        return dsa.draw(self.kinds, self.rng)
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class PerImage:
     kinds: Sequence[dsa.Kind]
     rng: torch.Generator
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return dsa.apply(dsa.draw(self.kinds, self.rng, images=len(x)), x)
+    def draw(self, records: int) -> dsa.Draw:
+        return dsa.draw(self.kinds, self.rng, images=records)
 
 
 def learn_near(
@@ -52,7 +52,7 @@ def learn_near(
     order: torch.Generator,
     rng: torch.Generator | None = None,
     weights: Tensor | None = None,
-    augment: Callable[[Tensor], Tensor] | None = None,
+    augment: Transform | None = None,
     radius: float | None = None,
     strict: bool = False,
     project: Callable[[Tensor], None] | None = None,
@@ -61,7 +61,8 @@ def learn_near(
     """From ``w`` on the scaled records of ``pool``, as often as ``local`` says, in an ``order`` drawn anew each epoch.
 
     With ``radius``, ends after the first epoch in which ‖w − start‖ ≥ radius; that epoch's last steps may lie outside.
-    ``strict``: looks after every step and takes back the one that leaves the ball. ``watch`` is told after each epoch.
+    ``strict``: looks after every step, for which a device has to wait, and takes back the one that leaves the ball.
+    ``watch`` is told after each epoch.
     ``rng`` is for ``local.augment``.
     """
     plan = passes(len(pool), local.step_count(len(pool)), local.batch, order, drop_last=local.drop_last)
@@ -112,7 +113,7 @@ class _Bounds:
                 self._net.vector.copy_(self._inside)
                 return True
             self._inside.copy_(self._net.vector)
-        if not ended:
+        if not ended or (self._watch is None and self._radius is None):
             return False
         distance = self._distance()
         if self._watch is not None:

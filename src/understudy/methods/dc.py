@@ -33,7 +33,7 @@ from understudy.federation.message import Message, labels_from_wire, labels_to_w
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Server
-from understudy.learning.dsa import ALL, Kind, apply, draw
+from understudy.learning.dsa import ALL, Draw, Kind, apply, draw, with_changes
 from understudy.learning.local import Local
 from understudy.learning.loop import full_gradient
 from understudy.learning.pool import PerImage, learn_near
@@ -178,11 +178,21 @@ class DC(Condensing):
         members = [torch.nonzero(real.y == c).flatten() for c in torch.nonzero(counts).flatten()]
         images = self.moving(self._first_images(client, real, members), self._labels(counts))
         if members:
+            there, looks = real.to(self.net.device), self._looks(client, members)
             for _ in self.along(client, images):
-                images.step(
-                    torch.cat([self._gradient(client, real, rows, images, i) for i, rows in enumerate(members)])
-                )
+                slopes = [self._gradient(there, *next(looks), images, i) for i in range(len(members))]
+                images.step(torch.cat(slopes))
         return self.reply(images)
+
+    def _looks(self, client: Client, members: list[Tensor]) -> Iterator[tuple[Tensor, Draw | None]]:
+        """Some records of each class in turn, and how they are changed; drawn ahead for all places."""
+        settings, places = self.settings, self.settings.iterations * self.settings.loops[0]
+
+        def look(rows: Tensor) -> tuple[Tensor, Draw | None]:
+            chosen = torch.randperm(len(rows), generator=client.rng("real batches"))[: settings.real_batch]
+            return rows[chosen], draw(settings.dsa_kinds, client.rng("dsa")) if settings.dsa else None
+
+        return with_changes((look(rows) for _ in range(places) for rows in members), self.net.device)
 
     def _labels(self, counts: Tensor) -> Tensor:
         return torch.nonzero(counts).flatten().repeat_interleave(self.settings.ipc)
@@ -193,11 +203,10 @@ class DC(Condensing):
         rng = client.rng("first images")
         return self.net.problem.scale(real.x[torch.cat([real_batch(m, self.settings.ipc, rng) for m in members])])
 
-    def _gradient(self, client: Client, real: Examples, rows: Tensor, images: MovingImages, at: int) -> Tensor:
+    def _gradient(self, real: Examples, rows: Tensor, change: Draw | None, images: MovingImages, at: int) -> Tensor:
         """Of one class's distance, in its images."""
         settings, net = self.settings, self.net
-        batch = real.take(rows[torch.randperm(len(rows), generator=client.rng("real batches"))[: settings.real_batch]])
-        change = draw(settings.dsa_kinds, client.rng("dsa")) if settings.dsa else None
+        batch = real.take(rows)
         if change is not None:
             batch = Examples(apply(change, net.problem.scale(batch.x)), batch.y)
         target = Target(net, full_gradient(net, net.vector, batch, settings.real_batch), ANGLES)

@@ -132,7 +132,8 @@ class Consensus(Term):
             divergence=settings.divergence,
         )
         order = torch.randperm(len(x), generator=rng)
-        return Images(x[order], labels[order], net.logits(x)[order])
+        logits, there = net.logits(x), order.to(net.device)
+        return Images(x[there], labels[order], logits[there])
 
     def target_labels(self, client: Client, net: Network) -> Tensor:
         """(images,) classes in order, or (images, classes) sets of labels."""
@@ -163,7 +164,7 @@ class Consensus(Term):
 
     def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor:
         size = min(self.batch, len(kit["x"]))
-        at = (batch.step * size + torch.arange(size)) % len(kit["x"])
+        at = (batch.step * size + torch.arange(size, device=net.device)) % len(kit["x"])
         student = log_chances(net.problem, net.at(w, kit["x"][at])[1])
         if "asked" in kit:
             return -float(kit["kd_weight"]) * (kit["asked"][at] * student).flatten(1).sum(1)

@@ -179,11 +179,11 @@ class FedDM(Pooled):
                 net, client.examples, classes, release, client.secret_rng, settings.classes_at_once, planned
             )
             rng, augment = client.rng("feddm matching"), self._augmentation(client)
-            looks = looks_near(net, w, settings.radius, len(classes), means, rng, augment)
+            looks = looks_near(net, w, settings.radius, len(classes), means, rng, augment, looks=repeats)
             if settings.stat_releases is not None:
                 with net.frozen():
-                    looks = cycle(list(islice(looks, settings.stat_releases)))
-            x = match_means(net, x, islice(looks, settings.steps), ipc=settings.ipc, **self._image_steps)
+                    looks = islice(cycle(list(looks)), settings.steps)
+            x = match_means(net, x, looks, ipc=settings.ipc, **self._image_steps)
         return self.reply(x, self._labels(classes), client.examples.none())
 
     def _planned(self, client: Client, clip: float) -> tuple[list[int], Release]:

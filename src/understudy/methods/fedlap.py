@@ -24,7 +24,8 @@ without a record moves nothing. ``weights: size`` is the paper's N_k/N and tells
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Literal
 
 import torch
@@ -37,7 +38,8 @@ from understudy.federation.message import Message, labels_to_wire, scalar
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
-from understudy.learning.dsa import ALL, Draw, Kind, apply, draw
+from understudy.learning.ahead import ahead
+from understudy.learning.dsa import ALL, Draw, Kind, apply, draw, sent_ahead
 from understudy.learning.evaluate import tally
 from understudy.learning.local import Local
 from understudy.learning.loop import full_gradient
@@ -93,6 +95,11 @@ class FedLapSettings(Settings):
     def criterion(self) -> Criterion:
         return Criterion(self.rows, mse=self.mse)
 
+    @property
+    def most_batches(self) -> int:
+        """Of real records in a round; fewer where a path leaves the ball."""
+        return self.restarts * self.stages * self.real_batches
+
     def on_images(self, epochs: int) -> Local:
         return Local(epochs=epochs, batch=self.pool_batch, lr=self.lr, schedule=self.schedule)
 
@@ -119,7 +126,7 @@ class FedLap(Method):
 
     def effort(self, records: int) -> int:
         settings = self.settings
-        seen = settings.restarts * settings.stages * settings.real_batches * settings.batch
+        seen = settings.most_batches * settings.batch
         return seen + (settings.server_epochs * records if settings.radius_rule in MEASURED else 0)
 
     # ---- on the client
@@ -172,7 +179,8 @@ class FedLap(Method):
 
     def match(self, client: Client, w_g: Tensor, images: MovingImages, real_gradient: RealGradient) -> Tensor:
         """The images moved along the path, in place; the model at its end is returned."""
-        settings, w = self.settings, w_g
+        settings, w_g = self.settings, w_g.to(self.net.device)
+        w = w_g
         for _ in range(settings.restarts):
             w = w_g
             for stage in range(1, settings.stages + 1):
@@ -180,34 +188,47 @@ class FedLap(Method):
                     break
                 self._match_here(client, w, images, real_gradient)
                 if settings.path_epochs and stage < settings.stages:
-                    w = self._walk(client, w, Examples(images.x, images.y))
+                    w = self._walk(client, w, Examples(images.x, images.y)).to(self.net.device)
         return w
 
     def _match_here(self, client: Client, w: Tensor, images: MovingImages, real_gradient: RealGradient) -> None:
         settings = self.settings
-        for _ in range(settings.real_batches):
-            change = draw(settings.kinds, client.rng("dsa")) if settings.kinds else None
+        for change in self._changes(client):
             self.net.load(w)
             wanted = real_gradient(w, change)
             if wanted is None:
                 continue
             rows = None
             if len(images.y) > settings.pool_batch:
-                rows = torch.randperm(len(images.y), generator=client.rng("fedlap subset"))[: settings.pool_batch]
+                chosen = torch.randperm(len(images.y), generator=client.rng("fedlap subset"))[: settings.pool_batch]
+                rows = chosen.to(self.net.device)
             target = Target(self.net, wanted, settings.criterion)
             match_gradient(self.net, images, target, steps=settings.image_steps, draw=change, rows=rows)
+
+    def _changes(self, client: Client) -> Iterator[Draw | None]:
+        """One for each real batch of a stage."""
+        batches, kinds = self.settings.real_batches, self.settings.kinds
+        if not kinds:
+            return repeat(None, batches)
+        return sent_ahead((draw(kinds, client.rng("dsa")) for _ in range(batches)), self.net.device)
 
     def _batch_gradient(self, client: Client, real: Examples) -> RealGradient:
         """Of the mean loss over a Poisson batch, under the augmentation of the images."""
         rate, rng = min(1.0, self.settings.batch / len(real)), client.rng("fedlap batches")
+        batches = self.batches(real, rate, rng, self.settings.most_batches)
 
         def gradient(w: Tensor, change: Draw | None) -> Tensor | None:
-            rows = poisson_rows(len(real), rate, rng)
-            if not len(rows):
-                return None
-            return full_gradient(self.net, w, self.seen(real.take(rows), change), len(rows))
+            batch = next(batches)
+            return full_gradient(self.net, w, self.seen(batch, change), len(batch)) if len(batch) else None
 
         return gradient
+
+    def batches(self, real: Examples, rate: float, rng: torch.Generator, most: int) -> Iterator[Examples]:
+        """Poisson batches of records, on the network's device; ``most``: as many as a round may take."""
+        drawn = (poisson_rows(len(real), rate, rng) for _ in range(most))
+        there = real.to(self.net.device)
+        for _, (rows,) in ahead(drawn, lambda rows: [rows], self.net.device):
+            yield there.take(rows)
 
     def seen(self, batch: Examples, change: Draw | None) -> Examples:
         """As the network sees it, augmented."""
@@ -254,7 +275,7 @@ class FedLap(Method):
         return Siamese(self.settings.kinds, side.rng("dsa")) if self.settings.kinds else None
 
     def _distance(self, w: Tensor, w_g: Tensor) -> float:
-        return float((w - w_g)[self.net.trainable].norm())
+        return float((w - w_g)[self.net.trainable].cpu().norm())
 
     # ---- on the server
 

@@ -38,7 +38,7 @@ from understudy.learning.local import Local
 from understudy.methods.fedlap import MEASURED, FedLap, FedLapSettings, RealGradient
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
-from understudy.privacy.mechanism import noisy_mean, poisson_rows
+from understudy.privacy.mechanism import noisy_mean
 from understudy.privacy.planning import Plan, planned
 from understudy.privacy.settings import PrivacySettings
 from understudy.synthesis.gradient_matching import MovingImages
@@ -59,11 +59,6 @@ class FedLapDpSettings(FedLapSettings):
     lr: float = Field(default=0.002, gt=0)
     clip: float = Field(default=1.0, gt=0)  # C
     noise: float | None = Field(default=1.0, gt=0)  # σ; null: the least that keeps all rounds within privacy.epsilon
-
-    @property
-    def releases(self) -> int:
-        """A round, at most; that many are charged."""
-        return self.restarts * self.stages * self.real_batches
 
 
 PAPER = {"restarts": 4, "stages": 5, "real_batches": 10, "image_steps": 5, "path_epochs": 2, "radius": 1.5, "lr": 0.002}
@@ -109,7 +104,7 @@ class FedLapDp(FedLap):
         return self.privacy
 
     def _plan(self, own: int) -> Plan:
-        a_round = Local(steps=self.settings.releases, batch=self.settings.batch)
+        a_round = Local(steps=self.settings.most_batches, batch=self.settings.batch)
         return planned(self._promise(), a_round, self.settings.noise, own, self.rounds, self.spent_before(own))
 
     # ---- on the client
@@ -142,13 +137,13 @@ class FedLapDp(FedLap):
 
     def _private_gradient(self, client: Client, plan: Plan) -> RealGradient:
         """One release a call. No other generator has a say in who is sampled and what noise is added."""
-        real, clip, expected = client.examples, self.settings.clip, _expected(client, plan)
+        clip, expected = self.settings.clip, _expected(client, plan)
         sampling, noising = client.secret_rng("fedlap sampling"), client.secret_rng("fedlap noise")
+        batches = self.batches(client.examples, plan.rate, sampling, plan.steps)
 
         def gradient(_: Tensor, change: Draw | None) -> Tensor:
-            batch = self.seen(real.take(poisson_rows(len(real), plan.rate, sampling)), change)
-            x, y = batch.x.to(self.net.device), batch.y.to(self.net.device)
-            total = clipped_gradient_sum(self.net, x, y, clip)
+            batch = self.seen(next(batches), change)
+            total = clipped_gradient_sum(self.net, batch.x, batch.y, clip)
             return noisy_mean(total, clip=clip, noise=plan.noise, expected=expected, rng=noising)
 
         return gradient

@@ -138,9 +138,8 @@ class Fedssyn(WrappedMethod):
 
     def _features(self, x: Tensor) -> Tensor:
         """Of the network before any training: the same to everybody, and they know nothing of the records."""
-        net, first = self.net, self.net.initial().to(self.net.device)
-        with net.scoring():
-            return net.at(first, x.to(net.device))[0].cpu()
+        with self.net.scoring():
+            return self.net.at(self.net.initial(), x)[0].cpu()
 
     def jobs(self) -> dict[str, Job]:
         """Its own task with what it really sends, and those of the method underneath."""

@@ -58,7 +58,7 @@ def hits_by_class(net: Network, examples: Examples) -> tuple[Tensor, Tensor]:
     classes = net.problem.classes
     right, total = torch.zeros(classes, dtype=torch.float64), torch.zeros(classes, dtype=torch.float64)
     for start in range(0, len(examples), BATCH):
-        x, y = examples.x[start : start + BATCH].to(net.device), examples.y[start : start + BATCH]
+        x, y = examples.x[start : start + BATCH], examples.y[start : start + BATCH]
         logits = net.logits(x).cpu()
         if net.problem.multilabel:
             right += ((logits > 0) == (y > 0)).double().sum(0)

@@ -84,7 +84,7 @@ class Contrast(Term):
 def _seen(net: Network, x: Tensor, batch: int) -> Tensor:
     """(n, d) features of the frozen network."""
     with net.scoring():
-        return torch.cat([net(some.to(net.device))[0] for some in torch.split(x, batch)])
+        return torch.cat([net(some)[0] for some in torch.split(x, batch)])
 
 
 class Projected(nn.Module):

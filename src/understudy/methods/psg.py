@@ -14,6 +14,8 @@ and finds σ from them; so does ``noise: null``, from ``privacy.epsilon``. q = r
 number of a client's records; the divisor also counts those that it was dealt (Fedssyn), which are drawn alike.
 """
 
+from collections.abc import Iterator
+
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -24,7 +26,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import task
 from understudy.federation.registry import method
-from understudy.learning.dsa import Draw, apply, draw
+from understudy.learning.dsa import Draw, apply, draw, with_changes
 from understudy.methods.dc import ANGLES, CondensationSettings, Condensing
 from understudy.methods.pooled import first_noise
 from understudy.models.network import Network
@@ -88,17 +90,30 @@ class PSG(Condensing):
         )
         y = torch.arange(self.net.problem.classes).repeat_interleave(settings.ipc)
         images = self.moving(first_noise(client, len(y), self.net), y)
+        there, looks = client.examples.to(self.net.device), self._looks(client, release)
         for _ in self.along(client, images):
             for _ in range(settings.batches):
-                change = draw(settings.dsa_kinds, client.rng("dsa")) if settings.dsa else None
-                real = self._private_gradient(client, client.examples, release, change)
+                rows, change = next(looks)
+                real = self._private_gradient(client, there, rows, release, change)
                 match_gradient(self.net, images, Target(self.net, real, ANGLES), steps=1, draw=change)
         return self.reply(images)
 
-    def _private_gradient(self, client: Client, real: Examples, release: Release, change: Draw | None) -> Tensor:
+    def _looks(self, client: Client, release: Release) -> Iterator[tuple[Tensor, Draw | None]]:
+        """Who is in each batch and how it is changed; drawn ahead for all of them."""
+        settings, records = self.settings, len(client.examples)
+
+        def look() -> tuple[Tensor, Draw | None]:
+            change = draw(settings.dsa_kinds, client.rng("dsa")) if settings.dsa else None
+            return poisson_rows(records, release.rate, client.secret_rng("records")), change
+
+        return with_changes((look() for _ in range(self.gradients)), self.net.device)
+
+    def _private_gradient(
+        self, client: Client, real: Examples, rows: Tensor, release: Release, change: Draw | None
+    ) -> Tensor:
         """At the network as it is loaded; an empty batch gives noise alone, and costs as much."""
-        net, batch = self.net, real.take(poisson_rows(len(real), release.rate, client.secret_rng("records")))
-        x, y = batch.x.to(net.device), batch.y.to(net.device)
+        net, batch = self.net, real.take(rows)
+        x, y = batch.x, batch.y
         if change is not None and len(x):
             x = apply(change, net.problem.scale(x))
         return noisy_mean(

@@ -67,7 +67,7 @@ class ControlVariate(Term):
         kit = {"c": c, "c_k": c_k, "pieces": pieces, "pull": _spread(c - c_k, pieces, net)}
         if self.option == "I" and len(client.examples):
             w = net.vector.clone()
-            kit["gradient"] = _of_block(full_gradient(net, w, client.examples, self.batch), pieces)
+            kit["gradient"] = _of_block(full_gradient(net, w, client.examples, self.batch).cpu(), pieces)
         return kit
 
     def gradient(self, kit: Kit, w: Tensor) -> Tensor:

@@ -83,7 +83,7 @@ class VirtualHomogeneity(Term):
     def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor:
         settings = self.settings
         size = min(settings.noise_batch, len(kit["y"]))
-        at = (batch.step * size + torch.arange(size)) % len(kit["y"])
+        at = (batch.step * size + torch.arange(size, device=net.device)) % len(kit["y"])
         y = kit["y"][at]
         features, logits = net.at(w, kit["x"][at])
         loss = settings.noise_weight * F.cross_entropy(logits, y + net.problem.classes)

@@ -4,6 +4,11 @@ The vector holds the body's parameters, then the head's, then what is not traine
 parameters that their author froze. The module's own tensors are
 windows onto it, and their gradients windows onto ``grad``: loading, stepping and reading a model are single
 operations on one tensor, whatever the architecture.
+
+Where tensors are: whatever lasts or travels (messages, State, memory, records, a model as a vector by itself) is on the
+processor. A network and its ``vector`` and ``grad`` are on its device, and it takes records and weights there itself.
+What a loop uses again and again is moved once, before the loop. Draws come from the processor's generators, so that
+they are the same for every device, and sums in float64, which not every device has, are taken on the processor.
 """
 
 import math
@@ -74,7 +79,7 @@ class Network:
         self._compiled = _compiled(self._whole) if fast == "compiled" else None
         self._quick = self._batch_last() or self._whole  # at the network's own weights
         self._rows = max(1, PASS_PIXELS // math.prod(problem.shape[1:]))
-        self._first = self.vector.clone()
+        self._first = self.vector.cpu().clone()
 
     def _batch_last(self) -> _Scaled | None:
         quick = batch_last(self.module) if self.fast == "batch-last" and self.device.type == "cpu" else None
@@ -144,8 +149,10 @@ class Network:
 
     def at(self, w: Tensor, x: Tensor) -> Outputs:
         """Features and logits of raw records ``x`` under the weights ``w``; ``net.at(net.vector, x)`` is quick."""
+        x = x.to(self.device)
         if w is self.vector:
             return self._in_passes(x) if self._compiled is not None else cast(Outputs, self._quick(x))
+        w = w.to(self.device)
         parts = {f"module.{name}": w[where].view(shape) for name, (where, shape) in self.windows.items()}
         return cast(Outputs, functional_call(self._whole, parts, (x,)))
 

@@ -12,6 +12,7 @@ on its last bits (Mironov, On Significance of the Least Significant Bits for Dif
 """
 
 import os
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -58,10 +59,18 @@ def noisy_mean(total: Tensor, *, clip: float, noise: float, expected: float, rng
 
 def with_noise(total: Tensor, *, clip: float, noise: float, rng: torch.Generator) -> Tensor:
     """A sum of vectors clipped to ``clip``, + N(0, noise²·clip²·I)."""
+    drawn = gaussian(total.shape, clip=clip, noise=noise, rng=rng, dtype=total.dtype)
+    return total + drawn.to(total.device)
+
+
+def gaussian(
+    shape: Sequence[int], *, clip: float, noise: float, rng: torch.Generator, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """N(0, noise²·clip²·I), on the processor."""
     if not clip > 0:
         raise UserError(f"clip: {clip:g} is no norm to clip to; write a number above 0.")
     if not noise >= 0:
         raise UserError(f"noise: {noise:g} is no noise; write a number from 0 up.")
     # In double precision: torch's single-precision normal never exceeds 5.8.
-    drawn = torch.randn(total.shape, generator=rng, dtype=torch.float64)
-    return total + (drawn * (noise * clip)).to(total)
+    drawn = torch.randn(tuple(shape), generator=rng, dtype=torch.float64)
+    return (drawn * (noise * clip)).to(dtype)

@@ -16,10 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from understudy.learning.augmentation import augment
+from understudy.learning.ahead import ahead
+from understudy.learning.augmentation import Augmentation, changed, draw_changes
 from understudy.models.network import Network
 from understudy.synthesis.divergence import kullback_leibler
 from understudy.synthesis.image_network import NOISE, new_image_network
+
+CHANGES: tuple[Augmentation, ...] = ("crop", "flip")
 
 
 class Ensemble:
@@ -52,7 +55,7 @@ class Ensemble:
     def score(self, x: Tensor, batch: int = 256) -> Tensor:
         """Logits of many records, without gradients."""
         with self.net.scoring():
-            return torch.cat([self.logits(some.to(self.net.device)) for some in torch.split(x, batch)])
+            return torch.cat([self.logits(some) for some in torch.split(x, batch)])
 
 
 def surprise(layer: nn.Module, seen: Tensor) -> Tensor:
@@ -94,14 +97,15 @@ def imagine(
     z = torch.randn(images, NOISE, generator=rng).to(device).requires_grad_()
     y = torch.randint(problem.classes, (images,), generator=rng).to(device)
     adam = torch.optim.Adam([z, *draw.parameters()], lr=lr, betas=(0.5, 0.999))
-    best, least = draw.pixels(z).detach(), torch.inf
+    best, least = draw.pixels(z).detach(), torch.tensor(torch.inf, device=device)
+    draws = (draw_changes(images, CHANGES, rng) for _ in range(steps))
     with ensemble.net.frozen(), student.frozen():
-        for _ in range(steps):
+        for _, changes in ahead(draws, lambda drawn: drawn, device):
             pixels = draw.pixels(z)
-            x = (augment(pixels, ("crop", "flip"), rng) - draw.shift) / draw.unit
+            x = (changed(pixels, CHANGES, changes) - draw.shift) / draw.unit
             loss = wish(ensemble, student, x, y, statistics_weight, adversarial_weight)
-            if float(loss.detach()) < least:
-                best, least = pixels.detach(), float(loss.detach())
+            best = torch.where(loss.detach() < least, pixels.detach(), best)
+            least = torch.fmin(loss.detach(), least)
             adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             adam.step()

@@ -53,12 +53,12 @@ class _Rows:
     rest: float
     weight: float
 
-    def distance(self, made: Tensor, floor: float) -> Tensor:
+    def distance(self, made: Tensor, floor: Tensor) -> Tensor:
         length = made.norm(dim=1)
         cosine = (made * self.real).sum(1) / (self.pace * length + self.rest)
         return self.weight * (1 - torch.where(length > floor, cosine, 0.0)).sum()
 
-    def slope(self, made: Tensor, floor: float) -> Tensor:
+    def slope(self, made: Tensor, floor: Tensor) -> Tensor:
         """∂cos/∂a = real/s − ⟨a, real⟩·pace·a/(s²‖a‖), with s = pace·‖a‖ + rest."""
         length = made.norm(dim=1)
         below = self.pace * length + self.rest
@@ -108,8 +108,9 @@ class Target:
         return found
 
 
-def _floor(gradient: Tensor) -> float:
-    return NOISE * torch.finfo(gradient.dtype).eps * float(gradient.detach().norm())
+def _floor(gradient: Tensor) -> Tensor:
+    floor: Tensor = gradient.detach().norm() * (NOISE * torch.finfo(gradient.dtype).eps)
+    return floor
 
 
 def trained_windows(net: Network) -> Iterator[tuple[slice, torch.Size]]:
@@ -152,7 +153,7 @@ def match_gradient(
 ) -> None:
     """``steps`` image steps towards one real gradient, at ``net.vector`` and under one augmentation.
 
-    With ``rows`` only those images are compared; the others are moved on by their momentum.
+    With ``rows``, on the device of the images, only those are compared; the others are moved on by their momentum.
     """
     was_training = net.module.training
     net.module.eval()
@@ -174,6 +175,5 @@ def calibrated(net: Network, made: Tensor, real: Tensor) -> Tensor:
     scaled = made.clone()
     for where, _ in trained_windows(net):
         length = made[where].norm()
-        if float(length) > 0:
-            scaled[where] *= real[where].norm() / length
+        scaled[where] *= torch.where(length > 0, real[where].norm() / length, 1.0)
     return scaled

@@ -8,14 +8,15 @@ size (``classes_at_once``), which are more of the few synthetic images than of t
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.learning import dsa
+from understudy.learning.ahead import ahead
 from understudy.learning.pool import Siamese
 from understudy.models.network import Network
 
@@ -23,8 +24,17 @@ GOOD_PASS = 160_000  # numbers going into one pass: ten classes of 256 images of
 PIECE = 65_536
 
 Draws = Sequence[dsa.Draw] | None  # an augmentation for each class
-Wanted = Callable[[Draws], Tensor]  # (classes, d + classes): mean embeddings under the network as it is loaded
 Alter = Callable[[Tensor], Tensor]  # what becomes of the gradient, (classes · ipc, …), before a step
+
+
+class Wanted(Protocol):
+    """What is wanted of images: mean embeddings under the network as it is loaded."""
+
+    def draw(self) -> Sequence[Tensor]:
+        """Whatever is drawn for a look, on the processor."""
+
+    def __call__(self, drawn: Sequence[Tensor], draws: Draws) -> Tensor:
+        """(classes, d + classes), from what was drawn, by now on the network's device."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +48,31 @@ class Look:
 
 def on_sphere(w: Tensor, radius: float, rng: torch.Generator) -> Tensor:
     """w + u · min(1, ρ/‖u‖), u ~ N(0, I). For any real network ‖u‖ ≈ √P ≫ ρ: a point of the sphere."""
-    u = torch.randn(w.shape, generator=rng)
-    return w + (u * min(1.0, radius / length(u))).to(w.device)
+    return w + onto_sphere(len(w), radius, rng).to(w.device)
+
+
+def onto_sphere(size: int, radius: float, rng: torch.Generator) -> Tensor:
+    """The way from the middle, on the processor."""
+    u = torch.randn(size, generator=rng)
+    return u * min(1.0, radius / float(length(u)))
 
 
 def into_ball(w: Tensor, centre: Tensor, radius: float) -> None:
     """w ← centre + (w − centre) · min(1, ρ/‖w − centre‖), in place."""
     away = w - centre
     distance = length(away)
-    if distance > radius:
-        torch.add(centre, away, alpha=radius / distance, out=w)
+    back = torch.addcmul(centre, away, (radius / distance).to(w.dtype))
+    w.copy_(torch.where(distance > radius, back, w))  # nobody waits to know where it was
 
 
-def length(v: Tensor) -> float:
-    """‖v‖, piece by piece: torch's single sum is off by 4e-4 of it for the eleven million numbers of a ResNet-18."""
-    return float(torch.stack([piece.norm() for piece in torch.split(v, PIECE)]).double().norm())
+def length(v: Tensor) -> Tensor:
+    """‖v‖, piece by piece: torch's single sum is off by 4e-4 of it for the eleven million numbers of a ResNet-18.
+
+    Of the pieces, in double precision on the processor, which alone is sure to have it.
+    """
+    pieces = torch.stack([piece.norm() for piece in torch.split(v, PIECE)])
+    found: Tensor = (pieces.double() if v.device.type == "cpu" else pieces).norm()
+    return found
 
 
 def real_batch(members: Tensor, size: int, rng: torch.Generator) -> Tensor:
@@ -97,11 +117,11 @@ def match_distributions(
     with h the features and z the logits of a network drawn anew for each step, ρ away from ``w``.
     """
     wanted = _RealMeans(net, real, classes, real_size, rng, classes_at_once)
-    looks = looks_near(net, w, radius, len(classes), wanted, rng, augment)
+    looks = looks_near(net, w, radius, len(classes), wanted, rng, augment, looks=steps)
     return match_means(
         net,
         x,
-        islice(looks, steps),
+        looks,
         ipc=len(x) // len(classes),
         lr=lr,
         momentum=momentum,
@@ -118,17 +138,38 @@ def looks_near(
     wanted: Wanted,
     rng: torch.Generator,
     augment: Siamese | None = None,
+    *,
+    looks: int,
 ) -> Iterator[Look]:
-    """One after another without end, each with a network of its own; the network must be frozen meanwhile."""
+    """One after another, each with a network of its own; the network must be frozen meanwhile."""
     start = w.to(net.device)
-    while True:
+
+    def drawn() -> _Drawn:
+        away = onto_sphere(net.parameters, radius, rng)
+        draws = () if augment is None else tuple(augment.draw(0) for _ in range(classes))
+        return _Drawn(away, draws, wanted.draw())
+
+    for look, (away, *sent) in ahead((drawn() for _ in range(looks)), _Drawn.tensors, net.device):
         near = start.clone()
-        near[net.trainable] = on_sphere(start[net.trainable], radius, rng)
+        near[net.trainable] += away
         net.load(near)
-        draws = None if augment is None else [dsa.draw(augment.kinds, augment.rng) for _ in range(classes)]
+        there = zip(look.draws, sent[: len(look.draws)], strict=True)
+        draws = None if augment is None else [replace(draw, there=u) for draw, u in there]
         with torch.no_grad():
-            means = wanted(draws)
+            means = wanted(sent[len(look.draws) :], draws)
         yield Look(near, draws, means)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """What is drawn for a look."""
+
+    away: Tensor  # (parameters,)
+    draws: Sequence[dsa.Draw]
+    of_wanted: Sequence[Tensor]
+
+    def tensors(self) -> list[Tensor]:
+        return [self.away, *(draw.u for draw in self.draws), *self.of_wanted]
 
 
 def match_means(
@@ -203,8 +244,12 @@ class _RealMeans:
         self._members = members_of(real, classes)
         self._group = classes_at_once or at_once(size, real.x)
 
-    def __call__(self, draws: Draws) -> Tensor:
-        batches = torch.stack([real_batch(rows, self._size, self._rng) for rows in self._members])
+    def draw(self) -> Sequence[Tensor]:
+        """(classes, size): which records."""
+        return [torch.stack([real_batch(rows, self._size, self._rng) for rows in self._members])]
+
+    def __call__(self, drawn: Sequence[Tensor], draws: Draws) -> Tensor:
+        (batches,) = drawn
         groups = range(0, len(batches), self._group)
         return torch.cat(
             [self._means(batches[at : at + self._group], draws and draws[at : at + self._group]) for at in groups]

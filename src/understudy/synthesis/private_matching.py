@@ -11,7 +11,7 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.models.network import Network
-from understudy.privacy.mechanism import clip_rows, poisson_rows, with_noise
+from understudy.privacy.mechanism import clip_rows, gaussian, poisson_rows, with_noise
 from understudy.synthesis.matching import Draws, at_once, augmented, embedding, members_of
 
 NOISE_IMAGES = 256
@@ -69,15 +69,19 @@ class PrivateMeans:
         batch = max(1, round(max(expected)))
         self._group = classes_at_once or max(1, at_once(batch, torch.empty(1, *net.problem.shape)))
 
-    def __call__(self, draws: Draws) -> Tensor:
-        release = self._release
+    def draw(self) -> Sequence[Tensor]:
+        """Noise, and which records of each class."""
+        release, shape = self._release, (len(self._members), self._width)
         rows = [members[poisson_rows(len(members), release.rate, self._sampling)] for members in self._members]
+        return [gaussian(shape, clip=release.clip, noise=release.noise, rng=self._noising), *rows]
+
+    def __call__(self, drawn: Sequence[Tensor], draws: Draws) -> Tensor:
+        noise, *rows = drawn
         groups = range(0, len(rows), self._group)
         sums = [
             self._clipped_sums(rows[at : at + self._group], draws and draws[at : at + self._group]) for at in groups
         ]
-        total = with_noise(torch.cat(sums), clip=release.clip, noise=release.noise, rng=self._noising)
-        return total / self._divisors
+        return (torch.cat(sums) + noise) / self._divisors
 
     def _clipped_sums(self, rows: Sequence[Tensor], draws: Draws) -> Tensor:
         """(classes, d + classes): of a few classes in one pass; nought where no record was drawn."""

@@ -1,0 +1,54 @@
+"""Draws that go ahead of the steps that use them.
+
+Every draw comes from a generator of the processor, so that it is the same for every device. A step that drew for itself
+would make an accelerator wait until its few numbers have come over; here the draws of many steps go over together. They
+are made one after another as the steps would make them, from the same streams, so on the processor, where nothing has
+to be moved, each step simply makes its own. In between nobody else may draw from these streams.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+BYTES = 64 * 2**20  # moved at once; a step that draws more goes alone (a ResNet-18 has eleven million weights)
+
+Drawn = TypeVar("Drawn")
+
+
+def ahead(
+    draws: Iterable[Drawn], tensors: Callable[[Drawn], Sequence[Tensor]], device: torch.device, *, most: int = BYTES
+) -> Iterator[tuple[Drawn, list[Tensor]]]:
+    """Each of ``draws``, and beside it its ``tensors`` on the device."""
+    if device.type == "cpu":
+        for drawn in draws:
+            yield drawn, list(tensors(drawn))
+        return
+    block: list[tuple[Drawn, Sequence[Tensor]]] = []
+    size = 0
+    for drawn in draws:
+        parts = tensors(drawn)
+        block.append((drawn, parts))
+        size += sum(part.nbytes for part in parts)
+        if size >= most:
+            yield from _moved(block, device)
+            block, size = [], 0
+    yield from _moved(block, device)
+
+
+def _moved(
+    block: Sequence[tuple[Drawn, Sequence[Tensor]]], device: torch.device
+) -> Iterator[tuple[Drawn, list[Tensor]]]:
+    """One transfer for each kind of number, however many steps there are."""
+    parts = [part for _, some in block for part in some]
+    there: list[Tensor] = list(parts)
+    for kind in dict.fromkeys(part.dtype for part in parts):
+        places = [i for i, part in enumerate(parts) if part.dtype == kind]
+        whole = torch.cat([parts[i].reshape(-1) for i in places]).to(device)
+        pieces = torch.split(whole, [parts[i].numel() for i in places])
+        for i, piece in zip(places, pieces, strict=True):
+            there[i] = piece.view(parts[i].shape)
+    left = iter(there)
+    for drawn, some in block:
+        yield drawn, [next(left) for _ in some]
