@@ -2,6 +2,7 @@
 
 import errno
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -89,6 +90,18 @@ def test_a_round_that_is_undone_leaves_no_trace_in_any_memory(tmp_path: Path) ->
     for client in ("ash", "beech", "cedar", "elm"):
         memory, _ = Shelf(run.path / "clients" / client / run.id / "memory").get(versions[client])
         assert float(memory["asked"]) == 3.0
+
+
+def test_the_bytes_of_every_ask_of_a_round_are_counted(tmp_path: Path) -> None:
+    sent: Counter[tuple[int, str]] = Counter()
+
+    def count(request: Request) -> None:
+        sent[request.round, request.client] += len(request.body)
+
+    result, engine = watched_play(Case(TwoPhases), tmp_path / "run", count)
+    down = {(line["round"], who): both[1] for line in result.metrics for who, both in line["bytes_by_client"].items()}
+    assert down == sent
+    assert (result.summary["bytes_up"], result.summary["bytes_down"]) == (engine.up, engine.down)
 
 
 def test_every_round_draws_a_cohort_of_its_own(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.server import Server, TooFewReplies
+from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import Book, epsilon_of
 from understudy.studies.folder import RunFolder
 from understudy.studies.run import Result, play
@@ -213,6 +214,21 @@ def test_a_site_has_the_last_word(method: type[Method], policy: str, sentence: s
     if "epsilon" not in policy:
         refused = (tmp_path / "run/clients/ash/answers.jsonl").read_text()
         assert sentence in json.loads(refused.splitlines()[0])["why"]
+
+
+@pytest.mark.parametrize(("sites_delta", "servers_delta", "allowed"), [(1e-5, 1e-3, False), (1e-3, 1e-5, True)])
+def test_a_sites_limit_is_counted_at_its_own_delta_whatever_the_server_writes(
+    sites_delta: float, servers_delta: float, allowed: bool, tmp_path: Path
+) -> None:
+    """One round costs ε = 2.79 at δ = 1e-5 and 1.81 at δ = 1e-3: with a limit between them, only δ decides."""
+    at_strict, at_loose = (epsilon([Spending(RATE, NOISE, STEPS)], delta) for delta in (1e-5, 1e-3))
+    assert at_loose < 2.4 < at_strict
+    policy = tmp_path / "site.yaml"
+    policy.write_text(f"{{epsilon: 2.4, delta: {sites_delta:.6f}}}")
+    result = private_run(tmp_path / "run", plan={"rounds": 1}, privacy={"delta": servers_delta}, policy=str(policy))
+    refusals = [failure["why"] for failure in result.metrics[-1]["failures"]]
+    assert len(refusals) == (0 if allowed else 2)
+    assert all("the site's policy allows 2.4 at δ = 1e-05" in why for why in refusals)
 
 
 def test_a_refusal_never_tells_a_number_of_records_that_is_not_public(tmp_path: Path) -> None:

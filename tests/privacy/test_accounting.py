@@ -46,14 +46,17 @@ def test_loss_distributions_are_tighter(steps: int, expected: float) -> None:
     assert epsilon([Spending(Q, 1.0, steps)], 1e-5, "pld") == pytest.approx(expected, abs=5e-3)
 
 
-def test_one_gaussian_release_has_a_closed_form() -> None:
-    # δ(ε) = Φ(1/2σ − εσ) − e^ε·Φ(−1/2σ − εσ) for sensitivity 1 (Balle and Wang, Improving the Gaussian Mechanism).
+@pytest.mark.parametrize(("noise", "steps"), [(2.0, 1), (20.0, 100), (9.0, 400), (3.0, 7)])
+def test_gaussian_releases_of_everything_have_a_closed_form(noise: float, steps: int) -> None:
+    # T of them are one with σ' = σ/√T, for which δ(ε) = Φ(1/2σ' − εσ') − e^ε·Φ(−1/2σ' − εσ') at sensitivity 1
+    # (Balle and Wang, Improving the Gaussian Mechanism).
     def normal(t: float) -> float:
         return math.erfc(-t / math.sqrt(2)) / 2
 
-    found = epsilon([Spending(1.0, 2.0, 1)], 1e-5, "pld")
-    delta = normal(1 / 4 - 2 * found) - math.exp(found) * normal(-1 / 4 - 2 * found)
-    assert delta == pytest.approx(1e-5, rel=1e-3)
+    found, sigma = epsilon([Spending(1.0, noise, steps)], 1e-5, "pld"), noise / math.sqrt(steps)
+    delta = normal(1 / (2 * sigma) - sigma * found) - math.exp(found) * normal(-1 / (2 * sigma) - sigma * found)
+    assert delta == pytest.approx(1e-5, rel=5e-3)
+    assert delta <= 1e-5, "never too small an ε"
 
 
 def test_the_curve_of_an_unsampled_release_is_a_line() -> None:

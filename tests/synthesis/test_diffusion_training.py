@@ -13,7 +13,7 @@ from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator, private_global_stream
 from understudy.synthesis import diffusion_training
 from understudy.synthesis.diffusion_network import Frame, build, predict
-from understudy.synthesis.diffusion_schedule import add_noise, remaining
+from understudy.synthesis.diffusion_schedule import T, add_noise, remaining
 from understudy.synthesis.diffusion_settings import DiffusionSettings
 from understudy.synthesis.diffusion_training import Average, _batches, _private_gradients, ema_decay, train
 
@@ -123,6 +123,50 @@ def test_a_rate_at_which_it_diverges_is_named() -> None:
     settings = BRIEF.model_copy(update={"lr": 1e20})
     with pytest.raises(UserError, match=r"diverged with lr 1e\+20; lower"):
         list(train(network(), *records(4), settings, generator(0)))
+
+
+# ---- time steps
+
+
+class Flat(nn.Module):
+    """A network that need not be run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+
+
+def even_from_first_to_last(t: Tensor) -> None:
+    """Of 40 000 draws over T = 1000 steps each is drawn 40 times in the mean, and no step less than 10 times."""
+    assert t.numel() == 40_000
+    counts = torch.bincount(t.flatten(), minlength=T)
+    assert len(counts) == T
+    assert int(counts.min()) >= 10
+    assert int(counts.max()) <= 90
+
+
+def test_every_time_step_is_trained_on_the_first_and_the_last_included(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+
+    def noted(net: Flat, noisy: Tensor, t: Tensor, *_: Tensor) -> Tensor:
+        seen.append(t)
+        return net.weight * noisy.new_zeros(())
+
+    monkeypatch.setattr(diffusion_training, "_loss", noted)
+    settings = DiffusionSettings(**{**BRIEF.model_dump(), "batch": 4000})
+    gradients = diffusion_training._plain_gradients(Flat(), *records(4000), settings, generator("steps"))
+    for _ in range(10):
+        next(gradients)
+    even_from_first_to_last(torch.cat(seen))
+
+
+def test_and_so_it_is_in_private(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+    monkeypatch.setattr(PrivateSteps, "fill_gradients", lambda _, net, loss, noisy, t, *rest, at_once: seen.append(t))
+    settings = DiffusionSettings(**{**BRIEF.model_dump(), "draws_per_record": 10})
+    gradients = _private_gradients(Flat(), *records(4000), settings, private_steps())
+    next(gradients)
+    even_from_first_to_last(torch.cat(seen))
 
 
 # ---- private

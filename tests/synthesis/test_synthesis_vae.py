@@ -1,6 +1,7 @@
 """The β-VAE: its objective by hand, and what it makes of images that anyone can tell apart."""
 
 import math
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -13,9 +14,9 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator
-from understudy.synthesis.image_layout import Layout
+from understudy.synthesis.image_layout import Layout, layout_of
 from understudy.synthesis.vae import Vae, _statistics
-from understudy.synthesis.vae_networks import Encoder
+from understudy.synthesis.vae_networks import Autoencoder, Encoder
 from understudy.synthesis.vae_training import VaeSettings, divergence_from_unit, objective, record_objective
 
 EIGHT = Problem(shape=(1, 8, 8), classes=3, mean=(0.5,), std=(0.25,))
@@ -68,6 +69,20 @@ def test_the_objective_by_hand() -> None:
     logits, x = torch.zeros(2, 1, 2, 2), torch.tensor([0.0, 1.0]).view(2, 1, 1, 1).expand(2, 1, 2, 2)
     loss = objective(logits, x, torch.tensor([1.0, 5.0]), gamma=100, capacity=5)
     assert float(loss) == pytest.approx(4 * math.log(2) + 100 * 2)
+
+
+def test_the_latent_is_drawn_with_the_standard_deviation_of_its_posterior() -> None:
+    # ln σ² = (ln 4, ln 9): z = μ + (2, 3)·noise.
+    net = Autoencoder(layout_of(EIGHT, "vae"), 0, 2, 4, 8)
+    mean, log_variance = torch.tensor([[1.0, -1.0]]), torch.tensor([[4.0, 9.0]]).log()
+    with (
+        patch.object(net.encoder, "forward", lambda *_: (mean, log_variance)),
+        patch.object(net.decoder, "forward", lambda z, _: z),
+    ):
+        z, *posterior = net(torch.zeros(1, 1, 8, 8), torch.zeros(1, 0), torch.tensor([[0.5, 2.0]]))
+    torch.testing.assert_close(z, torch.tensor([[2.0, 5.0]]))
+    assert posterior[0] is mean
+    assert posterior[1] is log_variance
 
 
 def test_few_records_are_seen_more_often_where_steps_are_asked_for() -> None:
