@@ -14,7 +14,7 @@ from understudy.data.federation import Federation
 from understudy.errors import UserError
 from understudy.federation.client import Client, Memory
 from understudy.federation.exchange import NOTHING, Request
-from understudy.federation.message import Message
+from understudy.federation.message import Kind, Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.server import Server
 from understudy.federation.site import Site, answer
@@ -54,6 +54,23 @@ class Counting(Method):
         if "fail" in brief:
             raise UserError("what it made is not sound")
         return Message(value=client.own.x.float().mean())
+
+    @task(value="scalars")
+    def pay_twice(self, client: Client, brief: Message) -> Message:
+        """Two mechanisms that cost the same; told so, it fails between them."""
+        client.ledger.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
+        if "fail" in brief:
+            raise UserError("what it made is not sound")
+        client.ledger.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
+        return Message(value=torch.zeros(()))
+
+    @task(x="examples", y="labels")
+    def give(self, client: Client, brief: Message) -> Message:
+        return Message(x=client.own.x, y=client.own.y)
+
+    @task(**cast(dict[str, Kind], {"understudy.score": "examples"}))
+    def disguise(self, client: Client, brief: Message) -> Message:
+        return Message({"understudy.score": client.own.x})
 
     @task()
     def crash(self, client: Client, brief: Message) -> Message:
@@ -242,6 +259,47 @@ def test_work_that_failed_lends_its_charge_to_nothing_else(guarded: Site, method
     paid = answer(guarded, method, again)
     assert (paid.outcome, len(paid.charges)) == ("done", 1)
     assert len(guarded.book.charges()) == 2  # it cost again
+
+
+def test_every_mechanism_has_a_line_of_its_own_also_after_a_failure_between_two(
+    guarded: Site, method: Counting
+) -> None:
+    word = Message(fail=torch.ones(1)).to_bytes()
+    failed = answer(guarded, method, replace(request(1, 1, task="Counting.pay_twice"), body=word))
+    done = answer(guarded, method, request(1, 1, task="Counting.pay_twice"))
+    assert [[charge["number"] for charge in one.charges] for one in (failed, done)] == [[0], [1, 2]]
+    assert [charge.number for charge in guarded.book.charges()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("round", "step"), [(10**9 + 1, 1), (-1, 1), (1, -1), (1, 10**9 + 1)])
+def test_no_round_or_step_that_a_server_names_spoils_the_book(
+    guarded: Site, method: Counting, round: int, step: int
+) -> None:
+    asked = answer(guarded, method, request(round, step, task="Counting.pay_twice"))
+    assert (asked.outcome, asked.code) == ("refused", "bad-request")
+    assert guarded.book.charges() == []
+
+
+STRICTER = [Policy(kinds=("weights",)), Policy(smallest_class=3), Policy(examples_a_round=3), Policy(epsilon=1.0)]
+
+
+@pytest.mark.parametrize("first", [None, Policy(approval=("examples",))])
+@pytest.mark.parametrize("stricter", STRICTER, ids=("kinds", "smallest_class", "examples_a_round", "epsilon"))
+def test_a_kept_reply_leaves_only_by_the_policy_of_today(
+    site: Site, method: Counting, first: Policy | None, stricter: Policy
+) -> None:
+    asked = request(1, 1, task="Counting.give")
+    answer(replace(site, policy=first), method, asked)  # the site is stopped, and starts again with another policy
+    held = answer(replace(site, policy=stricter), method, asked)
+    assert (held.outcome, held.code, held.read()) == ("refused", "policy", b"")
+    assert answer(replace(site, policy=Policy(examples_a_round=4)), method, asked).outcome == "done"
+
+
+def test_no_task_sends_under_the_name_of_the_scores(site: Site, method: Counting) -> None:
+    careful = replace(site, policy=Policy(approval=("examples",)))
+    held = answer(careful, method, request(1, 1, task="Counting.disguise"))
+    assert (held.outcome, held.read()) == ("failed", b"")
+    assert "understudy.score, which @task does not declare" in held.why
 
 
 def test_a_real_site_writes_down_every_reply_before_it_leaves(site: Site, method: Counting) -> None:

@@ -1,6 +1,7 @@
 """A site's book: on disk before a record is touched, never back, and hard at its limit."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,21 @@ def test_once_its_reply_has_left_the_same_work_costs_again(tmp_path: Path) -> No
     assert len((tmp_path / "charges.jsonl").read_text().splitlines()) == 2
     assert book.open(a_charge(), []).number == 1
     assert [charge.number for charge in book.charges()] == [0, 1]
+
+
+def test_other_work_at_the_same_place_is_booked_beside_it(tmp_path: Path) -> None:
+    """As after a restart with more records: a ledger that knows charges by their place must see both."""
+    book = Book(tmp_path / "charges.jsonl")
+    book.open(a_charge(), [])
+    assert book.open(replace(a_charge(), rate=0.01), []).number == 1
+    assert len({charge.place for charge in book.charges()}) == 2
+
+
+def test_what_could_not_be_read_back_is_not_booked(tmp_path: Path) -> None:
+    book = Book(tmp_path / "charges.jsonl")
+    with pytest.raises(UserError, match="cannot be read"):
+        book.open(a_charge(round=-1), [])
+    assert book.charges() == []
 
 
 def test_the_limit_is_hard_and_counts_every_run_of_the_site(tmp_path: Path) -> None:

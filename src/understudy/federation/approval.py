@@ -85,7 +85,7 @@ class Held:
     def examples(self) -> Examples | None:
         """The labelled records in it, if it holds any."""
         kinds = {part["part"]: part["kind"] for part in self.about["parts"]}
-        return labelled(self.reply, kinds)
+        return labelled(self.reply, kinds, self.problem)
 
     def a_class(self) -> dict[int, int]:
         """Records of each class that has any."""
@@ -103,13 +103,17 @@ class Desk:
     def holds(self, request: Request) -> bool:
         return (self._place(request) / REPLY).exists()
 
+    def data(self, request: Request, file: Path) -> bytes:
+        """Of the reply, wherever it is."""
+        return (file if file.exists() else self._place(request) / REPLY).read_bytes()
+
     def check(self, policy: Policy | None, leaving: Leaving) -> None:
         """Before every sending: a reply that may not leave is put on the desk, one that may is back in its file."""
         place, file = self._place(leaving.request), leaving.file
         wanted = () if policy is None else policy.approval
         if not wanted and not place.exists():
             return
-        data = (file if file.exists() else place / REPLY).read_bytes()
+        data = self.data(leaving.request, file)
         digest = hashlib.sha256(data).hexdigest()
         said = self._said((leaving.request.run, leaving.request.round, leaving.request.step, digest))
         reply = Message.from_bytes(data)

@@ -60,7 +60,7 @@ class Purse:
             self._occasion.round,
             self._occasion.step,
             self._occasion.task,
-            len(self.charged),
+            self.charged[-1].number + 1 if self.charged else 0,
             mechanism,
             clip,
             noise,

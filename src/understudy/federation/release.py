@@ -1,5 +1,6 @@
 """The site's last word: whether a reply may leave, by the site's own policy."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.examples import Examples
+from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.message import Kind, Message, labels_from_wire
 from understudy.privacy.charges import Charge
@@ -25,10 +27,7 @@ def check_kinds(policy: Policy | None, kinds: Mapping[str, Kind], *, private: bo
         return
     if policy.epsilon is not None and not private:
         _require_cover(policy, kinds, kinds, ())
-    forbidden = {part: kind for part, kind in kinds.items() if kind not in policy.kinds}
-    if forbidden:
-        part, kind = next(iter(forbidden.items()))
-        raise Forbidden(f"its policy does not let {kind} leave, and the task would send '{part}'")
+    _require_allowed(policy, kinds, kinds)
 
 
 def may_score(policy: Policy | None) -> bool:
@@ -36,18 +35,20 @@ def may_score(policy: Policy | None) -> bool:
     return policy is None or ("statistics" in policy.kinds and policy.epsilon is None)
 
 
-def rows_of(kind: Kind, reply: Message, kinds: Mapping[str, Kind]) -> int:
-    """How many examples, or labels, a reply holds, whatever its parts are called."""
-    return sum(_rows(reply[part]) for part in _of(kind, reply, kinds))
+def rows_of(kind: Kind, reply: Message, kinds: Mapping[str, Kind], problem: Problem) -> int:
+    """How many examples, or labels, a reply holds, whatever its parts are called and however they are packed."""
+    numbers = math.prod(problem.shape) if kind == "examples" else None
+    return sum(_rows(reply[part], numbers) for part in _of(kind, reply, kinds))
 
 
-def labelled(reply: Message, kinds: Mapping[str, Kind]) -> Examples | None:
+def labelled(reply: Message, kinds: Mapping[str, Kind], problem: Problem) -> Examples | None:
     """The labelled records in a reply: its examples, and the labels that go with them; None where it has no such."""
     records, labels = _of("examples", reply, kinds), _of("labels", reply, kinds)
     if len(records) != 1 or len(labels) != 1:
         return None
     x, y = reply[records[0]], reply[labels[0]]
-    return Examples(x, labels_from_wire(y)) if x.ndim and y.ndim and len(x) == len(y) else None
+    fits = tuple(x.shape[1:]) == problem.shape and y.ndim and _tells_classes(y, problem) and len(x) == len(y)
+    return Examples(x, labels_from_wire(y)) if fits else None
 
 
 def described(reply: Message, kinds: Mapping[str, Kind], charges: Sequence[Charge]) -> list[dict[str, Any]]:
@@ -69,8 +70,10 @@ def _of(kind: Kind, reply: Message, kinds: Mapping[str, Kind]) -> list[str]:
     return [part for part in reply if kinds.get(part) == kind]
 
 
-def _rows(part: Tensor) -> int:
-    return len(part) if part.ndim else 1
+def _rows(part: Tensor, numbers: int | None) -> int:
+    """``numbers`` make a record: a row may hold several."""
+    rows = len(part) if part.ndim else 1
+    return rows if not numbers else max(rows, math.ceil(part.numel() / numbers))
 
 
 def check_reply(
@@ -78,40 +81,63 @@ def check_reply(
     reply: Message,
     kinds: Mapping[str, Kind],
     own: Examples,
+    problem: Problem,
     sent: int,
     charges: Sequence[Charge] = (),
 ) -> None:
     """Before it leaves; ``sent`` examples left in this round already, ``charges`` were paid for it."""
     if policy is None:
         return
+    _require_allowed(policy, reply, kinds)
     if policy.epsilon is not None:
         _require_cover(policy, reply, kinds, charges)
-    leaving = rows_of("examples", reply, kinds)
+    leaving = rows_of("examples", reply, kinds, problem)
     if leaving and policy.examples_a_round is not None and sent + leaving > policy.examples_a_round:
         raise Forbidden(
             f"its policy lets {policy.examples_a_round} examples leave in a round, and these would be {sent + leaving}"
         )
     if policy.smallest_class:
-        _require_company(policy.smallest_class, reply, kinds, own)
+        _require_company(policy.smallest_class, reply, kinds, own, problem)
 
 
-def _require_company(smallest: int, reply: Message, kinds: Mapping[str, Kind], own: Examples) -> None:
+def _require_allowed(policy: Policy, parts: Iterable[str], kinds: Mapping[str, Kind]) -> None:
+    for part in parts:
+        if kinds[part] not in policy.kinds:
+            raise Forbidden(f"its policy does not let {kinds[part]} leave, and the task would send '{part}'")
+
+
+def _require_company(smallest: int, reply: Message, kinds: Mapping[str, Kind], own: Examples, problem: Problem) -> None:
     """Behind every class that a reply tells of stand so many records; examples that bear no label cannot be checked."""
     wanted = f"its policy wants {smallest} records behind every class whose examples leave"
-    if rows_of("examples", reply, kinds) > rows_of("labels", reply, kinds):
+    if rows_of("examples", reply, kinds, problem) > rows_of("labels", reply, kinds, problem):
         raise Forbidden(f"{wanted}, and some would leave without a label")
-    told = {label for part in _of("labels", reply, kinds) for label in _classes_told(reply[part])}
+    labels = [reply[part] for part in _of("labels", reply, kinds)]
+    if not all(_tells_classes(part, problem) for part in labels):
+        raise Forbidden(f"{wanted}, and some labels are neither class numbers nor rows of one number per class")
+    told = {label for part in labels for label in _classes_told(part)}
     held = dict(enumerate(own.label_counts(0).tolist()))
     if any(held.get(label, 0) < smallest for label in told):  # which class it is, is nobody's business
         raise Forbidden(f"{wanted}, and some class has fewer")
 
 
+def _tells_classes(labels: Tensor, problem: Problem) -> bool:
+    """It is (n,) whole numbers, or (n, classes)."""
+    if labels.ndim < 2:
+        return not labels.is_floating_point() or bool((labels == labels.round()).all())
+    return labels.ndim == 2 and labels.shape[1] == problem.classes
+
+
 def _classes_told(labels: Tensor) -> list[int]:
-    """The classes in (n,) labels; in rows of numbers, one per class, those with at least an even share."""
+    """The classes in (n,) labels; in rows of numbers, one per class, those with at least an even share, and the one
+    with the largest number, which logits and other scales tell as well."""
     if labels.ndim < 2:
         return sorted(set(labels_from_wire(labels.view(-1)).tolist()))
-    there = (labels.flatten(1) * labels[0].numel() >= 1).any(0) if len(labels) else labels.new_zeros(0)
-    return torch.nonzero(there).flatten().tolist()
+    if not labels.numel():
+        return []
+    rows = labels.to(torch.float64)  # bytes would overflow
+    largest, least = rows.amax(1, keepdim=True), rows.amin(1, keepdim=True)
+    told = (rows * rows.shape[1] >= 1) | ((rows == largest) & (rows > least))
+    return torch.nonzero(told.any(0)).flatten().tolist()
 
 
 def _require_cover(policy: Policy, parts: Iterable[str], kinds: Mapping[str, Kind], charges: Sequence[Charge]) -> None:

@@ -295,7 +295,7 @@ class RunServer(Server):
         self._pending[client] = answer.version
         self.books.answered.add(client)
         asked.good += 1
-        sent = labelled(message, self._kinds[asked.task])
+        sent = labelled(message, self._kinds[asked.task], self._problem)
         if sent is not None and len(sent):
             self.books.examples[client] = sent
 

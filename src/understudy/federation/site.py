@@ -24,14 +24,14 @@ from understudy.federation.client import Client, Memory
 from understudy.federation.exchange import NOTHING, Answer, Outcome, Request, failed
 from understudy.federation.failures import NotFinite, Refused
 from understudy.federation.message import Kind, Message
-from understudy.federation.method import Method
+from understudy.federation.method import Job, Method
 from understudy.federation.purse import Occasion, Purse
 from understudy.federation.release import Forbidden, check_kinds, check_reply, may_score, rows_of
 from understudy.federation.shelf import Shelf
 from understudy.federation.site_log import SiteLog
 from understudy.files import write_whole
 from understudy.learning.evaluate import tally
-from understudy.privacy.charges import Book, BudgetSpent, Charge
+from understudy.privacy.charges import LAST_PLACE, Book, BudgetSpent, Charge
 from understudy.privacy.policy import Policy
 from understudy.privacy.settings import PrivacySettings
 from understudy.randomness import private_global_stream, seed_from
@@ -127,26 +127,41 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
     digest = hashlib.sha256(f"{request.task} {request.start} ".encode() + request.body).hexdigest()
     answered = _answered(site, request)
     before = _answered_before(answered, request, digest)
-    file, desk = site.reply(request), Desk(site.folder)
-    if before is None or not (file.exists() or desk.holds(request)):
+    file, desk, kinds = site.reply(request), Desk(site.folder), _kinds(site, method, request)
+    problem, kept = method.net.problem, before is not None and (file.exists() or desk.holds(request))
+    if before is None or not kept:
         reply, memory, paid = _work(site, method, request)
         broken = [part for part in reply.not_finite() if part != SCORE]
         if broken:
             raise NotFinite(broken)
-        kinds = method.jobs()[request.task].kinds
-        check_reply(site.policy, reply, kinds, site.holding.own, answered["examples"], paid)
-        answered["examples"] += rows_of("examples", reply, kinds)
+        check_reply(site.policy, reply, kinds, site.holding.own, problem, answered["examples"], paid)
+        answered["examples"] += rows_of("examples", reply, kinds, problem)
         done = _file(site, request, reply, memory, paid)
         before = answered["steps"][str(request.step)] = {"digest": digest, **done}
         write_whole(site.answered(request.run), json.dumps(answered).encode(), durable=_costly(site, before["charges"]))
     # Not before the reply is listed: killed in between, the work is repeated, and it never left.
     paid = [Charge.of(charge) for charge in before["charges"]]
     site.book.close(paid)
-    said: dict[str, Kind] = {**method.jobs()[request.task].kinds, SCORE: "statistics"}
-    desk.check(site.policy, Leaving(request, file, said, method.net.problem, before["charges"]))
+    if kept and site.policy is not None:  # which may be stricter by now
+        reply = Message.from_bytes(desk.data(request, file))
+        others = answered["examples"] - rows_of("examples", reply, kinds, problem)
+        check_reply(site.policy, reply, kinds, site.holding.own, problem, others, paid)
+    desk.check(site.policy, Leaving(request, file, kinds, problem, before["charges"]))
     if site.logs_replies:
-        SiteLog(site.folder).reply(request, file.read_bytes(), said, paid)
+        SiteLog(site.folder).reply(request, file.read_bytes(), kinds, paid)
     return Answer(site.name, "done", "", before["version"], file.read_bytes, before["charges"])
+
+
+def _kinds(site: Site, method: Method, request: Request) -> dict[str, Kind]:
+    """Of all that may be in the reply, what the site adds to it included."""
+    return {**_job(site, method, request).kinds, SCORE: "statistics"}
+
+
+def _job(site: Site, method: Method, request: Request) -> Job:
+    job = method.jobs().get(request.task)
+    if job is None:
+        raise UserError(f"{site.name} knows no task '{request.task}'; server and client must share one config.")
+    return job
 
 
 def check_version(version: str) -> None:
@@ -161,6 +176,8 @@ def _check_request(site: Site, request: Request) -> None:
     strange = _cannot_be_a_file(request)
     if strange:
         raise Refused("bad-request", f"the request's {strange} cannot name a file")
+    if not all(0 <= place <= LAST_PLACE for place in (request.round, request.step)):
+        raise Refused("bad-request", "the request's round or step is out of bounds")
 
 
 def _answered_before(answered: dict[str, Any], request: Request, digest: str) -> dict[str, Any] | None:
@@ -217,9 +234,7 @@ def _last(answered: dict[str, Any]) -> int:
 
 def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory, list[Charge]]:
     """The reply, what the client remembers, and what this work was charged: nothing else can cover the reply."""
-    job = method.jobs().get(request.task)
-    if job is None:
-        raise UserError(f"{site.name} knows no task '{request.task}'; server and client must share one config.")
+    job = _job(site, method, request)
     check_kinds(site.policy, job.kinds, private=site.privacy is not None)
     kept = site.memory(request.run).get(request.start)[0] if request.start != NOTHING else Message()
     brief = Message.from_bytes(request.body)
@@ -234,7 +249,7 @@ def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory
     with private_global_stream(site.seed, request.round, site.name, request.task):
         client = _client(site, request, memory)
         reply = job.work(client, brief)
-    undeclared = [part for part in reply if part not in job.kinds]
+    undeclared = [part for part in reply if part not in job.kinds or part == SCORE]  # which is the site's alone
     if undeclared:
         raise UserError(f"{request.task} would send {', '.join(undeclared)}, which @task does not declare.")
     return reply.but(scores), memory, client.ledger.charged

@@ -150,11 +150,12 @@ class Book:
 
     def open(self, charge: Charge, limits: Sequence[Limit]) -> Charge:
         """As it is booked: on disk before it returns, and nothing is written where a limit would be overrun."""
+        charge = Charge.of(charge.as_dict())  # a line that could not be read back would end all spending
         closed = {tuple(line["closed"]) for line in self._lines() if "closed" in line}
         before = self.charges()
         if charge in before and charge.place not in closed:
             return charge
-        if charge.place in closed:  # its reply left once and is gone: this is another release
+        if any(charge.place == other.place for other in before):  # it left or failed once: this is another release
             charge = _renumbered(charge, before)
         for limit in limits:
             after = composed([*before, charge], limit.delta, limit.accountant)
