@@ -18,6 +18,7 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
+from understudy.federation.running import RunServer
 from understudy.federation.server import Server, TooFewReplies
 from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import Book, epsilon_of
@@ -351,3 +352,34 @@ def test_the_same_bytes_sent_again_after_a_kill_count_once(tmp_path: Path) -> No
     after, straight = (RunFolder(tmp_path / name).ledger() for name in ("run", "straight"))
     assert after["clients"] == straight["clients"]
     assert [line["releases"] for lines in after["clients"].values() for line in lines] == [2, 2]
+
+
+class Moody(Spender):
+    """Fails after it has spent, the first time that anyone is asked."""
+
+    tries = 0
+
+    @task(mean="statistics")
+    def release(self, client: Client, brief: Message) -> Message:
+        reply = super().release(client, brief)
+        type(self).tries += 1
+        if self.tries == 1:
+            raise UserError("not today")
+        return reply
+
+
+def test_what_was_spent_by_work_whose_failure_nobody_heard_of_is_in_every_later_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its charge is closed, so the same work costs again after the kill."""
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched, contextlib.suppress(Killed):
+        patched.setattr(RunServer, "_message", killed)
+        private_run(tmp_path / "run", Moody, {"rounds": 1}, privacy={"delta": 1e-5})
+    result = private_run(tmp_path / "run", Moody, {"rounds": 1}, privacy={"delta": 1e-5})
+    assert result.metrics[-1]["failures"] == []
+    assert books(tmp_path / "run") == pytest.approx(3.674, abs=2e-3)  # as after two rounds
+    assert result.metrics[-1]["epsilon"] == pytest.approx(books(tmp_path / "run"))

@@ -1,6 +1,9 @@
 """A branch: the rounds of one run, gone on with under other settings, and a record of it that cannot be edited."""
 
+import contextlib
 import shutil
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,8 @@ import pytest
 
 import understudy as us
 from understudy.errors import UserError
+from understudy.federation.running import RunServer
+from understudy.privacy.charges import Book, epsilon_of
 from understudy.studies.branching import branch
 from understudy.studies.folder import RunFolder
 from understudy.studies.resuming import digest_of_run
@@ -18,6 +23,11 @@ SCAFFOLD: dict[str, Any] = {
     "model": "softmax",
     "method": {"name": "scaffold", "rounds": 2, "local": {"epochs": 1, "lr": 0.1}},
     "engine": "inline",
+}
+PRIVATE: dict[str, Any] = {
+    **SCAFFOLD,
+    "method": {"name": "dp-fedavg", "rounds": 3, "noise": 1.0, "local": {"steps": 2, "batch": 8}},
+    "privacy": {"delta": 1e-5, "records": 30},
 }
 FASTER = {"method.local.lr": 0.3, "method.rounds": 4}
 
@@ -143,17 +153,70 @@ def test_a_folder_without_a_run_or_without_a_checkpoint_has_no_branch(base: Path
 
 
 def test_what_was_spent_before_the_branch_counts_in_it(tmp_path: Path) -> None:
-    private = {
-        **SCAFFOLD,
-        "method": {"name": "dp-fedavg", "rounds": 1, "noise": 1.0, "local": {"steps": 2, "batch": 8}},
-    }
-    private["privacy"] = {"delta": 1e-5, "records": 30}
-    base = us.run(private, out=tmp_path / "base")
+    base = us.run(PRIVATE, out=tmp_path / "base", rounds=1)
     config = branch(base.folder, tmp_path / "branch", {"method.local.lr": 0.2, "method.rounds": 2})
     result = play(config, tmp_path / "branch", resume=True)
-    straight = us.run(private, out=tmp_path / "straight", rounds=2)
+    straight = us.run(PRIVATE, out=tmp_path / "straight", rounds=2)
     assert result.summary["epsilon"] == pytest.approx(straight.summary["epsilon"])
     assert result.summary["epsilon"] > base.summary["epsilon"]
     for client in ("client-0", "client-1", "client-2"):
         book = (tmp_path / "branch/clients" / client / "charges.jsonl").read_text()
         assert book.count('"charge"') == 2
+
+
+class Killed(BaseException):
+    """As if the process were gone."""
+
+
+@pytest.fixture
+def killed_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any], Path, int], Path]:
+    """A run that is killed when the server is about to write down its n-th reply."""
+
+    def made(words: dict[str, Any], out: Path, reply: int) -> Path:
+        heard, record = count(1), RunServer._record
+
+        def until(server: RunServer, *about: Any) -> None:
+            if next(heard) == reply:
+                raise Killed
+            record(server, *about)
+
+        with monkeypatch.context() as patched, contextlib.suppress(Killed):
+            patched.setattr(RunServer, "_record", until)
+            us.run(words, out=out)
+        return out
+
+    return made
+
+
+def test_nothing_that_was_made_with_the_old_settings_counts_in_a_branch(
+    killed_at: Callable[[dict[str, Any], Path, int], Path], tmp_path: Path
+) -> None:
+    """Clients that had answered in the round that was cut off would answer with what they had made then."""
+    at_rest = us.run(SCAFFOLD, out=tmp_path / "at rest", rounds=1).folder
+    for base in (at_rest, killed_at(SCAFFOLD, tmp_path / "killed", 6)):  # three clients; the last one of round 2
+        play(branch(base, base.with_suffix(".branch"), FASTER), base.with_suffix(".branch"), resume=True)
+    assert model(tmp_path / "killed.branch") == model(tmp_path / "at rest.branch")
+
+
+def test_work_that_was_under_way_when_the_other_run_was_killed_counts_in_the_branch(
+    killed_at: Callable[[dict[str, Any], Path, int], Path], tmp_path: Path
+) -> None:
+    base = killed_at(PRIVATE, tmp_path / "base", 5)  # the second client in round 2 is charged, and nobody wrote it down
+    config = branch(base, tmp_path / "branch", {"method.local.lr": 0.2, "method.rounds": 3})
+    assert spent(tmp_path / "branch") == booked(tmp_path / "branch") == booked(base)
+    result = play(config, tmp_path / "branch", resume=True)
+    assert [line["failures"] for line in result.metrics] == [[]] * 4
+    assert spent(tmp_path / "branch") == booked(tmp_path / "branch")
+    assert result.metrics[-1]["epsilon"] == max(booked(tmp_path / "branch").values())
+
+
+def spent(folder: Path) -> dict[str, float]:
+    """ε by client, as the ledger has it."""
+    found: dict[str, float] = RunFolder(folder).ledger()["epsilon_by_client"]
+    return found
+
+
+def booked(folder: Path) -> dict[str, float]:
+    """ε by client, as their own books have it."""
+    books = folder.glob("clients/*/charges.jsonl")
+    return {path.parent.name: epsilon_of(Book(path).charges(), 1e-5, "rdp") for path in books}

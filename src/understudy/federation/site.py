@@ -38,6 +38,7 @@ from understudy.randomness import private_global_stream, seed_from
 
 VERSION = re.compile(r"(r[0-9]{1,10}s[0-9]{1,10})?")  # of memory, as `_keep` names them
 RUN = re.compile(r"[A-Za-z0-9_-]{1,100}")
+ANSWERED, REPLIES = "answered.json", "reply-*.safetensors"  # in the folder of a run
 SCORE = "understudy.score"  # the part that the site adds by itself, when asked to score
 
 
@@ -63,15 +64,21 @@ class Site:
 
     def answered(self, run: str) -> Path:
         """Of the run's newest round, the steps that were answered."""
-        return self.folder / run / "answered.json"
+        return self.folder / run / ANSWERED
 
     def reply(self, request: Request) -> Path:
         return self.folder / request.run / f"reply-{request.step}.safetensors"
 
     def forget_replies(self, run: str = "*") -> None:
         """The round counts: nobody will ask for it again."""
-        for path in self.folder.glob(f"{run}/reply-*.safetensors"):
+        for path in self.folder.glob(f"{run}/{REPLIES}"):
             path.unlink(missing_ok=True)
+
+
+def forget_answers(kept: Path) -> None:
+    """Of what a site kept for a run, all but its memory."""
+    for path in (kept / ANSWERED, *kept.glob(REPLIES)):
+        path.unlink(missing_ok=True)
 
 
 def answer(site: Site, method: Method, request: Request) -> Answer:

@@ -21,6 +21,7 @@ from understudy.config.schema import Config
 from understudy.errors import UserError
 from understudy.federation.method import Method, State, task_name
 from understudy.federation.server import Brief, Reply, Server, Task
+from understudy.federation.site import forget_answers
 from understudy.randomness import generator
 from understudy.studies.folder import RunFolder
 from understudy.studies.resuming import FREE, check_not_edited, digest_of_run, first_difference
@@ -103,9 +104,11 @@ def _checked_words(source: RunFolder, words: Words, config: Config, state: State
 
 
 def _make_its_own(run: RunFolder, entry: str, words: Words) -> None:
-    """Another run id, under which the clients find their memories, another config, and its digest."""
+    """Another run id, under which the clients find their memories, another config, and its digest. What they answered
+    in a round that never counted was made with the old settings, so it stays behind."""
     old, new = run.id, secrets.token_hex(8)
     for kept in (run.path / "clients").glob(f"*/{old}"):
+        forget_answers(kept)
         kept.rename(kept.with_name(new))
     run.write_id(new)
     run.write_config(words)

@@ -49,10 +49,11 @@ class Releases:
         return ledger
 
     def ledger_with_books(self) -> Ledger:
-        """The same, and what the books of a simulation's clients have beyond it: work that was under way at a stop."""
-        ledger, run = self.ledger(), (self._folder / "run-id").read_text()
+        """The same, and what the books of a simulation's clients have beyond it: work that was under way at a stop, of
+        this run or of the one that it branched from."""
+        ledger = self.ledger()
         for path in sorted(self._folder.glob("clients/*/charges.jsonl")):
-            ledger.spend(path.parent.name, [charge for charge in Book(path).charges() if charge.run == run])
+            ledger.spend(path.parent.name, Book(path).charges())
         return ledger
 
     def _since(self, round: int) -> Iterator[Release]:
