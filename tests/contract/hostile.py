@@ -85,7 +85,8 @@ class Harm:
             if part not in reply:
                 return answer
             spoilt = self.spoil(reply[part])
-            body = (reply.without(part) if spoilt is None else reply.but({part: spoilt})).to_bytes()
+            rest = reply.only(*(other for other in reply if other != part))
+            body = (rest if spoilt is None else rest.but({part: spoilt})).to_bytes()
             return replace(answer, read=lambda: body)
 
         return tamper

@@ -22,6 +22,13 @@ MOST_DIMENSIONS = 8
 MOST_NUMBERS = 2**48  # of a part, empty dimensions counted as 1: sizes and strides stay far from overflowing
 
 
+class NoSuchPart(UserError, KeyError):
+    """A part that somebody looks for is not there: a sentence, and all that a mapping promises."""
+
+    def __str__(self) -> str:
+        return f"A message came without its part '{self.args[0]}'."
+
+
 class Message(Mapping[str, Tensor]):
     """A brief, a reply, the server's State: a mapping that nobody writes to.
 
@@ -33,7 +40,10 @@ class Message(Mapping[str, Tensor]):
         self._parts = {name: _plain(merged[name]) for name in sorted(merged)}
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._parts[name]
+        try:
+            return self._parts[name]
+        except KeyError:
+            raise NoSuchPart(name) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._parts)
@@ -50,7 +60,7 @@ class Message(Mapping[str, Tensor]):
         return Message({**self._parts, **(parts or {}), **named})
 
     def only(self, *names: str) -> "Message":
-        return Message({name: self._parts[name] for name in names})
+        return Message({name: self[name] for name in names})
 
     def without(self, *names: str) -> "Message":
         return Message({name: tensor for name, tensor in self._parts.items() if name not in names})

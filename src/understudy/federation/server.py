@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 
+NO_BOUNDS: Mapping[str, float] = MappingProxyType({})
 Task = Callable[[Client, Message], Message]
 Brief = Message | Callable[[str], Message]  # one for all, or one for each name
 
@@ -57,10 +59,18 @@ class Server(ABC):
     @abstractmethod
     def rng(self, purpose: str) -> torch.Generator: ...
 
-    def sum(self, task: Task, brief: Brief, to: Sequence[str], like: Mapping[str, Sequence[int]]) -> Message:
+    def sum(
+        self,
+        task: Task,
+        brief: Brief,
+        to: Sequence[str],
+        like: Mapping[str, Sequence[int]],
+        least: Mapping[str, float] = NO_BOUNDS,
+    ) -> Message:
         """The replies added up part by part, in float64 and in the order of ``to``.
 
-        ``like`` gives the shape of every part; a reply of another make is refused, not averaged in.
+        ``like`` gives the shape of every part, ``least`` the smallest number that may be in one (what is divided by is
+        not negative); a reply of another make is refused, not averaged in.
         """
         total = {part: torch.zeros(tuple(shape), dtype=torch.float64) for part, shape in like.items()}
         for reply in self.ask(task, brief, to):
@@ -68,6 +78,10 @@ class Server(ABC):
                 part: tuple(t.shape) for part, t in total.items()
             }:
                 reply.refuse(f"it holds {reply.message!r}, wanted are {', '.join(total)} of other shapes")
+                continue
+            below = [part for part, limit in least.items() if bool((reply[part] < limit).any())]
+            if below:
+                reply.refuse(f"its {below[0]} is below {least[below[0]]:g}")
                 continue
             for part, tensor in reply.items():
                 total[part].add_(tensor)

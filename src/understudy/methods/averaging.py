@@ -28,6 +28,9 @@ from understudy.settings import Settings
 __all__ = ["Averaging", "AveragingSettings", "Kit", "Parts", "Rule", "Shapes", "SlopeFor", "Term"]
 
 
+SOMEBODY = 0.5  # a weight below it stands for no record: those of clients are whole numbers
+
+
 class AveragingSettings(Settings):
     local: Local = Local()
     weights: Literal["size", "uniform"] = "size"  # of clients: n_k / Σ n, or equal
@@ -223,8 +226,8 @@ class Averaging(Method):
         return state
 
     def round(self, server: Server, state: State) -> State:
-        sums = server.sum(self.train, self._brief(state), to=server.cohort(), like=self._shapes())
-        if float(sums["weight"]) == 0:
+        sums = server.sum(self.train, self._brief(state), server.cohort(), self._shapes(), self._least())
+        if float(sums["weight"]) < SOMEBODY:
             return state  # nobody had a record
         return state.but(self.combined(state, sums, len(server.clients)))
 
@@ -278,6 +281,15 @@ class Averaging(Method):
         for term in self.terms:
             shapes |= term.shapes(net)
         return shapes
+
+    def _least(self) -> dict[str, float]:
+        """A client's weight is not negative, and neither is what else the server divides by."""
+        least = {"weight": 0.0, **self.rule.least}
+        if self.settings.score_local:
+            least[local_scores.PART] = 0.0
+        for term in self.terms:
+            least |= term.least
+        return least
 
     def jobs(self) -> dict[str, Job]:
         kinds: dict[str, Kind] = {"weight": "scalars", **self.rule.up}

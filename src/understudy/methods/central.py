@@ -10,6 +10,7 @@ against this. It sends private records as they are: there is no privacy whatsoev
 fedssyn, real records are sent together with the images that their client was dealt.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -26,7 +27,8 @@ from understudy.learning.local import Local
 from understudy.learning.pool import learn_near
 from understudy.methods.fedssyn_settings import ImitationSettings
 from understudy.methods.imitation import Imitation, check_single_labels
-from understudy.methods.pooled import fault
+from understudy.methods.outliers import learnt_from
+from understudy.methods.pooled import fault, of_one_kind
 from understudy.models.network import Network
 
 POOL = "central."  # in State: the records of each client that was heard
@@ -69,26 +71,22 @@ class Central(Method):
 
     def round(self, server: Server, state: State) -> State:
         new = [client for client in server.cohort() if f"{POOL}{client}.y" not in state]
-        sent: dict[str, Tensor] = {}
-        for reply in server.ask(self.hand_over, Message(), to=new) if new else ():
-            wrong = self._fault(reply)
+        replies = []
+        # Once some were heard, a round does not hang on those that never give anything sound.
+        enough = 0 if any(part.startswith(POOL) for part in state) else None
+        for reply in server.ask(self.hand_over, Message(), to=new, at_least=enough) if new else ():
+            wrong = fault(reply, self.net)
             if wrong:
                 reply.refuse(wrong)
             else:
-                sent |= {f"{POOL}{reply.client}.{part}": reply[part] for part in ("x", "y")}
-        state = state.but(sent)
-        return state.but(model=self._learn(server, state))
+                replies.append(reply)
+        known = [records.dtype for part, records in state.items() if part.startswith(POOL) and part.endswith(".x")]
+        return state.but(learnt_from(of_one_kind(replies, known), lambda some: self._with(server, state, some)))
 
-    def _fault(self, reply: Reply) -> str | None:
-        """Why a reply cannot join the pool."""
-        problem = self.net.problem
-        if not problem.multilabel:
-            return fault(reply, self.net)
-        try:
-            problem.check(Examples(reply["x"], labels_from_wire(reply["y"])), "its reply")
-        except (KeyError, UserError) as wrong:
-            return str(wrong)
-        return None
+    def _with(self, server: Server, state: State, replies: Sequence[Reply]) -> Message:
+        """The records that came, and the model that went on with all there are."""
+        sent = {f"{POOL}{reply.client}.{part}": reply[part] for reply in replies for part in ("x", "y")}
+        return Message(sent, model=self._learn(server, state.but(sent)))
 
     def _learn(self, server: Server, state: State) -> Tensor:
         heard = [f"{POOL}{client}" for client in server.clients if f"{POOL}{client}.y" in state]

@@ -19,7 +19,7 @@ cohort; the server then begins anew on all images, which are in State. Gradients
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -32,11 +32,12 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message, labels_from_wire, labels_to_wire
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
-from understudy.federation.server import Server
+from understudy.federation.server import Reply, Server
 from understudy.learning.dsa import ALL, Draw, Kind, apply, draw, with_changes
 from understudy.learning.local import Local
 from understudy.learning.loop import full_gradient
 from understudy.learning.pool import PerImage, learn_near
+from understudy.methods.outliers import learnt_from
 from understudy.methods.pooled import check_augmentation, check_classes_alone, fault, first_noise
 from understudy.models.network import Network
 from understudy.settings import Settings
@@ -132,20 +133,31 @@ class Condensing(Method):
 
     def round(self, server: Server, state: State) -> State:
         new = [client for client in server.cohort() if f"{POOL}{client}.y" not in state]
-        sent: dict[str, Tensor] = {}
-        for reply in server.ask(self.condense, Message(), to=new) if new else ():
+        replies = []
+        # Once some were heard, a round does not hang on those that never give anything sound.
+        enough = 0 if any(part.startswith(POOL) for part in state) else None
+        for reply in server.ask(self.condense, Message(), to=new, at_least=enough) if new else ():
             wrong = fault(reply, self.net)
             if wrong:
                 reply.refuse(wrong)
             else:
-                sent |= {f"{POOL}{reply.client}.{part}": reply[part] for part in ("x", "y")}
-        state = state.but(sent)
-        return state.but(model=self._learn(server, state)) if any(len(part) for part in sent.values()) else state
+                replies.append(reply)
+        if not any(len(reply["y"]) for reply in replies):
+            return state.but(self._kept(replies))
+        return state.but(learnt_from(replies, lambda some: self._with(server, state, some)))
+
+    def _kept(self, replies: Sequence[Reply]) -> dict[str, Tensor]:
+        return {f"{POOL}{reply.client}.{part}": reply[part] for reply in replies for part in ("x", "y")}
+
+    def _with(self, server: Server, state: State, replies: Sequence[Reply]) -> Message:
+        """The images that came, and the network that learns from all there are."""
+        kept = self._kept(replies)
+        return Message(kept, model=self._learn(server, state.but(kept)))
 
     def _learn(self, server: Server, state: State) -> Tensor:
         heard = [f"{POOL}{client}" for client in server.clients if f"{POOL}{client}.y" in state]
         pool = Examples(
-            torch.cat([state[f"{name}.x"] for name in heard]),
+            torch.cat([self.net.problem.scale(state[f"{name}.x"]) for name in heard]),
             torch.cat([labels_from_wire(state[f"{name}.y"]) for name in heard]),
         )
         w = self.net.redrawn(int(torch.randint(2**62, (), generator=server.rng("fresh network"))))

@@ -30,11 +30,12 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message, scalar
 from understudy.federation.method import State, task
 from understudy.federation.registry import method
-from understudy.federation.server import Server
+from understudy.federation.server import Reply, Server
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Pull, Slope, train
 from understudy.learning.plan import passes
 from understudy.methods.averaging import Averaging, AveragingSettings
+from understudy.methods.outliers import learnt_from
 from understudy.models.network import Network
 from understudy.synthesis.divergence import kullback_leibler
 from understudy.synthesis.ensemble import Ensemble, imagine
@@ -94,19 +95,25 @@ class Dense(Averaging):
     def round(self, server: Server, state: State) -> State:
         if server.round <= self.settings.pre_rounds:
             return super().round(server, state)
-        if EPOCH not in state:
-            state = self._gather(server, state)
-        return self._distil(server, state) if EPOCH in state else state
-
-    def _gather(self, server: Server, state: State) -> State:
-        models = {}
-        for reply in server.ask(self.train_alone, self._brief(state), to=server.cohort()):
-            if "model" in reply and reply["model"].shape != state["model"].shape:
-                reply.refuse(f"its model has {reply['model'].numel()} numbers, wanted are {state['model'].numel()}")
-            elif "model" in reply:
-                models[MODEL + reply.client] = reply["model"]
-        if not models:
+        if EPOCH in state:
+            return self._distil(server, state)
+        teachers = self._teachers(server, state)
+        if not teachers:
             return state  # nobody had a record
+        return learnt_from(teachers, lambda some: self._distil(server, self._gathered(server, state, some)))
+
+    def _teachers(self, server: Server, state: State) -> list[Reply]:
+        teachers, wanted = [], state["model"]
+        for reply in server.ask(self.train_alone, self._brief(state), to=server.cohort()):
+            model = reply.get("model", wanted)
+            if model.shape != wanted.shape or model.dtype != wanted.dtype:
+                reply.refuse(f"its model is {reply.message!r}, wanted are {wanted.numel()} numbers in float32")
+            elif "model" in reply:
+                teachers.append(reply)
+        return teachers
+
+    def _gathered(self, server: Server, state: State, teachers: Sequence[Reply]) -> State:
+        models = {MODEL + reply.client: reply["model"] for reply in teachers}
         student = state["model"]
         if self.settings.student_init == "fresh":
             student = self.net.redrawn(int(torch.randint(2**62, (), generator=server.rng("student"))))

@@ -119,7 +119,8 @@ class FedDyn(Averaging):
         state = state.but(mean=state["model"][self.shared])
         if not self.settings.scale_alpha:
             return state
-        sums = server.sum(self.count, Message(), to=server.clients, like={"records": (), "clients": ()})
+        shapes, least = {"records": (), "clients": ()}, {"records": 0.0, "clients": 1.0}
+        sums = server.sum(self.count, Message(), server.clients, shapes, least)
         return state.but(mean_records=scalar(sums["records"] / sums["clients"]))
 
     def also(self, state: State) -> Mapping[str, Tensor]:

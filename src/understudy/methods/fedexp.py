@@ -44,6 +44,7 @@ class FedExPSettings(AveragingSettings):
 
 class Extrapolated(Rule):
     up: ClassVar[Mapping[str, Kind]] = {"change": "weights", "squares": "scalars"}
+    least: ClassVar[Mapping[str, float]] = {"squares": 0.0}
 
     def __init__(self, settings: FedExPSettings):
         super().__init__()

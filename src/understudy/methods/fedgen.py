@@ -35,7 +35,7 @@ from understudy.federation.registry import method
 from understudy.federation.server import Brief, Reply, Server, Task, WrappedServer
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Trained
-from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Parts, Shapes, Term
+from understudy.methods.averaging import SOMEBODY, Averaging, AveragingSettings, Kit, Parts, Shapes, Term
 from understudy.models.network import Network
 from understudy.synthesis.feature_generator import FeatureGenerator, divergence_from, sameness, teachers_loss
 
@@ -71,6 +71,7 @@ class Imagined(Term):
     per_record: ClassVar[bool] = False
     reads_records: bool = True  # label counts
     up: ClassVar[Mapping[str, Kind]] = {"labels": "statistics"}
+    least: ClassVar[Mapping[str, float]] = {"labels": 1.0}  # counts begin there
     generator: FeatureGenerator  # made for the network in `check`
 
     def __init__(self, settings: FedGenSettings):
@@ -137,8 +138,9 @@ class Listener(WrappedServer):
     def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
         for reply in self.inner.ask(task, brief, to, at_least):
             yield reply
-            if reply.refusal is None and float(reply["weight"]) > 0:
-                self.heard.append((reply["change"][self._head] / reply["weight"], reply["labels"]))
+            if reply.refusal is None and float(reply["weight"]) >= SOMEBODY:
+                head = reply["change"][self._head] / reply["weight"]
+                self.heard.append((head.to(torch.float32), reply["labels"].to(torch.float32)))
 
 
 @method(

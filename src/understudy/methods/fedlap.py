@@ -44,6 +44,7 @@ from understudy.learning.evaluate import tally
 from understudy.learning.local import Local
 from understudy.learning.loop import full_gradient
 from understudy.learning.pool import PerImage, Siamese, learn_near, record_weights
+from understudy.methods.outliers import learnt_from
 from understudy.methods.pooled import check_augmentation, check_classes_alone, fault, pooled
 from understudy.models.network import Network
 from understudy.privacy.mechanism import poisson_rows
@@ -284,19 +285,32 @@ class FedLap(Method):
         replies = [reply for reply in asked if self._fits(reply) and len(reply["y"])]
         if not replies:
             return state
+        return state.but(learnt_from(replies, lambda some: self._pooled(server, state["model"], some)))
+
+    def _pooled(self, server: Server, start: Tensor, replies: Sequence[Reply]) -> Message:
         radius = self._radius([float(reply["radius"]) for reply in replies if "radius" in reply])
         bounds = {"weights": self._record_weights(replies), "radius": radius, "strict": self.settings.strict}
         epochs, augment = self.settings.server_epochs, self._siamese(server)
-        w = self._learn(server, "fedlap pool", state["model"], pooled(replies), epochs, augment, **bounds)
+        w = self._learn(server, "fedlap pool", start, pooled(replies, self.net.problem), epochs, augment, **bounds)
         told = {} if radius is None else {"radius": scalar(radius)}
-        return state.but(told, model=w, moved=scalar(self._distance(w, state["model"])))
+        return Message(told, model=w, moved=scalar(self._distance(w, start)))
 
     def _fits(self, reply: Reply) -> bool:
         wrong = fault(reply, self.net)
-        wanted = [part for part in self._beside if len(reply["y"]) and part not in reply] if wrong is None else []
-        if wrong or wanted:
-            reply.refuse(wrong or f"it has no part '{wanted[0]}'")
-        return reply.refusal is None
+        if wrong is None and len(reply["y"]):
+            wrong = next(filter(None, (self._fault_beside(reply, part) for part in self._beside)), None)
+        if wrong:
+            reply.refuse(wrong)
+        return wrong is None
+
+    def _fault_beside(self, reply: Reply, part: str) -> str | None:
+        """r_k lies in the ball, up to rounding, and nobody has fewer records than none."""
+        if part not in reply:
+            return f"it has no part '{part}'"
+        if reply[part].ndim:
+            return f"its {part} is more than one number"
+        least, most = {"radius": (0.0, self.settings.radius * (1 + 1e-6)), "records": (0.0, math.inf)}[part]
+        return None if least <= float(reply[part]) <= most else f"its {part} cannot be {float(reply[part]):g}"
 
     def _radius(self, measured: Sequence[float]) -> float | None:
         """r_g; None: all epochs."""

@@ -109,7 +109,8 @@ class FedNova(Averaging):
         state = super().start(server)
         if self.settings.local.steps is not None:
             return state
-        sums = server.sum(self.count, Message(), to=server.clients, like={"steps": (), "clients": ()})
+        shapes, least = {"steps": (), "clients": ()}, {"steps": 0.0, "clients": 0.0}
+        sums = server.sum(self.count, Message(), server.clients, shapes, least)
         mean = float(sums["steps"]) / max(1.0, float(sums["clients"]))
         return state.but({COMMON: scalar(mean or 1)})
 

@@ -45,7 +45,7 @@ from understudy.methods.fedssyn_privacy import PrivateExchange, private_exchange
 from understudy.methods.fedssyn_settings import FedssynSettings
 from understudy.methods.imitation import Imitation, check_single_labels
 from understudy.methods.kept_generators import keep, kept_by
-from understudy.methods.pooled import fault
+from understudy.methods.pooled import fault, of_one_kind
 from understudy.models.network import Network
 from understudy.synthesis.duplicates import near_duplicates
 from understudy.synthesis.generator import Stage
@@ -64,6 +64,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "release-100": {**PUBLISHED, "images": 500},
 }
 
+MOST_IMAGES = 2**40  # that a client can say to have made
 BYTES = torch.zeros(0, dtype=torch.uint8)
 
 
@@ -154,6 +155,8 @@ class Fedssyn(WrappedMethod):
 
     def start(self, server: Server) -> State:
         replies = [reply for reply in server.ask(self.generate, Message(), to=server.clients) if self._sound(reply)]
+        if self.settings.deal != "own":
+            replies = of_one_kind(replies)
         counts = {MADE + reply.client: self._counts(reply) for reply in replies}
         if self.settings.deal == "own" or not replies:
             pool = nothing_to_deal(len(server.clients))
@@ -167,8 +170,8 @@ class Fedssyn(WrappedMethod):
         why = None if self.settings.deal == "own" else fault(reply, self.net)
         if why is None and self.settings.source == "generator" and reply.get("x", BYTES).dtype != torch.uint8:
             why = "its images are not in bytes"
-        if why is None and self.settings.veto is not None and reply.get("duplicates", BYTES).shape != (2,):
-            why = "it does not say how many near-duplicates there were"
+        if why is None and self.settings.veto is not None and not _are_counts(reply.get("duplicates", BYTES)):
+            why = "it does not say how many near-duplicates there were, of how many"
         if why is not None:
             reply.refuse(why)
         return why is None
@@ -202,6 +205,13 @@ class Fedssyn(WrappedMethod):
                 yield f"{client}: {near} of {of} images were near-duplicates of its records, {done}."
             elif sent == 0 and self.settings.images != 0 and self.settings.source == "generator":
                 yield f"{client}: no images were made, since a generator needs more records than it has."
+
+
+def _are_counts(duplicates: Tensor) -> bool:
+    if tuple(duplicates.shape) != (2,) or duplicates.dtype != torch.int64:
+        return False
+    near, of = map(int, duplicates)
+    return 0 <= near <= of <= MOST_IMAGES
 
 
 @add_on("fedssyn", settings=FedssynSettings, layer=AROUND_ROUNDS, presets=PRESETS)

@@ -30,6 +30,7 @@ class Term:
     reads_records: bool = False
     down: ClassVar[tuple[str, ...]] = ()  # parts of State that ride in the brief
     up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed
+    least: ClassVar[Mapping[str, float]] = {}  # of parts in ``up``: the smallest number that they may hold
 
     def shapes(self, net: Network) -> Shapes:
         """Of the parts in ``up``."""
@@ -83,6 +84,7 @@ class Rule:
     """How changes are combined. This one is the mean: w ← w + rate · Σ a_k Δ_k / Σ a_k."""
 
     up: ClassVar[Mapping[str, Kind]] = {"change": "weights"}
+    least: ClassVar[Mapping[str, float]] = {}  # of parts in ``up``: the smallest number that they may hold
 
     def __init__(self, rate: float = 1.0):
         self.rate = rate

@@ -6,6 +6,8 @@ step, since that is where the images were made to stand in for records.
 """
 
 from abc import abstractmethod
+from collections import Counter
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -13,6 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from understudy.data.examples import Examples
+from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, labels_from_wire, labels_to_wire
@@ -21,6 +24,7 @@ from understudy.federation.server import Reply, Server, Task
 from understudy.learning.dsa import ALL, Kind
 from understudy.learning.local import Local
 from understudy.learning.pool import PerImage, learn_near
+from understudy.methods.outliers import learnt_from
 from understudy.models.network import Network
 from understudy.settings import Settings
 from understudy.synthesis.matching import into_ball
@@ -79,16 +83,16 @@ class Pooled(Method):
                 replies.append(reply)
         if not replies:
             return state
-        weights = torch.cat([reply["weight"] for reply in replies]) if self.settings.weights == "size" else None
-        return state.but(model=self._learn(server, state["model"], pooled(replies), weights))
+        return state.but(learnt_from(replies, lambda some: Message(model=self._learn(server, state["model"], some))))
 
-    def _learn(self, server: Server, w: Tensor, pool: Examples, weights: Tensor | None) -> Tensor:
-        settings, local = self.settings, self.settings.server
+    def _learn(self, server: Server, w: Tensor, replies: Sequence[Reply]) -> Tensor:
+        settings, local, pool = self.settings, self.settings.server, pooled(replies, self.net.problem)
+        weights = torch.cat([reply["weight"] for reply in replies]) if self.settings.weights == "size" else None
         centre = w[self.net.trainable].to(self.net.device)
         return learn_near(
             self.net,
             w,
-            Examples(self.net.problem.scale(pool.x), pool.y),
+            pool,
             local,
             rate=local.rate(server.round, self.rounds),
             order=server.rng("pool"),
@@ -116,18 +120,43 @@ def fault(reply: Reply, net: Network, *, weighted: bool = False) -> str | None:
     missing = [part for part in ("x", "y", *(["weight"] if weighted else [])) if part not in reply]
     if missing:
         return f"it has no part '{missing[0]}'"
-    x, y = reply["x"], labels_from_wire(reply["y"])
-    if tuple(x.shape[1:]) != net.problem.shape or y.shape != x.shape[:1]:
-        return f"its images {tuple(x.shape)} and labels {tuple(y.shape)} do not fit; an image is {net.problem.shape}"
-    if len(y) and not 0 <= int(y.min()) <= int(y.max()) < net.problem.classes:
-        return f"its labels run from {int(y.min())} to {int(y.max())}, and there are {net.problem.classes} classes"
-    if weighted and (reply["weight"].shape != y.shape or bool((reply["weight"] <= 0).any())):
+    x, y, problem = reply["x"], reply["y"], net.problem
+    labels = labels_to_wire(torch.empty(0, problem.classes) if problem.multilabel else torch.empty(0), problem.classes)
+    if x.dtype not in (torch.uint8, torch.float32) or y.dtype != labels.dtype:
+        return f"its images and labels are in {_name(x.dtype)} and {_name(y.dtype)}, which nobody sends here"
+    if tuple(x.shape[1:]) != problem.shape or tuple(y.shape) != (*x.shape[:1], *labels.shape[1:]):
+        return f"its images {tuple(x.shape)} and labels {tuple(y.shape)} do not fit; an image is {problem.shape}"
+    most = 2 if problem.multilabel else problem.classes
+    if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < most:
+        return f"its labels run from {int(y.min())} to {int(y.max())}, and there are {most} of them"
+    if weighted:
+        return _fault_of_weights(reply["weight"], len(y))
+    return None
+
+
+def _fault_of_weights(weight: Tensor, images: int) -> str | None:
+    if tuple(weight.shape) != (images,) or weight.dtype != torch.float32 or bool((weight <= 0).any()):
         return "it needs a weight above 0 for each image"
     return None
 
 
-def pooled(replies: list[Reply]) -> Examples:
-    x = torch.cat([reply["x"] for reply in replies])
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def of_one_kind(replies: Sequence[Reply], known: Sequence[torch.dtype] = ()) -> list[Reply]:
+    """Records that join as they are: all pixels or all numbers, as ``known`` before or sent by most."""
+    kinds = Counter([*known, *(reply["x"].dtype for reply in replies if len(reply["y"]))])
+    common = kinds.most_common(1)[0][0] if kinds else None
+    for reply in replies:
+        if len(reply["y"]) and reply["x"].dtype != common:
+            reply.refuse(f"its images are in {_name(reply['x'].dtype)}, unlike those of most others")
+    return [reply for reply in replies if reply.refusal is None]
+
+
+def pooled(replies: Sequence[Reply], problem: Problem) -> Examples:
+    """All of them, each as the network sees it: nobody's kind of numbers changes the others'."""
+    x = torch.cat([problem.scale(reply["x"]) for reply in replies])
     return Examples(x, torch.cat([labels_from_wire(reply["y"]) for reply in replies]))
 
 

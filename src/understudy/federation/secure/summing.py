@@ -14,7 +14,7 @@ from understudy.federation.secure.graph import neighbours, well_connected
 from understudy.federation.secure.grid import Grid, Whole, grid_for
 from understudy.federation.secure.masks import add_stream, mask_sign
 from understudy.federation.secure.shares import join, needed_of
-from understudy.federation.server import Brief, Reply, Server, Task, TooFewReplies, WrappedServer
+from understudy.federation.server import NO_BOUNDS, Brief, Reply, Server, Task, TooFewReplies, WrappedServer
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,15 @@ class SecureServer(WrappedServer):
             f"secure-aggregation hands out sums only, and {name} is asked for single replies; use server.sum."
         )
 
-    def sum(self, task: Task, brief: Brief, to: Sequence[str], like: Mapping[str, Sequence[int]]) -> Message:
+    def sum(
+        self,
+        task: Task,
+        brief: Brief,
+        to: Sequence[str],
+        like: Mapping[str, Sequence[int]],
+        least: Mapping[str, float] = NO_BOUNDS,
+    ) -> Message:
+        """Nobody can see here whether one input lies below ``least``: that is the price of masks."""
         self._enough(to, "were there")
         grid = self._phases.grid(len(to))
         circle = self._advertised(to)

@@ -1,0 +1,146 @@
+"""Every method, with one site that sends parts of any make: its own failure at worst, and the others' round counts."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from contract_checks import Case
+from hostile import HARMS, VICTIM, Harm, as_json, check_only_the_victim_failed, only, tampered_play
+from test_contract import CASES, ONE_SHOT, QUICK
+
+from understudy.federation.exchange import Answer, Request
+from understudy.federation.message import Message
+from understudy.studies.run import Result
+
+BY_NAME = {harm.name: harm for harm in HARMS}
+# Of no part of any method can these be taken.
+NEVER = ("one more", "nothing but shape", "not a number", "largest float64")
+ASKED_LATE = {"dense": 3}  # the round in which a method has asked for all that it asks for
+TOLD = {"veto": "drop"}
+REPLIES: dict[str, Case] = {
+    **{name: case for name, case in CASES.items() if "+" not in name},
+    "fedavg+fedssyn": Case("fedavg", QUICK["fedavg"], ({"name": "fedssyn", **QUICK["fedssyn"], **TOLD},)),
+    "fedavg+secure-aggregation": CASES["fedavg+secure-aggregation"],
+    "fedavg, scored": Case("fedavg", {**QUICK["fedavg"], "score_local": True}),
+    "feddm by size": Case("feddm", {**QUICK["feddm"], "weights": "size"}),
+    "fedlap by size": Case("fedlap", {**QUICK["fedlap"], "weights": "size"}),
+}
+
+
+def rounds_of(name: str) -> int:
+    return ASKED_LATE.get(name, 1)
+
+
+def parts_sent(name: str, folder: Path) -> dict[tuple[str, str], int]:
+    """By task and part, the round in which the victim sends it first."""
+    found: dict[tuple[str, str], int] = {}
+
+    def note(request: Request, answer: Answer) -> Answer:
+        mine = request.client == VICTIM and request.task != "Method.score"  # which nobody can refuse any more
+        for part in Message.from_bytes(answer.read()) if mine else ():
+            found.setdefault((request.task, part), request.round)
+        return answer
+
+    tampered_play(REPLIES[name], folder, note, rounds=rounds_of(name))
+    assert found, "the victim sends nothing that could be spoilt"
+    return found
+
+
+def spoilt(name: str, task: str, part: str, harm: Harm, folder: Path) -> Result:
+    def tamper(request: Request, answer: Answer) -> Answer:
+        return harm(part)(request, answer) if request.task == task else answer
+
+    return tampered_play(REPLIES[name], folder, only(VICTIM, tamper), rounds=rounds_of(name))
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_parts_that_can_never_be_are_refused_whatever_the_method(name: str, tmp_path: Path) -> None:
+    """One part after another, each time that the victim is asked."""
+    rng, rounds = random.Random(name), set[int]()
+
+    def tamper(request: Request, answer: Answer) -> Answer:
+        parts = [*Message.from_bytes(answer.read())]
+        if not parts or request.task == "Method.score":
+            return answer
+        part = parts[len(rounds) % len(parts)]
+        rounds.add(request.round)
+        return BY_NAME[rng.choice(NEVER)](part)(request, answer)
+
+    result = tampered_play(REPLIES[name], tmp_path / "run", only(VICTIM, tamper), rounds=max(2, rounds_of(name)))
+    assert rounds, "the victim sent nothing that could be spoilt"
+    as_json(result)
+    for round in rounds:
+        assert [failure["client"] for failure in result.metrics[round]["failures"]] == [VICTIM]
+        others = 3 if round and name not in ONE_SHOT else 0  # a client that was heard once is not asked again
+        check_only_the_victim_failed(result, round, others)
+
+
+def some_of_everything(name: str, many: int, folder: Path) -> Iterator[tuple[str, str, int, Harm]]:
+    rng, sent = random.Random(f"{name} of any make"), parts_sent(name, folder)
+    pairs = [(task, part, round, harm) for (task, part), round in sent.items() for harm in HARMS]
+    yield from rng.sample(pairs, min(many, len(pairs)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REPLIES)
+def test_parts_of_any_make_cost_nobody_but_their_sender(name: str, tmp_path: Path) -> None:
+    """Some of these are numbers that a site might have; then they count. The round counts in any case."""
+    for at, (task, part, round, harm) in enumerate(some_of_everything(name, 16, tmp_path / "honest")):
+        result = spoilt(name, task, part, harm, tmp_path / str(at))
+        check_only_the_victim_failed(result, round, others=3)
+        as_json(result)
+
+
+# What ended runs, or changed the others' records, before it was looked for.
+FOUND = [
+    ("feddm", "x", "float64"),
+    ("feddm", "x", "largest float32"),
+    ("fedlap", "radius", "one more"),
+    ("fedlap", "radius", "minus one"),
+    ("fedlap", "x", "one is huge"),
+    ("real", "x", "int64"),
+    ("dc", "x", "large below zero"),
+    ("central", "x", "bfloat16"),
+    ("fedavg", "change", "largest float64"),
+    ("fedavg", "weight", "minus one"),
+    ("fedgen", "change", "float64"),
+    ("fedgen", "weight", "tiny"),
+    ("fedgen", "labels", "zero"),
+    ("feddyn", "clients", "minus three"),
+]
+
+
+@pytest.mark.parametrize(("name", "part", "harm"), FOUND)
+def test_what_ended_a_run_once_does_so_no_more(name: str, part: str, harm: str, tmp_path: Path) -> None:
+    result = tampered_play(REPLIES[name], tmp_path / "run", only(VICTIM, BY_NAME[harm](part)), rounds=1)
+    check_only_the_victim_failed(result, 1, others=3)
+    as_json(result)
+
+
+@pytest.mark.parametrize("name", ["feddm", "fedlap", "fedlap-dp", "real", "dc", "psg", "central", "fedavg+fedssyn"])
+@pytest.mark.parametrize("harm", ["out of range", "one out of range"])
+def test_labels_out_of_range_are_refused_wherever_images_are_pooled(name: str, harm: str, tmp_path: Path) -> None:
+    round = 0 if "fedssyn" in name else 1
+    result = tampered_play(REPLIES[name], tmp_path / "run", only(VICTIM, BY_NAME[harm]("y")), rounds=1)
+    (failure,) = [failure for failure in result.metrics[round]["failures"] if failure["client"] == VICTIM]
+    assert "its labels run from" in failure["why"]
+    check_only_the_victim_failed(result, round, others=3)
+
+
+AS_FLOATS = Harm("floats", lambda pixels: pixels.to(torch.float32).div_(255))
+
+
+def test_pictures_as_bytes_and_as_floats_meet_in_a_pool_as_the_network_sees_them(tmp_path: Path) -> None:
+    """Joined first and scaled afterwards, the bytes of all others would have counted as floats up to 255."""
+    tampered_play(REPLIES["real"], tmp_path / "mixed", only(VICTIM, AS_FLOATS("x")), rounds=1)
+    REPLIES["real"].play(tmp_path / "bytes", rounds=1)
+    assert (tmp_path / "mixed/model.safetensors").read_bytes() == (tmp_path / "bytes/model.safetensors").read_bytes()
+
+
+def test_where_records_join_as_they_are_the_kind_that_most_send_counts(tmp_path: Path) -> None:
+    result = tampered_play(REPLIES["central"], tmp_path / "floats", only(VICTIM, AS_FLOATS("x")), rounds=1)
+    assert "unlike those of most others" in result.metrics[1]["failures"][0]["why"]
+    tampered_play(REPLIES["central"], tmp_path / "gone", only(VICTIM, BY_NAME["missing"]("x")), rounds=1)
+    assert (tmp_path / "floats/model.safetensors").read_bytes() == (tmp_path / "gone/model.safetensors").read_bytes()
