@@ -1,7 +1,10 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and files of lines that are."""
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -23,3 +26,24 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def add_line(path: Path, line: Mapping[str, Any], *, durable: bool = True) -> None:
+    """At the end of a file that is only ever added to, as JSON. What a kill or a full disk left of an earlier line goes
+    first: nobody could rely on it, and it would spoil this one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab+") as file:
+        _cut_half_a_line(file)
+        file.write(json.dumps(line).encode() + b"\n")
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _cut_half_a_line(file: BinaryIO) -> None:
+    if not file.tell():
+        return
+    file.seek(-1, os.SEEK_END)
+    if file.read(1) != b"\n":
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)

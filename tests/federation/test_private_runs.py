@@ -354,6 +354,28 @@ def test_the_same_bytes_sent_again_after_a_kill_count_once(tmp_path: Path) -> No
     assert [line["releases"] for lines in after["clients"].values() for line in lines] == [2, 2]
 
 
+def test_a_line_that_was_cut_off_in_the_journal_does_not_spoil_those_after_it(tmp_path: Path) -> None:
+    killed = type("CutShort", (CutShort,), {"how": Killed()})
+    for _ in range(2):
+        with contextlib.suppress(Killed):
+            private_run(tmp_path / "run", killed, {"rounds": 2}, privacy={"delta": 1e-5})
+        with (tmp_path / "run/releases.jsonl").open("a") as journal:
+            journal.write('{"client": "as')
+    assert RunFolder(tmp_path / "run").ledger()["epsilon"] == pytest.approx(books(tmp_path / "run"))
+
+
+LINE = {"client": "ash", "round": 1, "step": 1, "task": "t", "parts": {}, "charges": [], "sha256": ""}
+WRONG: list[object] = [5, [], {}, {**LINE, "parts": []}, {**LINE, "round": "x"}, {**LINE, "charges": [5]}]
+
+
+@pytest.mark.parametrize("line", [b"?", b"\xff\xfe", *(json.dumps(wrong).encode() for wrong in WRONG)])
+def test_a_damaged_journal_is_said_in_a_sentence(line: bytes, tmp_path: Path) -> None:
+    (tmp_path / "releases.jsonl").write_bytes(json.dumps(LINE).encode() + b"\n" + line + b"\n")
+    with pytest.raises(UserError, match=r"releases.jsonl, line 2, cannot be read; restore it from a copy"):
+        RunFolder(tmp_path).ledger()
+    assert RunFolder(tmp_path).epsilon() is None
+
+
 class Moody(Spender):
     """Fails after it has spent, the first time that anyone is asked."""
 

@@ -17,6 +17,7 @@ from understudy.federation.server import Reply, Server, TooFewReplies
 from understudy.federation.site import SCORE
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
+from understudy.privacy.ledger import Release
 
 NAMES = ("ash", "beech", "cedar", "elm")
 MODEL = Message(model=torch.zeros(6))
@@ -82,6 +83,28 @@ def test_bytes_of_every_ask_of_a_round_are_added_up() -> None:
     assert (server.books.up, server.books.down) == ({"ash": sum(sent)}, {"ash": first.nbytes + second.nbytes})
     server.begin(2)
     assert (server.books.up, server.books.down) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"version": "../r1s1"},
+        {"charges": [{"noise": 1e400}]},
+        {"charges": [{}] * 65},
+        {"read": lambda: b"no message"},
+    ],
+    ids=("version", "charge", "charges", "bytes"),
+)
+def test_what_cannot_be_read_has_left_all_the_same(about: dict[str, Any]) -> None:
+    whole = {"version": "r1s1", "read": Message(number=torch.zeros(())).to_bytes, "charges": ()}
+    written: list[Release] = []
+    server, _, method = begun(lambda request: Answer(request.client, "done", "", **{**whole, **about}), at_least=0)
+    server._released = written.append
+    assert list(server.ask(method.count, Message(), ["ash"])) == []
+    size = len({**whole, **about}["read"]())
+    assert [release.parts for release in written] == [{"undeclared": ("undeclared", size)}]
+    assert server.ledger.epsilon is None, "nothing covers it"
+    assert server.books.up == {"ash": size}
 
 
 def test_a_second_ask_begins_where_the_first_one_ended() -> None:

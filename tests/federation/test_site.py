@@ -314,6 +314,15 @@ def test_a_real_site_writes_down_every_reply_before_it_leaves(site: Site, method
     assert lines[0]["parts"] == [drawn, {**drawn, "part": "times"}]
 
 
+def test_a_line_that_was_cut_off_does_not_spoil_the_next_one(site: Site, method: Counting) -> None:
+    real = replace(site, logs_replies=True)
+    site.folder.mkdir()
+    (site.folder / "answers.jsonl").write_text('{"when": "2026-')  # the disk was full
+    answer(real, method, request(1, 1))
+    (line,) = (site.folder / "answers.jsonl").read_text().splitlines()
+    assert json.loads(line)["outcome"] == "done"
+
+
 def test_a_reply_that_cannot_be_written_down_does_not_leave(site: Site, method: Counting) -> None:
     (site.folder / "answers.jsonl").mkdir(parents=True)
     kept = answer(replace(site, logs_replies=True), method, request(1, 1))

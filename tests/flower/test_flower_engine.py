@@ -1,6 +1,7 @@
 """The server's loop over a Grid, with a grid whose nodes do as the test says."""
 
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -148,7 +149,9 @@ def test_whatever_reading_an_answer_raises_it_is_that_sites_alone(
 
 def test_words_of_a_site_do_not_steer_the_terminal(tmp_path: Path) -> None:
     def rude(_: FakeGrid, message: Message) -> Message:
-        return _to(message, content=wire.pack_answer(failed("a", "no", code="\x1b[2Jno\n" + 1000 * "!")))
+        header = {**failed("a", "no", code="\x1b[2Jno\n" + 1000 * "!").header()}
+        del header["why"]
+        return _to(message, content=wire.pack(json.dumps(header).encode(), b""))
 
     (why,) = outcomes(make(tmp_path, FakeGrid({1: "a"}, {"a": rude}), 5), "a").values()
     assert why == "it failed, with a code that this server lacks"

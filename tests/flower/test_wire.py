@@ -39,6 +39,12 @@ def test_a_failure_brings_its_code_and_neither_its_sentence_nor_a_body() -> None
     assert (answer.outcome, answer.why, answer.read()) == ("refused", told, b"")
 
 
+def test_a_code_of_another_make_stays_at_home() -> None:
+    packed = wire.pack_answer(failed("ash", "no", code="pixels-differ-by-1.14"))
+    assert b"1.14" not in wire.unpack(packed, 1000)[0]
+    assert wire.read_answer(packed, client="ash", largest=100).code == "failed"
+
+
 def test_a_request_for_somebody_else_is_refused() -> None:
     with pytest.raises(UserError, match="for 'ash' came to birch"):
         wire.read_request(wire.pack_request(REQUEST), site="birch", largest=100)

@@ -41,6 +41,11 @@ class NotFinite(UserError):
         super().__init__(f"its reply is not finite in {', '.join(parts)} (a smaller learning rate may help)")
 
 
+def may_travel(code: str) -> str:
+    """The code, where it is one of ours: what an error of another make calls itself may tell of records too."""
+    return code if code in SENTENCES else UserError.code
+
+
 def sentence(code: str) -> str:
     """As the server shows it; a code that nobody here knows is not repeated."""
     return f"{SENTENCES[code]} ({code})" if code in SENTENCES else "it failed, with a code that this server lacks"

@@ -221,19 +221,22 @@ class RunServer(Server):
         if answer.outcome == "waiting":
             asked.waiting.append(client)
             return None
-        charges = self._charges(asked, answer)
         if answer.outcome != "done":
-            self._record(asked, client, Message(), b"", charges)
+            self._record(asked, client, b"", {}, self._charges(asked, answer))
             if answer.outcome == "spent":
                 self.spent.add(client)
                 self._spent_now.add(client)
             raise UserError(answer.why)
-        check_version(answer.version)
         data = answer.read()
         books.up[client] = books.up.get(client, 0) + len(data)
-        message = Message.from_bytes(data)
         # It has left the house: from here on it is in the ledger, whatever becomes of it.
-        self._record(asked, client, message, data, charges)
+        try:
+            check_version(answer.version)
+            message, charges = Message.from_bytes(data), self._charges(asked, answer)
+        except UserError:
+            self._record(asked, client, data, {UNDECLARED: (UNDECLARED, len(data))}, ())
+            raise
+        self._record(asked, client, data, self._parts(asked, message), charges)
         reply = message.without(SCORE)
         undeclared = [part for part in reply if part not in self._kinds[asked.task]]
         if undeclared:
@@ -273,12 +276,23 @@ class RunServer(Server):
         if before.get(charge.place, charge) != charge:
             raise UserError("it changed a charge of privacy that it had sent before")
 
-    def _record(self, asked: _Ask, client: str, message: Message, data: bytes, charges: Sequence[Charge]) -> None:
+    def _parts(self, asked: _Ask, message: Message) -> dict[str, tuple[str, int]]:
+        """Kinds and sizes; of what is not declared in one line, whatever a site calls it."""
         kinds = {**self._kinds[asked.task], SCORE: "statistics"}
         sizes = {part: tensor.numel() * tensor.element_size() for part, tensor in message.items()}
         parts: dict[str, tuple[str, int]] = {part: (kinds[part], size) for part, size in sizes.items() if part in kinds}
         if undeclared := [size for part, size in sizes.items() if part not in kinds]:
-            parts[UNDECLARED] = (UNDECLARED, sum(undeclared))  # in one line, whatever a site calls them
+            parts[UNDECLARED] = (UNDECLARED, sum(undeclared))
+        return parts
+
+    def _record(
+        self,
+        asked: _Ask,
+        client: str,
+        data: bytes,
+        parts: Mapping[str, tuple[str, int]],
+        charges: Sequence[Charge],
+    ) -> None:
         digest = hashlib.sha256(data).hexdigest()
         release = Release(client, self.round, asked.step, asked.task, parts, tuple(charges), digest)
         self._released(release)

@@ -5,8 +5,6 @@ simulation the run's ledger tells the same, so there only failures are noted.
 """
 
 import hashlib
-import json
-import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 from understudy.federation.exchange import Answer, Request
 from understudy.federation.message import Kind, Message
 from understudy.federation.release import described
+from understudy.files import add_line
 from understudy.privacy.charges import Charge
 
 NAME = "answers.jsonl"
@@ -36,9 +35,4 @@ class SiteLog:
 
     def _add(self, request: Request | None, **said: Any) -> None:
         asked = {} if request is None else {key: getattr(request, key) for key in ("run", "round", "step", "task")}
-        line = {"when": datetime.now(UTC).isoformat(timespec="seconds"), **asked, **said}
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        add_line(self._path, {"when": datetime.now(UTC).isoformat(timespec="seconds"), **asked, **said})

@@ -7,7 +7,6 @@ asked for once it is closed, it is charged anew.
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from understudy.errors import UserError
+from understudy.files import add_line
 from understudy.privacy.settings import Accountant
 from understudy.words import is_short_line
 
@@ -164,7 +164,7 @@ class Book:
                     f"its privacy budget ends here: this would bring ε to {after:.3f}, "
                     f"and {limit.whose} allows {limit.epsilon:g} at δ = {limit.delta:g}"
                 )
-        self._add({"charge": charge.as_dict()})
+        add_line(self.path, {"charge": charge.as_dict()})
         return charge
 
     def close(self, charges: Sequence[Charge]) -> None:
@@ -172,7 +172,7 @@ class Book:
         closed = {tuple(line["closed"]) for line in self._lines() if "closed" in line}
         for charge in charges:
             if charge.place not in closed:
-                self._add({"closed": list(charge.place)})
+                add_line(self.path, {"closed": list(charge.place)})
 
     def of_task(self, run: str, round: int, step: int, task: str) -> list[Charge]:
         return [charge for charge in self.charges() if charge.place[:4] == (run, round, step, task)]
@@ -189,15 +189,6 @@ class Book:
                     f"{self.path}, line {number}, cannot be read; what was spent is unknown, so nothing more "
                     "can be: restore the file from a copy."
                 ) from None
-
-    def _add(self, line: Mapping[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab+") as file:
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)
-            file.write(json.dumps(line).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def _renumbered(charge: Charge, before: Sequence[Charge]) -> Charge:

@@ -28,7 +28,8 @@ class Release:
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> "Release":
         parts = {part: (str(kind), int(size)) for part, (kind, size) in saved["parts"].items()}
-        return cls(**{**saved, "parts": parts, "charges": tuple(map(Charge.of, saved["charges"]))})
+        when = {key: int(saved[key]) for key in ("round", "step")}
+        return cls(**{**saved, **when, "parts": parts, "charges": tuple(map(Charge.of, saved["charges"]))})
 
 
 @dataclass

@@ -5,13 +5,12 @@ these lines tell what. In a simulation the clients' own books are at hand too, a
 """
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from understudy.errors import UserError
 from understudy.federation.shelf import Shelf
-from understudy.files import write_whole
+from understudy.files import add_line, write_whole
 from understudy.privacy.charges import Book
 from understudy.privacy.ledger import Ledger, Release
 
@@ -30,11 +29,7 @@ class Releases:
         self._file.touch()
 
     def add(self, release: Release) -> None:
-        with self._file.open("a") as file:
-            file.write(json.dumps(release.as_dict()) + "\n")
-            if release.charges:
-                file.flush()
-                os.fsync(file.fileno())
+        add_line(self._file, release.as_dict(), durable=bool(release.charges))
 
     def forget(self) -> None:
         """They are in the checkpoint."""
@@ -59,11 +54,11 @@ class Releases:
     def _since(self, round: int) -> Iterator[Release]:
         if not self.there:
             return
-        whole, _, _ = self._file.read_text().rpartition("\n")  # what follows was cut off by a kill
+        whole, _, _ = self._file.read_bytes().rpartition(b"\n")  # what follows was cut off by a kill
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
                 release = Release.of(json.loads(line))
-            except (ValueError, TypeError, KeyError, UserError):
+            except (ValueError, TypeError, KeyError, AttributeError, UserError):
                 raise UserError(f"{self._file}, line {number}, cannot be read; restore it from a copy.") from None
             if release.round > round:
                 yield release

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from understudy.errors import UserError
 from understudy.federation.exchange import Answer, Outcome, Request, failed
-from understudy.federation.failures import sentence
+from understudy.federation.failures import may_travel, sentence
 from understudy.words import printable
 
 if TYPE_CHECKING:
@@ -62,8 +62,10 @@ def read_request(content: "RecordDict", *, site: str, largest: int) -> Request:
 
 def pack_answer(answer: Answer) -> "RecordDict":
     """Why it failed stays with the site, since the sentence may tell of records; the code travels."""
+    done = answer.outcome == "done"
     header = {key: value for key, value in answer.header().items() if key != "why"}
-    return pack(json.dumps(header).encode(), answer.read() if answer.outcome == "done" else b"")
+    header["code"] = "" if done else may_travel(answer.code)
+    return pack(json.dumps(header).encode(), answer.read() if done else b"")
 
 
 def read_answer(content: "RecordDict", *, client: str, largest: int) -> Answer:
