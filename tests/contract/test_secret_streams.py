@@ -1,6 +1,6 @@
 """Everything that promises privacy: its noise, and who is sampled, come from streams that nobody can repeat.
 
-Every draw of a private task is watched. The privacy of a release rests on noise (`with_noise`) and on who is in it
+Every draw of a private task is watched. The privacy of a release rests on noise (`gaussian`) and on who is in it
 (`poisson_rows`): both must draw from a stream of `client.secret_rng`, and there must be as many releases with noise as
 were charged. The run's public seed is known to the server, so nothing that is drawn from it (`client.rng`) may follow
 the records: with one record fewer, and the secret streams as before, it is asked for the same numbers.
@@ -28,7 +28,7 @@ from understudy.errors import UserError
 from understudy.federation import registry, site
 from understudy.federation.client import Client
 from understudy.federation.purse import Purse
-from understudy.privacy.mechanism import poisson_rows, with_noise
+from understudy.privacy.mechanism import gaussian, poisson_rows
 from understudy.randomness import generator
 from understudy.synthesis import generator as generators
 
@@ -80,8 +80,8 @@ class Draw:
     client: str
     secret: bool
     purpose: str
-    inside: str  # with_noise, poisson_rows, or nothing
-    noise: float  # of with_noise; without noise nothing is released
+    inside: str  # gaussian, poisson_rows, or nothing
+    noise: float  # of gaussian; without noise nothing is released
     what: str  # the function of torch, and the shape that it was asked for
 
 
@@ -127,7 +127,7 @@ def _mechanism() -> tuple[str, float]:
     frame = sys._getframe()
     while frame.f_back is not None:
         frame = frame.f_back
-        if frame.f_code in (with_noise.__code__, poisson_rows.__code__):
+        if frame.f_code in (gaussian.__code__, poisson_rows.__code__):
             return frame.f_code.co_name, float(frame.f_locals.get("noise", 0.0))
     return "", 0.0
 
@@ -166,7 +166,7 @@ def test_noise_and_sampling_come_from_secret_streams_alone(name: str, tmp_path: 
     assert [line["failures"] for line in result.metrics] == [[]] * len(result.metrics)
     public = {(draw.inside, draw.client, draw.purpose) for draw in watch.draws if draw.inside and not draw.secret}
     assert public == set(), "these streams can be repeated"
-    noised = Counter(draw.client for draw in watch.draws if draw.inside == "with_noise" and draw.noise > 0)
+    noised = Counter(draw.client for draw in watch.draws if draw.inside == "gaussian" and draw.noise > 0)
     charges = json.loads((tmp_path / "run/ledger.json").read_text())["charges"]
     assert noised == {client: sum(charge["steps"] for charge in spent) for client, spent in charges.items()}
     sampled = {draw.client for draw in watch.draws if draw.inside == "poisson_rows"}

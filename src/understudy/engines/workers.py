@@ -127,7 +127,7 @@ class Workers(Engine):
             f"its worker process died {job.deaths} times over {job.request.task} (the last with code {code}); "
             "if memory ran out, set fewer engine.workers"
         )
-        yield replace(give_up(self._sites[job.request.client], job.request, why), deaths=job.deaths)
+        yield replace(give_up(self._sites[job.request.client], job.request, why), deaths=job.deaths, lost=True)
 
 
 def _serve(pipe: Connection, other_end: Connection, sites: Mapping[str, Site], method: Method) -> None:

@@ -41,9 +41,8 @@ class Request:
             raise UserError("A request came with a header that cannot be read.") from None
 
 
-# spent: it has no privacy budget left for this; waiting: a person at the site has to look at its reply first;
-# lost: the process that worked for it died again and again
-Outcome = Literal["done", "failed", "refused", "spent", "waiting", "lost"]
+# spent: it has no privacy budget left for this; waiting: a person at the site has to look at its reply first
+Outcome = Literal["done", "failed", "refused", "spent", "waiting"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,7 @@ class Answer:
     charges: Sequence[Mapping[str, Any]] = ()  # what the task spent, as the site's book has it
     code: str = ""  # of a failure; `why` stays on the site's machine, the code may travel
     deaths: int = 0  # of processes that worked for it; counted by the engine, never told by a site
+    lost: bool = False  # it failed because of them
 
     def header(self) -> dict[str, Any]:
         """All but the bytes, as plain values."""

@@ -58,7 +58,7 @@ class Books:
 
     def note_deaths(self, answer: Answer) -> None:
         self.workers_died += answer.deaths
-        if answer.outcome == "lost":
+        if answer.lost:
             self.lost.append(answer.client)
 
 

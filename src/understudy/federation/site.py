@@ -89,7 +89,7 @@ def answer(site: Site, method: Method, request: Request) -> Answer:
 
 def give_up(site: Site, request: Request, why: str) -> Answer:
     """For an engine whose process died over a request so often that it does not ask again."""
-    return _failure(site, request, failed(site.name, why, outcome="lost"))
+    return _failure(site, request, failed(site.name, why))
 
 
 def _failure(site: Site, request: Request, given: Answer) -> Answer:
