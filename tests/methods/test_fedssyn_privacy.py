@@ -130,6 +130,7 @@ def test_own_images_without_noise_would_pass_by_a_private_method() -> None:
     ("beside", "why"),
     [
         ({"veto": "drop"}, "outside of any noise"),
+        ({"veto": "flag"}, "outside of any noise"),
         ({"source": "real"}, "real records cannot be private"),
         ({"from_run": "earlier"}, "not in this run's ledger"),
         ({"dp": {"scope": "exchange", "epsilon": 1, "noise": 1}}, "not both"),
