@@ -95,7 +95,7 @@ def test_a_part_that_was_written_in_place_after_all_is_not_taken_for_the_old_one
     assert Shelf(tmp_path).get("r2")[0]["w"].tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("harm", ["manifest", "part", "gone"])
+@pytest.mark.parametrize("harm", ["manifest", "part", "gone", "changed"])
 def test_a_shelf_that_was_cut_in_half_says_so_and_what_to_do(tmp_path: Path, harm: str) -> None:
     shelf = Shelf(tmp_path)
     shelf.put("r1", Message(w=torch.zeros(100)))
@@ -103,6 +103,8 @@ def test_a_shelf_that_was_cut_in_half_says_so_and_what_to_do(tmp_path: Path, har
     victim = tmp_path / "r1.json" if harm == "manifest" else part
     if harm == "gone":
         part.unlink()
+    elif harm == "changed":  # still a message, with another number in it
+        part.write_bytes(part.read_bytes()[:-1] + b"?")
     else:
         victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
     with pytest.raises(UserError, match=r"missing or damaged.*begin anew"):

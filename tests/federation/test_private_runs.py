@@ -257,7 +257,9 @@ def test_under_a_limit_on_epsilon_nobody_scores_at_home(tmp_path: Path) -> None:
     config = resolve(
         {**words, "method": {"rounds": 1}, "privacy": {"delta": 1e-5}}, {}, Live(data=data, method=Spender)
     )
-    assert play(config, tmp_path / "run").accuracy is None
+    result = play(config, tmp_path / "run")
+    assert result.accuracy is None
+    assert (result.summary["failed"], result.metrics[1]["clients"]) == (0, 2)  # they answered, without scores
 
 
 class OtherNames(Method):

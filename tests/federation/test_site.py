@@ -239,6 +239,14 @@ def test_a_brief_that_is_not_finite_is_refused(site: Site, method: Counting) -> 
     assert (asked.outcome, asked.why) == ("failed", "the brief is not finite in model")
 
 
+def test_examples_of_all_steps_of_a_round_count_against_its_limit(site: Site, method: Counting) -> None:
+    # Four a step: eight may leave, twelve may not. What is sent once more was sent before. Then the next round.
+    strict = replace(site, policy=Policy(examples_a_round=8))
+    places = [(1, 1), (1, 2), (1, 2), (1, 3), (2, 1)]
+    asked = [answer(strict, method, request(*place, task="Counting.give")).outcome for place in places]
+    assert asked == ["done", "done", "done", "refused", "done"]
+
+
 # ---- what covers a reply, and what is written down of it
 
 
