@@ -1,4 +1,5 @@
 import inspect
+import os
 
 import pytest
 import torch
@@ -11,6 +12,14 @@ from second_device.process import call, close
 def _one_thread() -> None:
     """As in a run: two threads give other bits, and tests share the machine's cores."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _only_data_that_came_along(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A test that reaches for a data set of this machine fails on every machine; what tests start inherits it."""
+    nothing = tmp_path_factory.mktemp("no-data-sets")
+    for name in ("UNDERSTUDY_DATA", "XDG_DATA_HOME", "XDG_DATA_DIRS"):
+        os.environ[name] = str(nothing)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

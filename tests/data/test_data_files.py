@@ -104,8 +104,12 @@ def test_broken_idx_files_are_refused(content: bytes, says: str) -> None:
 
 def test_the_named_folder_is_the_only_one_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDERSTUDY_DATA", str(tmp_path / "env"))
-    assert places(["a"], ["/sys"], tmp_path) == [tmp_path / "a", tmp_path]
-    assert places(["a"], ["/sys"]) == [tmp_path / "env" / "a", tmp_path / "env", Path("/sys")]
+    monkeypatch.delenv("XDG_DATA_DIRS")
+    mine = [tmp_path / "env" / "a", tmp_path / "env"]
+    assert places(["a"], ["sys"], tmp_path) == [tmp_path / "a", tmp_path]
+    assert places(["a"], ["sys"]) == [*mine, Path("/usr/local/share/sys"), Path("/usr/share/sys")]
+    monkeypatch.setenv("XDG_DATA_DIRS", "/one:/two")
+    assert places(["a"], ["sys"]) == [*mine, Path("/one/sys"), Path("/two/sys")]
     monkeypatch.delenv("UNDERSTUDY_DATA")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert places([], []) == [tmp_path / "understudy"]

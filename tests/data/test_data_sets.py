@@ -97,6 +97,11 @@ def test_what_comes_along_is_here_and_needs_no_fetching(tmp_path: Path) -> None:
     assert sets.names(tmp_path)[0].as_dict()["records"] == (1437, 360)
 
 
+def test_these_tests_see_no_data_set_that_only_this_machine_has() -> None:
+    came_along = {"digits", "mnist-5k", "shapes", "canvases"}
+    assert {one.name for one in sets.names() if one.here} == came_along
+
+
 SMALL = ShapesSettings(size=24, scales=2, rotations=4, positions=4, colours=2)
 
 

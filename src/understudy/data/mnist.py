@@ -142,7 +142,7 @@ MNIST = IdxSet(
 FASHION_MNIST = IdxSet(
     "fashion-mnist",
     ("fashion-mnist", "FashionMNIST/raw"),
-    ("/usr/share/datasets/fashion-mnist",),  # Debian's package dataset-fashion-mnist
+    ("datasets/fashion-mnist",),  # Debian's package dataset-fashion-mnist
     published(
         "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
         "8d4fb7e6c68d591d4c3dfef9ec88bf0d",

@@ -60,10 +60,16 @@ def data_folder(folder: Path | None = None) -> Path:
 
 
 def places(subfolders: Sequence[str], system: Sequence[str], folder: Path | None = None) -> list[Path]:
-    """Folders to search, best first; a folder that was named is the only one."""
+    """Folders to search, best first; a folder that was named is the only one.
+
+    ``system`` names folders that a distribution fills, below each of $XDG_DATA_DIRS.
+    """
     here = data_folder(folder)
     inside = [*(here / name for name in subfolders), here]
-    return inside if folder is not None else [*inside, *map(Path, system)]
+    if folder is not None:
+        return inside
+    shared = (os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(":")
+    return [*inside, *(Path(root, name) for name in system for root in shared if root)]
 
 
 def find(names: Sequence[str], folders: Sequence[Path]) -> Path | None:
