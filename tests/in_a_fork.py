@@ -1,5 +1,6 @@
 """Work in a process of its own that need not import everything again: a copy of this one."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -32,12 +33,16 @@ def in_a_fork(work: Callable[[], None], cwd: Path, seconds: float = 300) -> Done
         return Done(os.waitstatus_to_exitcode(status), out.read_text(), err.read_text())
 
 
-def understudy(*words: str, cwd: Path, code: int = 0) -> Done:
+def understudy(*words: str, cwd: Path, code: int = 0, seconds_of_silence: float = 3600) -> Done:
     """The command with these words, as a person types it."""
 
     def command() -> None:
         from understudy.cli import main
 
+        with contextlib.suppress(ImportError):
+            from understudy import patience
+
+            patience.FIRST = seconds_of_silence  # a busy machine makes no test wordy
         sys.argv = ["understudy", *words]
         main()
 

@@ -55,7 +55,7 @@ def _sentence(error: Any, settings: type[Settings], where: str) -> str:
         return f"'{'.'.join(shown)}' must be given{_choices(settings, path)}."
     value = error.get("input")
     got = f" (it is {value!r})" if isinstance(value, str | int | float | bool) else ""
-    return f"'{'.'.join(shown)}': {said}{got}."
+    return f"'{'.'.join(shown)}': {said}{got}." if shown else f"{said}{got}."
 
 
 def _choices(settings: type[Settings], path: list[str]) -> str:

@@ -9,6 +9,15 @@ class UserError(Exception):
     code: ClassVar[str] = "failed"  # all that a server hears of it if it happens at a site: federation/failures.py
 
 
+TOO_LITTLE_MEMORY = "This machine has too little memory for that; take a smaller network, batch or data set."
+
+
+def no_memory(error: BaseException) -> bool:
+    """Torch has no exception of its own for it on the CPU."""
+    words = ("allocate memory", "out of memory", "size calculation overflowed", "multiplication overflow")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+
+
 def missing_extra(what: str, extra: str) -> UserError:
     """``what`` needs packages that come with an extra of ours."""
     return UserError(

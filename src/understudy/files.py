@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 
+def make_private(folder: Path) -> None:
+    """A folder that only its owner may look into; one that is there already stays as its owner made it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
     """The file has its old content or its new one, never half of it, come a kill or a power cut.
 

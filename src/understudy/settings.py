@@ -8,7 +8,7 @@ import tokenize
 import typing
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Settings(BaseModel):
@@ -17,6 +17,18 @@ class Settings(BaseModel):
     instead: ClassVar[tuple[tuple[str, str], ...]] = ()  # pairs of keys of which one takes the other's place
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _true_is_no_number(cls, given: object) -> object:
+        """Python takes it for 1: `rounds=true` would be one round."""
+        for name, value in given.items() if isinstance(given, dict) else ():
+            field = cls.model_fields.get(name)
+            takes = _plain_kinds(field.annotation) if field is not None else set()
+            values = value if isinstance(value, list | tuple) else [value]
+            if any(isinstance(one, bool) for one in values) and takes & {int, float} and bool not in takes:
+                raise ValueError(f"{name} must be a number, not true or false")
+        return given
 
 
 def meanings(kind: type[Settings]) -> dict[str, str]:
@@ -33,6 +45,12 @@ def settings_in(annotation: Any) -> list[type[Settings]]:
     if isinstance(annotation, type) and issubclass(annotation, Settings):
         return [annotation]
     return [kind for part in typing.get_args(annotation) for kind in settings_in(part)]
+
+
+def _plain_kinds(annotation: Any) -> set[Any]:
+    """What a field can hold, through unions and lists: `int | None` is int and None."""
+    inside = typing.get_args(annotation)
+    return {annotation} if not inside else {kind for part in inside for kind in _plain_kinds(part)}
 
 
 def _comments(kind: type[Settings]) -> dict[str, str]:

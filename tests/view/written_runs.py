@@ -51,7 +51,7 @@ def keep(folder: Path, sets: Mapping[str, Examples], releases: Mapping[str, int]
     for client, examples in sets.items():
         RunFolder(folder).keep_examples(client, examples)
     if releases is not None:
-        parts = {"task": "FedDM.distil", "part": "x", "kind": "examples", "bytes": 1, "mechanism": None}
+        parts = {"task": "FedDM.distil", "part": "x", "kind": "examples", "bytes": 1, "covered": 0, "mechanism": None}
         books = {client: [{**parts, "releases": times}] for client, times in releases.items()}
         RunFolder(folder).write_json("ledger.json", {"epsilon": None, "unit": "record", "clients": books})
     return folder

@@ -4,22 +4,35 @@ One module a group of commands; each adds its commands to `words.app` when it is
 """
 
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from understudy import __version__
+from understudy import __version__, patience
 from understudy.cli import approval, data, federation, lists, privacy, runs, studies, theory  # noqa: F401
 from understudy.cli.words import app
-from understudy.errors import UserError
+from understudy.errors import TOO_LITTLE_MEMORY, UserError, no_memory
 
 
 def main() -> None:
+    patience.begin()
     try:
         app()
     except UserError as error:
-        print(f"understudy: {error}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(str(error))
+    except OSError as error:
+        _refuse(f"{error.filename or 'A file or a connection'} cannot be used ({error.strerror or error}).")
+    except (RuntimeError, MemoryError) as error:
+        if not no_memory(error):
+            raise
+        _refuse(TOO_LITTLE_MEMORY)
+    finally:
+        patience.over()
+
+
+def _refuse(sentence: str) -> NoReturn:
+    print(f"understudy: {sentence}", file=sys.stderr)
+    sys.exit(2)
 
 
 def _version(wanted: bool) -> None:

@@ -1,12 +1,12 @@
 """A real federation: a server, its sites, and their keys."""
 
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from understudy import patience
 from understudy.cli.words import Overrides, app
 from understudy.errors import UserError
 
@@ -36,7 +36,6 @@ def server(
     from understudy.view.tables import print_summary
 
     resolved = resolve(read(config), pairs(changes or []))
-    _end_on_sigterm()
     try:
         with RichProgress() as progress:
             result = play_as_server(
@@ -68,15 +67,15 @@ def client(
     at_door: Annotated[int | None, typer.Option(hidden=True)] = None,  # the process that answers, see studies.serving
 ) -> None:
     """Take part in a federation with records that stay here; runs until it is stopped."""
+    from understudy.config.read import check_listed_site, pairs, read
+
+    check_listed_site(name, read(config), pairs(changes or []))
+    patience.over()  # it waits for requests, as long as it takes
     at = folder or Path("sites", name)
-    _end_on_sigterm()
-    try:
-        if at_door is not None:
-            _answer(at_door, config, changes or [], name, data, policy, at)
-        else:
-            _attend(name, server, None if insecure else keys, at)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    if at_door is not None:
+        _answer(at_door, config, changes or [], name, data, policy, at)
+    else:
+        _attend(name, server, None if insecure else keys, at)
 
 
 def _attend(name: str, server: str, keys: Path | None, folder: Path) -> None:
@@ -141,12 +140,3 @@ def keys_admit(
         raise UserError("--name is for one site at a time.")
     for file in public:
         print(f"{admit(folder, file, name)} may join.")
-
-
-def _end_on_sigterm() -> None:
-    """Like Ctrl-C, so that what was started is stopped too."""
-
-    def end(_: int, __: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, end)

@@ -29,7 +29,7 @@ def run(
 
     words = [*([config] if config and "=" in config else []), *(changes or [])]
     source = None if config is None or "=" in config else config
-    overrides = pairs(words) | ({"engine": {"name": engine}} if engine else {})
+    overrides = pairs(words) | ({"engine": {"name": engine}} if engine is not None else {})
     if resume and out is None:
         raise UserError("--resume needs --out, the folder of the run to go on with.")
     if resume and out is not None and source is None:
@@ -43,7 +43,9 @@ def run(
         with RichProgress() as progress:
             result = play(resolved, folder, resume=resume, observer=progress)
     except KeyboardInterrupt:
-        print(f"\nStopped. Go on with: understudy run --resume --out {folder}", file=sys.stderr)
+        begun = (folder / "config.yaml").exists()
+        how = f"Go on with: understudy run --resume --out {folder}" if begun else "Nothing was written."
+        print(f"\nStopped. {how}", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
         print_json({"folder": str(folder), **result.summary})

@@ -1,12 +1,56 @@
 """What commands share: the top, the words they take, and how JSON is printed."""
 
 import json
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
+from typer.core import TyperGroup
+
+from understudy.errors import UserError
+
+
+class Stopped(KeyboardInterrupt):
+    """A class of its own: after a plain one inside `exec`, Python ends by SIGINT, whatever code was wanted."""
+
+
+class Commands(TyperGroup):
+    """All commands end alike when a person or the system stops them, and what they started ends with them."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        told = _heed_signals()
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            pass
+        except (typer.Exit, UserError):
+            raise
+        except Exception:  # an import that is broken off can raise anything
+            if not told:
+                raise
+        print("\nStopped.", file=sys.stderr)
+        raise typer.Exit(130)
+
+
+def _heed_signals() -> list[int]:
+    """SIGTERM does what Ctrl-C does; in the list are those that came."""
+    told: list[int] = []
+
+    def stop(which: int, _: object) -> None:
+        told.append(which)
+        raise Stopped
+
+    signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where a shell has it ignored
+        signal.signal(signal.SIGINT, stop)
+    return told
+
 
 app = typer.Typer(
+    cls=Commands,
     help="Federated learning in which synthetic data stands in for private data.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -1,6 +1,7 @@
 """From a Config to the objects that a run works with."""
 
 import copy
+import os
 import shutil
 from typing import Any
 
@@ -11,11 +12,11 @@ from understudy.config.schema import Config
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.data.settings import federation
-from understudy.errors import UserError
+from understudy.errors import UserError, no_memory
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.method import Method
 from understudy.models import registry as models
-from understudy.models.network import Network
+from understudy.models.network import Network, check_outputs
 from understudy.models.registry import FastPath
 from understudy.own_code import is_own, own
 
@@ -44,6 +45,7 @@ def _joined(config: Config) -> Method:
 
 def build_network(config: Config, problem: Problem, fast: FastPath) -> Network:
     """The network of the config, dressed as its method needs it."""
+    _check_memory(config, problem)
     dress = _joined(config).dress
 
     def build() -> nn.Module:
@@ -54,15 +56,38 @@ def build_network(config: Config, problem: Problem, fast: FastPath) -> Network:
 
 def _module(config: Config, problem: Problem) -> nn.Module:
     name, settings = config.model.name, dict(config.model_settings)
-    if config.live.model is not None:
-        return copy.deepcopy(config.live.model)
-    if is_own(name):
-        module = own(name)(problem, **settings)
-        if not isinstance(module, nn.Module):
-            raise UserError(f"{name} gave a {type(module).__name__}, not a torch.nn.Module.")
-        return module
-    entry = models.entry(name)
-    return entry.build(problem, entry.settings(**settings))
+    if config.live.model is None and not is_own(name):
+        entry = models.entry(name)
+        return entry.build(problem, entry.settings(**settings))
+    module = copy.deepcopy(config.live.model) if config.live.model is not None else _own_module(name, problem, settings)
+    check_outputs(module, problem)
+    return module
+
+
+def _own_module(name: str, problem: Problem, settings: dict[str, Any]) -> nn.Module:
+    module = own(name)(problem, **settings)
+    if not isinstance(module, nn.Module):
+        raise UserError(f"{name} gave a {type(module).__name__}, not a torch.nn.Module.")
+    return module
+
+
+def _check_memory(config: Config, problem: Problem) -> None:
+    """A network by name is counted before a number of it is in memory; its gradient takes as much again."""
+    if config.live.model is not None or is_own(config.model.name):
+        return
+    try:
+        with torch.device("meta"):
+            parameters = sum(p.numel() for p in _module(config, problem).parameters())
+    except RuntimeError as error:
+        if not no_memory(error):
+            raise
+        raise UserError(f"model: {config.model.name} is too large for any memory with these settings.") from None
+    needed, here = 2 * 4 * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > here:
+        raise UserError(
+            f"model: {config.model.name} would have {parameters:,} parameters with these settings, "
+            f"{needed / 1e9:,.0f} GB with their gradient, and this machine has {here / 1e9:,.0f} GB; make it smaller."
+        )
 
 
 def device(config: Config) -> torch.device:

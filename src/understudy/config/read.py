@@ -1,16 +1,17 @@
 """Where the words of a config come from: a preset, a YAML file, KEY=VALUE, Python keywords."""
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from understudy.complaints import unknown_name
 from understudy.errors import UserError
+from understudy.reading import text_of, yaml_of
+from understudy.site_names import check_site_name
 
 Words = dict[str, Any]
 NAMED = ("data", "model", "method", "engine")  # sections in which a bare name will do
@@ -20,27 +21,24 @@ def presets() -> dict[str, str]:
     """Name and first comment line of every preset in the package."""
     folder = resources.files("understudy.config") / "presets"
     found = {path.name.removesuffix(".yaml"): path for path in folder.iterdir() if path.name.endswith(".yaml")}
-    return {name: found[name].read_text().splitlines()[0].lstrip("# ") for name in sorted(found)}
+    return {name: found[name].read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for name in sorted(found)}
 
 
 def read(source: str | Path) -> Words:
     """A YAML file, or a preset by its name."""
     path = Path(source)
     if path.is_file():
-        return _parse(path.read_text(), str(path))
+        return _mapping(text_of(path), str(path))
     if str(source) in presets():
         file = resources.files("understudy.config") / "presets" / f"{source}.yaml"
-        return _parse(file.read_text(), str(source))
+        return _mapping(file.read_text(encoding="utf-8"), str(source))
     if path.suffix in (".yaml", ".yml"):
         raise UserError(f"There is no config file {path}.")
     raise unknown_name("config file or preset", str(source), presets())
 
 
-def _parse(text: str, where: str) -> Words:
-    try:
-        words = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"{where} is not valid YAML: {' '.join(str(error).split())}.") from None
+def _mapping(text: str, where: str) -> Words:
+    words = yaml_of(text, where)
     if not isinstance(words, dict):
         raise UserError(f"{where} must hold keys and values, such as `method: {{name: fedavg}}`.")
     return words
@@ -53,10 +51,7 @@ def pairs(overrides: Sequence[str]) -> Words:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UserError(f"'{text}' is not KEY=VALUE, such as method.rounds=5.")
-        try:
-            found[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise UserError(f"The value of '{key}' cannot be read: {value}.") from None
+        found[key.strip()] = yaml_of(value, f"The value of '{key}'")
     return found
 
 
@@ -100,6 +95,26 @@ def override(words: Words, changes: Mapping[str, Any], keys: Keys) -> Words:
             kept = {k: v for k, v in result[section].items() if k in known or (section, k) in changed}
             result[section] = kept
     return result
+
+
+def check_listed_site(name: str, words: Words, changes: Mapping[str, Any]) -> None:
+    """Before anything heavy is imported: the name is one that a site can have, and one of those listed.
+
+    Where a split makes the clients they are numbered; how many natural users there are, only the records tell.
+    """
+    check_site_name(name)
+    keys = Keys({section: ["sites"] if section == "data" else [] for section in NAMED}, lambda _, __: [])
+    data = override(words, changes, keys).get("data")
+    given = data if isinstance(data, dict) else {}
+    sites, clients = given.get("sites"), given.get("clients")
+    if isinstance(sites, dict):
+        known, here = ", ".join(map(str, sites)), name in sites
+    else:
+        most = clients if isinstance(clients, int) else math.inf
+        known, (kind, _, number) = "what its split makes: client-0, client-1, and so on", name.partition("-")
+        here = number.isdigit() and (kind == "user" or (kind == "client" and int(number) < most))
+    if not here:
+        raise UserError(f"The config knows no site '{name}'; it has {known}.")
 
 
 def _lay(words: Words, path: list[str], value: Any) -> None:

@@ -65,7 +65,7 @@ def _keys_of_name(section: str, name: str) -> Sequence[str]:
 
 
 def _section(words: Words, name: str) -> Words:
-    given = words.get(name) or {}
+    given = {} if words.get(name) is None else words[name]
     if isinstance(given, str):
         return {"name": given}
     if not isinstance(given, dict):

@@ -38,7 +38,9 @@ class ModelPlan(Settings):
 
 class EngineSettings(Settings):
     name: Literal["inline", "workers", "flower"] = "workers"
-    workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1)  # processes, one thread each
+    workers: int = Field(
+        default_factory=lambda: min(8, os.cpu_count() or 1), ge=1, le=1024
+    )  # processes, one thread each
     timeout: float = Field(default=600.0, gt=0)  # flower: seconds that a site has for an answer, being away included
     most_held_out: int = Field(default=10_000, ge=0)  # flower: held-out records that a site may claim; more: it failed
 

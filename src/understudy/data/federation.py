@@ -1,6 +1,7 @@
 """Who holds what: the sites, each with its records, and what the server keeps to score on."""
 
-import re
+import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -14,8 +15,8 @@ from understudy.data.own import Scaling, examples_of, problem_of
 from understudy.data.problem import Problem
 from understudy.data.splits import Split, hold_out
 from understudy.errors import UserError
+from understudy.site_names import check_site_name
 
-SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # it becomes a file name
 Arrays = tuple[object, object] | Examples  # (x, y), of numpy or torch
 
 
@@ -41,11 +42,7 @@ class Federation:
         if not self.sites:
             raise UserError("A federation needs at least one site.")
         for name in self.sites:
-            if not isinstance(name, str) or not SITE_NAME.fullmatch(name):
-                raise UserError(
-                    f"'{name}' cannot name a site: use up to 100 letters, digits, '.', '-' and '_', "
-                    "beginning with a letter or digit."
-                )
+            check_site_name(name)
 
     @classmethod
     def from_split(cls, dataset: Dataset, split: Split) -> Self:
@@ -73,10 +70,12 @@ class Federation:
         seed: int = 0,
     ) -> Self:
         """From own arrays, a pair (records, labels) a site; a list of pairs becomes client-0, client-1, …"""
+        if not isinstance(sites, Mapping | list | tuple):
+            raise UserError(f"sites: give a mapping from names to pairs (records, labels), not {type(sites).__name__}.")
         named = sites if isinstance(sites, Mapping) else {f"client-{i}": pair for i, pair in enumerate(sites)}
         brought = {str(name): _examples(pair, str(name)) for name, pair in named.items()}
         kept = None if test is None else _examples(test, "test")
-        scaling = Scaling(classes, tuple(mean), tuple(std))
+        scaling = Scaling(_whole(classes, "classes"), _numbers(mean, "mean"), _numbers(std, "std"))
         return cls.from_examples(brought, kept, scaling, held_out=held_out, seed=seed)
 
     @classmethod
@@ -90,7 +89,7 @@ class Federation:
         seed: int = 0,
         label_names: tuple[str, ...] = (),
     ) -> Self:
-        if not 0 <= held_out < 1:
+        if not isinstance(held_out, int | float) or not 0 <= held_out < 1:
             raise UserError(f"held_out: {held_out} is no share; write a number from 0 up to, but not, 1.")
         parts = [*sites.values()] if test is None else [*sites.values(), test]
         problem = problem_of(parts, scaling, "The federation")
@@ -120,6 +119,24 @@ def remote_federation(
 
 def _no_labels(problem: Problem) -> torch.Tensor:
     return torch.empty(0, problem.classes) if problem.multilabel else torch.empty(0, dtype=torch.int64)
+
+
+def _numbers(values: object, what: str) -> tuple[float, ...]:
+    """Plain ones, since they are written into a run's config; numpy's and torch's will do."""
+    try:
+        found = tuple(float(value) for value in values)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise UserError(f"{what}: give one number per channel, such as (0.5,), not {values!r}.") from None
+    if not all(map(math.isfinite, found)):
+        raise UserError(f"{what}: {found} must be finite.")
+    return found
+
+
+def _whole(value: object, what: str) -> int | None:
+    try:
+        return None if value is None else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise UserError(f"{what}: give a whole number, not {value!r}.") from None
 
 
 def _examples(pair: Arrays, who: str) -> Examples:

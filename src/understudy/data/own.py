@@ -44,13 +44,21 @@ def problem_of(parts: Sequence[Examples], scaling: Scaling, who: str) -> Problem
     some = next((part for part in parts if len(part)), None)
     if some is None:
         raise UserError(f"{who} holds no record at all.")
-    if some.multilabel:
-        classes = some.y.shape[1]
-    else:
-        classes = 1 + max(int(part.y.max()) for part in parts if len(part) and not part.multilabel)
+    classes = scaling.classes or (some.y.shape[1] if some.multilabel else _classes_seen(parts, who))
     shape = tuple(some.x.shape[1:])
     scaling.check(shape[0], who)
-    return Problem(shape, scaling.classes or max(classes, 2), some.multilabel, scaling.mean, scaling.std)
+    return Problem(shape, max(classes, 2), some.multilabel, scaling.mean, scaling.std)
+
+
+def _classes_seen(parts: Sequence[Examples], who: str) -> int:
+    labels = [part.y for part in parts if len(part) and not part.multilabel]
+    first, last = min(int(y.min()) for y in labels), max(int(y.max()) for y in labels)
+    if first > 0:
+        raise UserError(
+            f"{who}: labels run from {first} to {last}, but classes are numbered from 0: subtract {first}, "
+            f"or say how many classes there are, at least {last + 1}, if the first ones have no record."
+        )
+    return 1 + last
 
 
 def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 import torch
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from understudy import patience
 from understudy.data.canvases import CanvasesSettings
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
@@ -152,7 +153,9 @@ def _refuse_own_words(settings: DataSettings) -> None:
 def federation(settings: DataSettings, *, seed: int) -> Federation:
     if settings.sites is not None:
         return _of_sites(settings, seed)
+    patience.doing(f"Reading {settings.name}")
     dataset = load_dataset(settings, seed)
+    patience.doing(f"Dealing records out to {settings.clients} clients")
     split = make_split(
         dataset,
         settings.split,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
+from understudy import patience
 from understudy.config.schema import EngineSettings
 from understudy.engines.inline import Inline
 from understudy.engines.workers import Workers
@@ -17,12 +18,13 @@ def choose_engine(settings: EngineSettings, sites: Mapping[str, Site], method: M
     """Forked workers share an accelerator badly, so off the CPU clients run one after another."""
     if settings.name == "inline" or method.net.device.type != "cpu":
         return Inline(sites, method)
-    return Workers(sites, method, settings.workers)
+    return Workers(sites, method, min(settings.workers, len(sites)))
 
 
 def on_this_machine(settings: EngineSettings) -> OpenEngine:
     @contextmanager
     def opened(sites: Mapping[str, Site], method: Method) -> Iterator[Engine]:
+        patience.over()  # workers are copies of this process, and a thread that speaks may not be copied
         engine = choose_engine(settings, sites, method)
         try:
             yield engine

@@ -23,6 +23,7 @@ from understudy.federation.exchange import Answer, Engine, Request
 from understudy.federation.method import Method
 from understudy.federation.site import Site, answer, give_up
 
+ENDING = (signal.SIGINT, signal.SIGTERM)
 WAITING = 4  # answers that may wait for an earlier one, times the number of workers
 TRIES = 3  # workers that may die over one request before its client counts as failed
 
@@ -92,7 +93,12 @@ class Workers(Engine):
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, ours, self._sites, self._method), daemon=True)
-        process.start()
+        # A signal that reached the copy before it can answer to it would be lost, and its end waited for for ever.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         return Worker(process, ours)
 
@@ -134,6 +140,7 @@ def _serve(pipe: Connection, other_end: Connection, sites: Mapping[str, Site], m
     other_end.close()  # so that the run's end shows as an end of file
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's to answer
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     end_with_parent()
     torch.set_num_threads(1)
     while True:

@@ -16,8 +16,8 @@ from understudy.federation.release import labelled
 from understudy.federation.server import Brief, Reply, Server, Task, TooFewReplies
 from understudy.federation.site import SCORE, check_version
 from understudy.learning.evaluate import Tally
-from understudy.privacy.charges import Charge, composed
-from understudy.privacy.ledger import Ledger, Place, Release
+from understudy.privacy.charges import Charge, Place, composed
+from understudy.privacy.ledger import Ledger, Release
 from understudy.randomness import generator
 from understudy.words import printable
 

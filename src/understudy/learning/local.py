@@ -16,7 +16,7 @@ class Local(Settings):
 
     epochs: int | None = Field(default=None, ge=0)  # passes over a client's own records; 5 if nothing is said
     steps: int | None = Field(default=None, ge=0)  # or so many steps, whatever the records
-    batch: int = Field(default=32, ge=1)
+    batch: int = Field(default=32, ge=1, le=1_000_000)
     lr: float = Field(default=0.05, gt=0)
     momentum: float = Field(default=0.0, ge=0, lt=1)
     weight_decay: float = Field(default=0.0, ge=0)

@@ -67,7 +67,7 @@ class Network:
         self.problem, self.fast, self.device = problem, fast, torch.device(device)
         with private_global_stream(seed, "initial weights"):
             module = build()
-        _check_shape(module)
+        check_parts(module)
         self.module = module.to(self.device)
         self._whole = _Scaled(self.module, problem, fast in ("channels-last", "batch-last"))
         self._whole.shift, self._whole.unit = self._whole.shift.to(device), self._whole.unit.to(device)
@@ -239,7 +239,29 @@ def _compiled(module: nn.Module) -> Any:
     return torch.compile(module, dynamic=False)
 
 
-def _check_shape(module: nn.Module) -> None:
+def check_outputs(module: nn.Module, problem: Problem) -> None:
+    """Somebody's own network takes such records and has one output per class: tried on two blank ones."""
+    check_parts(module)
+    kind, before = type(module).__name__, module.training
+    some = next(module.parameters(), torch.empty(0))
+    blank = torch.zeros(2, *problem.shape, device=some.device)
+    module.eval()  # neither running statistics nor random numbers move
+    try:
+        with torch.no_grad():
+            outputs = tuple(module.head(module.features(blank)).shape)  # type: ignore[operator]
+    except Exception as error:  # their code may do anything
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"model: {kind} cannot take records of shape {problem.shape}: {first.rstrip('.')}.") from error
+    finally:
+        module.train(before)
+    if outputs != (2, problem.classes):
+        raise UserError(
+            f"model: the head of {kind} gives {outputs} for two records; "
+            f"it must give (2, {problem.classes}), one number per class."
+        )
+
+
+def check_parts(module: nn.Module) -> None:
     if not callable(getattr(module, "features", None)) or not isinstance(getattr(module, "head", None), nn.Module):
         raise UserError(
             f"The network {type(module).__name__} needs a callable `features(x)` and a module `head`, "

@@ -22,6 +22,8 @@ LAST_PLACE = 10**9  # rounds, steps, charges of a task
 LARGEST = 1e30  # of a clip or a divisor
 MOST_PARTS = 100  # that one charge covers
 
+Place = tuple[str, int, int, str, int]  # run, round, step, task, number
+
 
 class BudgetSpent(UserError):
     """A client refuses work that would overrun its budget."""
@@ -52,7 +54,7 @@ class Charge:
     test_noise: bool = False  # noise that can be repeated protects nobody
 
     @property
-    def place(self) -> tuple[str, int, int, str, int]:
+    def place(self) -> Place:
         return self.run, self.round, self.step, self.task, self.number
 
     @property
@@ -146,12 +148,15 @@ class Book:
 
     def charges(self) -> list[Charge]:
         """Open ones count as well: their records may have been touched."""
-        return [Charge.of(line["charge"]) for line in self._lines() if "charge" in line]
+        return [one for one in self._entries() if isinstance(one, Charge)]
+
+    def _closed(self) -> set[Place]:
+        return {one for one in self._entries() if not isinstance(one, Charge)}
 
     def open(self, charge: Charge, limits: Sequence[Limit]) -> Charge:
         """As it is booked: on disk before it returns, and nothing is written where a limit would be overrun."""
         charge = Charge.of(charge.as_dict())  # a line that could not be read back would end all spending
-        closed = {tuple(line["closed"]) for line in self._lines() if "closed" in line}
+        closed = self._closed()
         before = self.charges()
         if charge in before and charge.place not in closed:
             return charge
@@ -169,7 +174,7 @@ class Book:
 
     def close(self, charges: Sequence[Charge]) -> None:
         """Their reply is about to leave, or their work failed: done again, it is charged anew."""
-        closed = {tuple(line["closed"]) for line in self._lines() if "closed" in line}
+        closed = self._closed()
         for charge in charges:
             if charge.place not in closed:
                 add_line(self.path, {"closed": list(charge.place)})
@@ -177,18 +182,26 @@ class Book:
     def of_task(self, run: str, round: int, step: int, task: str) -> list[Charge]:
         return [charge for charge in self.charges() if charge.place[:4] == (run, round, step, task)]
 
-    def _lines(self) -> Iterator[dict[str, Any]]:
+    def _entries(self) -> Iterator["Charge | Place"]:
+        """Charges, and the places of those that are closed."""
         if not self.path.exists():
             return
-        whole, _, _ = self.path.read_text().rpartition("\n")  # what follows was cut off before anyone could rely on it
+        whole, _, _ = self.path.read_bytes().rpartition(b"\n")  # what follows was cut off before it could be relied on
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
-                yield json.loads(line)
-            except ValueError:
+                yield _entry(json.loads(line))
+            except (ValueError, TypeError, KeyError, UserError, RecursionError):
                 raise UserError(
                     f"{self.path}, line {number}, cannot be read; what was spent is unknown, so nothing more "
                     "can be: restore the file from a copy."
                 ) from None
+
+
+def _entry(line: Mapping[str, Any]) -> "Charge | Place":
+    if "charge" in line:
+        return Charge.of(line["charge"])
+    run, round, step, task, number = line["closed"]
+    return str(run), int(round), int(step), str(task), int(number)
 
 
 def _renumbered(charge: Charge, before: Sequence[Charge]) -> Charge:

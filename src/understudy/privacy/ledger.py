@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from understudy.privacy.charges import Charge, epsilon_of
-
-Place = tuple[str, int, int, str, int]
+from understudy.errors import UserError
+from understudy.privacy.charges import Charge, Place, epsilon_of
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,20 @@ class Ledger:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> "Ledger":
+        """What ``to_json`` gave; a sentence for everything else."""
+        try:
+            return cls._from_json(saved)
+        except (KeyError, TypeError, AttributeError, ValueError, UserError):
+            raise UserError("the ledger is damaged or of another make; restore it from a copy.") from None
+
+    @classmethod
+    def _from_json(cls, saved: Mapping[str, Any]) -> "Ledger":
         ledger = cls()
         for client, lines in saved["clients"].items():
             for line in lines:
-                rest = {key: value for key, value in line.items() if key not in ("task", "part")}
-                ledger.lines[(client, line["task"], line["part"])] = rest
+                counts = {key: int(line[key]) for key in ("releases", "bytes", "covered")}
+                how = {"kind": str(line["kind"]), "mechanism": line["mechanism"]}
+                ledger.lines[(client, str(line["task"]), str(line["part"]))] = {**counts, **how}
         for client, listed in saved.get("charges", {}).items():
             charges = [Charge.of(one) for one in listed]
             ledger.charges[client] = {charge.place: charge for charge in charges}

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Literal, get_args
 
-import yaml
 from pydantic import Field
 
 from understudy.complaints import checked
 from understudy.errors import UserError
+from understudy.reading import text_of, yaml_of
 from understudy.settings import Settings
 
 # What a part of a message tells about the data; keys (and shares of them) tell nothing. Labels are class numbers (n,),
@@ -28,13 +28,9 @@ class Policy(Settings):
 def read_policy(path: Path) -> Policy:
     """A YAML file."""
     try:
-        words = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise UserError(
-            f"The policy {path} cannot be read ({error.strerror}); the site does not work without it."
-        ) from None
-    except yaml.YAMLError as error:
-        raise UserError(f"The policy {path} is not valid YAML: {' '.join(str(error).split())}.") from None
+        words = yaml_of(text_of(path), f"The policy {path}")
+    except UserError as wrong:
+        raise UserError(f"{str(wrong).rstrip('.')}; a site does not work without its policy.") from None
     if not isinstance(words, dict):
         raise UserError(f"The policy {path} must hold keys and values, such as `epsilon: 8`.")
     policy: Policy = checked(Policy, words, f"policy {path.name}")

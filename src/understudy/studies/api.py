@@ -14,6 +14,7 @@ from understudy.errors import UserError
 from understudy.federation.method import Method
 from understudy.studies.folder import RunFolder
 from understudy.studies.run import Observer, Result, play
+from understudy.studies.watching import Aloud
 
 
 def run(
@@ -43,15 +44,30 @@ def run(
     )
     for key, value in (("data", data), ("model", model), ("method", method)):
         if value is not None and getattr(live, key) is None:
-            changes[key] = dict(value) if isinstance(value, Mapping) else value
+            changes[key] = _in_words(key, value)
     if add is not None:
-        changes["with"] = [dict(item) if isinstance(item, Mapping) else item for item in add]
+        listed = [add] if isinstance(add, str | Mapping) else add
+        changes["with"] = [dict(item) if isinstance(item, Mapping) else item for item in listed]
     words = _words(config, Path(out) if out is not None and resume else None)
     if live.method is not None:
         words["method"] = _only_the_plan(words.get("method"))
     resolved = resolve(words, changes, live)
     folder = Path(out) if out is not None else next_folder(config, resolved)
-    return play(resolved, folder, resume=resume, observer=observer)
+    return play(resolved, folder, resume=resume, observer=observer or Aloud())
+
+
+LIVE_KINDS = {"data": "a Federation", "model": "a torch.nn.Module", "method": "a Method or its class"}
+
+
+def _in_words(key: str, value: object) -> object:
+    """A name or settings; anything else was meant as an object, and is of the wrong kind."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, type) and issubclass(value, nn.Module):
+        raise UserError(f"{key}: {value.__name__} is a class; pass a network, such as {value.__name__}().")
+    raise UserError(f"{key}: pass a name, settings or {LIVE_KINDS[key]}, not {type(value).__name__}.")
 
 
 def _words(config: str | Path | Mapping[str, Any] | None, resumed: Path | None) -> Words:

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.shelf import Shelf
 from understudy.files import write_whole
+from understudy.privacy.ledger import Ledger
+from understudy.reading import json_of, text_of, yaml_of
 from understudy.studies.releases import Releases
 
 Line = dict[str, Any]  # one round in metrics.jsonl
@@ -33,10 +36,14 @@ class RunFolder:
     @property
     def id(self) -> str:
         """Of a run that has begun."""
-        return (self.path / "run-id").read_text()
+        file = self.path / "run-id"
+        found = text_of(file)
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", found):  # it names folders of the clients
+            raise UserError(f"{file} is damaged; restore it from a copy.")
+        return found
 
-    def create(self) -> None:
-        """An empty folder of its own; one that holds anything else is left alone."""
+    def create(self, *, private: bool = False) -> None:
+        """An empty folder of its own, ``private`` to its owner; one that holds anything else is left alone."""
         if self.holds_a_run:
             raise UserError(f"{self.path} holds a run already; add --resume to go on with it, or choose another --out.")
         try:
@@ -44,6 +51,8 @@ class RunFolder:
             others = [p.name for p in self.path.iterdir() if p.name != ".lock" and p.suffix != ".part"]
             if others:
                 raise UserError(f"{self.path} is not empty (it has {others[0]}); choose another --out.")
+            if private:
+                self.path.chmod(0o700)
             (self.path / ".lock").touch()
         except (NotADirectoryError, FileExistsError):
             raise UserError(f"{self.path} is a file; choose another --out.") from None
@@ -107,16 +116,20 @@ class RunFolder:
     # ---- reading
 
     def config(self) -> dict[str, Any]:
-        return self._read("config.yaml", yaml.safe_load)
+        return self._read("config.yaml", yaml_of)
 
     def summary(self) -> dict[str, Any]:
-        return self._read("summary.json", json.loads)
+        return self._read("summary.json", json_of)
 
     def ledger(self) -> dict[str, Any]:
         """All that left and was spent so far, also in a round that did not count."""
         if self.releases.there:
             return self.releases.ledger_with_books().to_json()
-        return self._read("ledger.json", json.loads)
+        saved = self._read("ledger.json", json_of)
+        try:
+            return Ledger.from_json(saved).to_json()
+        except UserError as wrong:
+            raise UserError(f"{self.path / 'ledger.json'}: {wrong}") from None
 
     @property
     def keeps_a_ledger(self) -> bool:
@@ -130,13 +143,11 @@ class RunFolder:
         except UserError:
             return None
 
-    def _read(self, name: str, parse: Any) -> dict[str, Any]:
-        try:
-            found = parse((self.path / name).read_text())
-        except FileNotFoundError:
-            raise UserError(f"{self.path} has no {name}; is it a run folder, and has the run finished?") from None
-        except (ValueError, yaml.YAMLError):
-            raise UserError(f"{self.path / name} is damaged; restore it from a copy.") from None
+    def _read(self, name: str, parse: Callable[[str, str], Any]) -> dict[str, Any]:
+        file = self.path / name
+        if not file.exists():
+            raise UserError(f"{self.path} has no {name}; is it a run folder, and has the run finished?")
+        found = parse(text_of(file), str(file))
         if not isinstance(found, dict):
             raise UserError(f"{self.path / name} is damaged; restore it from a copy.")
         return found
@@ -145,12 +156,15 @@ class RunFolder:
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
-        lines = []
-        for text in path.read_text().splitlines():
+        lines: list[Line] = []
+        for number, text in enumerate(text_of(path).splitlines(), start=1):
             try:
-                lines.append(json.loads(text))
-            except ValueError:
+                line = json_of(text, str(path))
+            except UserError:
                 break
+            if not isinstance(line, dict) or not isinstance(line.get("round"), int):
+                raise UserError(f"{path}, line {number}, has no 'round'; restore the file from a copy.")
+            lines.append(line)
         return lines
 
     def waiting(self) -> list[Line]:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -122,9 +123,13 @@ def _final(run: RunFolder | None, net: Network) -> Tensor:
     if file is None or not file.exists():
         whose = "A config" if run is None else run.path
         raise UserError(f"{whose} has no model.safetensors yet; let the run finish, or measure --at initial.")
-    parts, w = load_file(file), net.initial()
-    for name, (where, _) in net.windows.items():
-        w[where] = parts[name].reshape(-1)
+    w = net.initial()
+    try:
+        parts = load_file(file)
+        for name, (where, _) in net.windows.items():
+            w[where] = parts[name].reshape(-1)
+    except (SafetensorError, KeyError, RuntimeError, OSError):
+        raise UserError(f"{file} is damaged or of another network; restore it from a copy.") from None
     return w
 
 

@@ -12,10 +12,11 @@ from understudy.config.build import build_data, build_method, build_network, cho
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation
 from understudy.engines.choose import OpenEngine, on_this_machine
-from understudy.errors import UserError
+from understudy.errors import TOO_LITTLE_MEMORY, UserError, no_memory
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.method import Method
 from understudy.heap import keep_freed_memory
+from understudy.learning.local import Local
 from understudy.models.registry import FastPath
 from understudy.studies.folder import RunFolder
 from understudy.studies.resuming import check_not_edited, check_same_run, digest_of_data
@@ -33,10 +34,12 @@ def play(
     observer: Observer | None = None,
     engine: OpenEngine | None = None,
 ) -> Result:
-    """Everything is checked and built before the folder is touched. An ``engine`` counts more than the config's."""
+    """Everything is checked and built before the folder is touched. An ``engine`` counts more than the config's: then
+    sites are elsewhere, and what they sent, in the run's folder, is private to whoever runs the server.
+    """
     watcher = observer or Observer()
     keep_freed_memory()
-    with one_thread():
+    with one_thread(), _memory_errors_said():
         folder = RunFolder(out)
         going_on = resume and folder.holds_a_run
         data = build_data(config)
@@ -46,7 +49,7 @@ def play(
         if not going_on:
             if config.branched is not None:
                 raise UserError("This config is of a branch of another run; to begin a new run, leave out 'branched'.")
-            folder.create()
+            folder.create(private=engine is not None)
         with folder.locked(wait=60 if resume else 0, waiting=watcher.says), _disk_errors_said(out):
             if going_on:
                 if not check_not_edited(folder):
@@ -89,6 +92,11 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
             "Part of the model stays with the clients (its head, or its buffers), so they must score it: "
             "keep records back there with data.held_out, such as 0.2."
         )
+    if config.plan.rounds == 0:
+        watcher.says("method.rounds is 0: the run ends after its opening.")
+    local = getattr(config.method.settings, "local", None)
+    if isinstance(local, Local) and local.step_count(1) == 0:
+        watcher.says("method.local has no epoch or step in it: the clients do not train.")
     if data.test is None and not at_home:
         watcher.says("There is nothing to score on: no test set, and no records held out at the clients.")
     if config.top.measure and (data.remote or config.top.privacy is not None):
@@ -106,6 +114,16 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _memory_errors_said() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not no_memory(error):
+            raise
+        raise UserError(TOO_LITTLE_MEMORY) from error
 
 
 @contextmanager

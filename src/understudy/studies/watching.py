@@ -1,5 +1,6 @@
 """Who watches a run, and what it says when it cannot go on."""
 
+import sys
 from pathlib import Path
 
 from understudy.errors import UserError
@@ -13,6 +14,13 @@ class Observer:
     def heard(self, client: str) -> None: ...
     def scored(self, line: Line) -> None: ...
     def says(self, sentence: str) -> None: ...
+
+
+class Aloud(Observer):
+    """For a person who only waits for the result: what a run has to say, and no progress."""
+
+    def says(self, sentence: str) -> None:
+        print(sentence, file=sys.stderr)
 
 
 class RunStopped(UserError):

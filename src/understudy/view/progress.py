@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
+from understudy import patience
 from understudy.federation.cohorts import cohort_size
 from understudy.studies.folder import Line, RunFolder
 from understudy.studies.run import Observer
@@ -25,6 +26,7 @@ class RichProgress(Observer):
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._said: set[tuple[str, str]] = set()
+        self._spoke = time.monotonic()
         self.standing = Standing()
 
     def __enter__(self) -> Self:
@@ -36,6 +38,7 @@ class RichProgress(Observer):
     # ---- what a run tells
 
     def begins(self, rounds: int, done: int, clients: int, folder: Path) -> None:
+        patience.over()
         self.standing = Standing(rounds, done, clients, _asked(folder, clients))
         self._said = set()
         if done >= 0:
@@ -55,6 +58,8 @@ class RichProgress(Observer):
 
     def heard(self, client: str) -> None:
         self.standing.hear(client)
+        if not self.live and time.monotonic() - self._spoke > patience.NEXT:
+            self._print(f"{self.standing.heading}: {len(self.standing.heard)} of {self.standing.wanted} clients so far")
         self._draw()
 
     def scored(self, line: Line) -> None:
@@ -85,6 +90,7 @@ class RichProgress(Observer):
             self._print(f"Round {line['round']} was undone: too few clients answered.")
 
     def _print(self, sentence: str) -> None:
+        self._spoke = time.monotonic()
         # One line each, however long: a log is read by programs too.
         self.console.print(Text(sentence), soft_wrap=True)
 

@@ -12,6 +12,7 @@ from understudy.engines.flower.node import Node, supernode
 from understudy.engines.flower.proxy import port_of
 from understudy.engines.with_parent import end_with_parent
 from understudy.errors import UserError
+from understudy.files import make_private
 
 Says = Callable[[str], None]
 ON_PURPOSE = (0, 2, 130)  # done, told why not, stopped by a person
@@ -65,7 +66,7 @@ def _site_keys(server: str, keys: Path, name: str) -> Server:
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """Two processes of one site would spend its budget twice."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # replies, memory, errors that may quote records
+    make_private(folder)  # replies, memory, errors that may quote records
     with (folder / ".site-lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

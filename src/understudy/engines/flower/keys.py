@@ -6,6 +6,7 @@ that may join. A site's folder holds ``ca.crt`` (from the server), ``NAME`` and 
 
 import ipaddress
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import UserError
+from understudy.files import make_private
+from understudy.site_names import check_site_name
 
 DAYS = 825  # that a certificate is good for
+HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ def make_server(folder: Path, hosts: Sequence[str]) -> Certificates:
     made = Certificates(folder)
     if made.ca.exists() or made.key.exists():
         raise UserError(f"{folder} holds certificates already; sites trust them, so they are not written over.")
-    (folder / "nodes").mkdir(parents=True, exist_ok=True)
+    make_private(folder)
+    (folder / "nodes").mkdir(exist_ok=True)
     ca_key, server_key = _new_key("P-256"), _new_key("P-256")
     ca = _ca_certificate(ca_key)
     everywhere = list(dict.fromkeys([*hosts, "localhost", "127.0.0.1"]))
@@ -71,12 +76,11 @@ def make_node(folder: Path, name: str) -> Path:
     """A site's key pair; gives the file to send to the server's operator."""
     from cryptography.hazmat.primitives import serialization
 
-    if not _can_name(name):
-        raise UserError(f"'{name}' cannot name a site: use up to 100 letters, digits, '.', '-' and '_'.")
+    check_site_name(name)
     private, public = folder / name, folder / f"{name}.pub"
     if private.exists():
         raise UserError(f"{private} is there already; the server knows the site by it, so it is not written over.")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     key = _new_key("P-384")
     _write(private, _private(key, serialization.PrivateFormat.OpenSSH), secret=True)
     text = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
@@ -87,24 +91,19 @@ def make_node(folder: Path, name: str) -> Path:
 def admit(folder: Path, public: Path, name: str | None = None) -> str:
     """Puts a site's public key among those that may join; gives the name under which it is known."""
     known_as = name or public.stem
-    if not _can_name(known_as):
-        raise UserError(f"'{known_as}' cannot name a site; give --name.")
+    check_site_name(known_as)
     _public_pem(public)
     target = folder / "nodes" / f"{known_as}.pub"
     if target.exists() and target.read_bytes() != public.read_bytes():
         raise UserError(f"{target} is there already with another key; give the site another --name.")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
+    target.parent.mkdir(exist_ok=True)
     _write(target, public.read_bytes(), secret=False)
     return known_as
 
 
-def _can_name(name: str) -> bool:
-    from understudy.data.federation import SITE_NAME
-
-    return SITE_NAME.fullmatch(name) is not None
-
-
 def _public_pem(file: Path) -> bytes:
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -112,7 +111,7 @@ def _public_pem(file: Path) -> bytes:
         key = serialization.load_ssh_public_key(file.read_bytes())
     except OSError as error:
         raise UserError(f"{file} cannot be read ({error.strerror}).") from None
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         raise UserError(f"{file} is no public key of a site; make one with `understudy keys client NAME`.") from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise UserError(f"{file} is a key of another kind; make one with `understudy keys client NAME`.")
@@ -195,10 +194,9 @@ def _alternative(host: str) -> Any:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         pass
-    try:
-        return x509.DNSName(host)
-    except ValueError:
-        raise UserError(f"--host {host}: write a name or an address in plain letters.") from None
+    if not HOST_NAME.fullmatch(host):
+        raise UserError(f"--host {host}: write a name or an address in plain letters.")
+    return x509.DNSName(host)
 
 
 def _write(file: Path, content: bytes, *, secret: bool) -> None:

@@ -13,6 +13,7 @@ from understudy.engines.flower.processes import free_port, program, start, stop,
 from understudy.engines.flower.quiet import switch_off, switches
 from understudy.engines.flower.runtime import Door, Tasks, kept_alive, new_secret
 from understudy.errors import UserError
+from understudy.files import make_private
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
@@ -141,7 +142,7 @@ class Link:
 @contextmanager
 def superlink(state: Path, certificates: Certificates | None, *, port: int | None = None) -> Iterator[Link]:
     """``state`` holds its database, so that sites and their keys outlive it; without certificates, no TLS."""
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)  # what sites sent passes through here
+    make_private(state)  # what sites sent passes through here
     switch_off(state / "flower")
     log = state / "superlink.log"
     ca = None if certificates is None else certificates.ca

@@ -1,0 +1,103 @@
+"""Calls from Python that cannot be meant: one sentence each, before a folder is made."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch import nn
+
+import understudy as us
+from understudy.errors import UserError
+
+PLAN = {"method": {"name": "fedavg", "rounds": 1, "local": {"epochs": 1}}, "model": "softmax", "engine": "inline"}
+
+
+def arrays(first_label: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 10 + first_label
+    return {"north": (rng.integers(0, 255, (40, 4, 4), dtype=np.uint8), y)}
+
+
+class Net(nn.Module):
+    def __init__(self, outputs: int = 10, inputs: int = 16):
+        super().__init__()
+        self.norm, self.drop = nn.BatchNorm1d(inputs), nn.Dropout()
+        self.head = nn.Linear(inputs, outputs)
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.drop(self.norm(x.flatten(1)))
+        return found
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"model": Net}, r"model: Net is a class; pass a network, such as Net\(\)"),
+    ({"model": Net(5)}, r"model: the head of Net gives \(2, 5\) for two records; it must give \(2, 10\)"),
+    ({"model": Net(12)}, r"it must give \(2, 10\), one number per class"),
+    ({"model": Net(inputs=9)}, r"model: Net cannot take records of shape \(1, 4, 4\)"),
+    ({"model": nn.Linear(2, 2)}, "needs a callable `features"),
+    ({"model": 5}, "model: pass a name, settings or a torch.nn.Module, not int"),
+    ({"method": Net()}, "method: pass a name, settings or a Method or its class, not Net"),
+    ({"data": np.zeros(3)}, "data: pass a name, settings or a Federation, not ndarray"),
+    ({"rounds": True}, "rounds must be a number"),
+    ({"add": "nothing"}, "There is no add-on 'nothing'"),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), WRONG, ids=[str(words) for words, _ in WRONG])
+def test_an_argument_of_the_wrong_kind(words: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    data = {"data": us.Federation.from_arrays(arrays(), held_out=0.2)}
+    with pytest.raises(UserError, match=sentence):
+        us.run(PLAN, **{**data, **words}, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_network_that_is_tried_on_blank_records_is_left_as_it_was() -> None:
+    from understudy.models.network import check_outputs
+
+    net, stream = Net(), torch.get_rng_state()
+    check_outputs(net, us.Federation.from_arrays(arrays()).problem)
+    assert net.training
+    assert net.norm.num_batches_tracked == 0
+    assert torch.equal(torch.get_rng_state(), stream)
+
+
+def test_numbers_of_numpy_and_torch_scale_pixels(tmp_path: Path) -> None:
+    mean, std = np.array([0.5], dtype=np.float32), torch.tensor([0.25])
+    data = us.Federation.from_arrays(arrays(), mean=mean, std=std, classes=np.int64(10), held_out=0.2)  # type: ignore[arg-type]
+    us.run(PLAN, data=data, out=tmp_path / "run")
+    assert yaml.safe_load((tmp_path / "run/config.yaml").read_text())["problem"]["mean"] == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"mean": 0.5}, "mean: give one number per channel"),
+        ({"mean": ("a",), "std": (1,)}, "mean: give one number per channel"),
+        ({"mean": (float("nan"),), "std": (1,)}, "mean: .* must be finite"),
+        ({"classes": 2.5}, "classes: give a whole number"),
+        ({"held_out": "some"}, "held_out: some is no share"),
+    ],
+)
+def test_options_of_own_arrays_that_cannot_be(words: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        us.Federation.from_arrays(arrays(), **words)
+
+
+@pytest.mark.parametrize("sites", [5, None, "north"])
+def test_sites_that_are_none(sites: Any) -> None:
+    with pytest.raises(UserError, match="sites: give a mapping"):
+        us.Federation.from_arrays(sites)
+
+
+def test_labels_that_begin_at_1_are_refused_unless_the_classes_are_counted() -> None:
+    with pytest.raises(UserError, match="labels run from 1 to 10, but classes are numbered from 0: subtract 1"):
+        us.Federation.from_arrays(arrays(first_label=1))
+    assert us.Federation.from_arrays(arrays(first_label=1), classes=11).problem.classes == 11
+
+
+def test_a_run_with_nothing_to_score_on_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    us.run(PLAN, data=us.Federation.from_arrays(arrays()), out=tmp_path / "run")
+    assert "There is nothing to score on" in capfd.readouterr().err
