@@ -1,6 +1,7 @@
 """Who gets in and who does not, with a real SuperLink behind a real nginx."""
 
 import resource
+import shutil
 import ssl
 import subprocess
 import time
@@ -123,3 +124,27 @@ def test_nginx_takes_the_config_without_a_warning(opened: Opened) -> None:
 
 def test_other_people_of_the_machine_cannot_look_at_what_sites_sent(opened: Opened) -> None:
     assert (opened.folder / "server").stat().st_mode & 0o077 == 0
+
+
+def online(link: Link) -> list[str]:
+    from flwr.proto.control_pb2 import ListNodesRequest
+
+    control = link._control()
+    try:
+        return [node.name for node in control.ListNodes(ListNodesRequest()).nodes_info if node.status == "online"]
+    finally:
+        control.close()
+
+
+def test_a_stolen_key_is_turned_away_as_long_as_its_owner_is_there(opened: Opened, tmp_path: Path) -> None:
+    stolen = shutil.copy(opened.folder / "known" / "ash", tmp_path / "ash")
+    mine = Server(opened.address, opened.certificates.ca, opened.folder / "known" / "ash")
+    with supernode(tmp_path / "owner", mine, print) as owner:
+        until = time.monotonic() + 60
+        while "ash" not in online(opened.link) and time.monotonic() < until:
+            time.sleep(0.2)
+        before = owner.pid
+        said = ends(Server(opened.address, opened.certificates.ca, Path(stolen)), tmp_path / "thief")
+        assert "turned ash away" in said
+        assert online(opened.link) == ["ash"]
+        assert owner.pid == before, "its owner was not sent away"
