@@ -1,7 +1,8 @@
 """DP-FedAvg and DP-FedProx: what one private step is, what it costs, and what makes it refuse."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import numpy as np
@@ -15,9 +16,10 @@ from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
-from understudy.federation.message import Message
+from understudy.federation.message import Kind, Message
+from understudy.federation.method import State
 from understudy.learning.local import Local
-from understudy.learning.loop import Batch, Step, full_gradient
+from understudy.learning.loop import Batch, Step, Trained, full_gradient
 from understudy.methods.averaging import _Active
 from understudy.methods.dp_fedavg import DpSettings, PrivateAveraging, private
 from understudy.methods.fedcog import Consensus, FedCogSettings
@@ -26,11 +28,11 @@ from understudy.methods.feddyn import ScaledDual
 from understudy.methods.fedgen import FedGenSettings, Imagined
 from understudy.methods.fedprox import Proximal
 from understudy.methods.moon import Contrast
-from understudy.methods.parts import Kit, Term
+from understudy.methods.parts import Kit, Parts, Shapes, Term
 from understudy.methods.scaffold import ControlVariate
 from understudy.models.network import Network
 from understudy.models.registry import entry
-from understudy.randomness import generator
+from understudy.randomness import generator, private_global_stream
 from understudy.studies.folder import RunFolder
 from understudy.studies.run import Result, RunStopped, play
 
@@ -235,16 +237,77 @@ class Gossip(Term):
         return batch.logits[:, 0] * batch.x.sum()
 
 
-def test_a_loss_that_looks_at_its_batch_finds_nobody_else_there() -> None:
+class Memoir(Term):
+    """What it wrote down of one record has a part in the loss of the next."""
+
+    per_record = True
+
+    def __init__(self) -> None:
+        self.seen = 0.0
+
+    def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor:
+        kit["seen"].add_(batch.x.sum())
+        self.seen += float(batch.x.sum())
+        return batch.logits[:, 0] * (kit["seen"] - 3 + self.seen)
+
+
+class Dice(Term):
+    """Draws as often as there are records."""
+
+    per_record = True
+
+    def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor:
+        return batch.logits[:, 0] * 9 * torch.randn(len(batch.x))
+
+
+@pytest.mark.parametrize("term", [Gossip, Memoir, Dice])
+def test_no_record_has_a_part_in_the_loss_of_another(term: type[Term]) -> None:
     net = softmax(1)
-    x, y = torch.tensor([[1.0], [2.0], [500.0]]), torch.tensor([0, 1, 0])
+    x, y = torch.tensor([[500.0], [1.0], [2.0]]), torch.tensor([0, 0, 1])
     found = []
-    for records in (2, 3):
+    for first in (0, 1):  # with the first record, and without it
         net.load(torch.zeros(net.size))
-        step = Step(net, x[:records], y[:records], 0, None, torch.arange(records))
-        private(1.0, 0.0, 1.0, generator("noise"), with_losses=True)(net, step, [_Active(Gossip(), {})])
+        step = Step(net, x[first:], y[first:], 0, None, torch.arange(first, 3))
+        with private_global_stream("term"):
+            slope = private(1.0, 0.0, 1.0, generator("noise"), with_losses=True)
+            slope(net, step, [_Active(term(), {"seen": torch.zeros(())})])
         found.append(net.grad.clone())
     assert float((found[1] - found[0]).norm()) == pytest.approx(1.0, abs=1e-5)  # one record more: no more than the clip
+
+
+class Hoarder(Term):
+    """Writes records down where they lose their clip, and sends them up."""
+
+    per_record = True
+    up: ClassVar[Mapping[str, Kind]] = {"hoard": "statistics"}
+
+    def __init__(self) -> None:
+        self.seen = 0.0
+
+    def shapes(self, net: Network) -> Shapes:
+        return {"hoard": ()}
+
+    def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
+        return {"seen": torch.zeros(())}
+
+    def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor:
+        kit["seen"].add_(batch.x.abs().sum())
+        self.seen += float(batch.x.abs().sum())
+        return batch.logits[:, 0]
+
+    def end(self, client: Client, kit: Kit | None, trained: Trained) -> Parts:
+        assert kit is not None
+        return {"hoard": kit["seen"] + self.seen}
+
+    def fold(self, state: State, sums: Message, clients: int) -> Parts:
+        return {"hoard": sums["hoard"]}
+
+
+def test_what_a_loss_writes_down_of_records_stays_in_it(tmp_path: Path) -> None:
+    """Else it would leave under the cover of the noise that it went around."""
+    run_with(tmp_path / "run", Hoarder())
+    checkpoints = RunFolder(tmp_path / "run").checkpoints
+    assert float(checkpoints.get(checkpoints.entries()[-1])[0]["hoard"]) == 0
 
 
 def test_a_record_whose_loss_overflows_counts_for_nothing() -> None:

@@ -6,6 +6,7 @@ are used in other ways than one call each, go through ``torch.func``, which is s
 that treats records alone.
 """
 
+import copy
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
@@ -21,6 +22,7 @@ from understudy.learning.loop import Pull, Step, plain
 from understudy.learning.losses import per_record_loss
 from understudy.models.network import PASS_PIXELS, Network
 from understudy.privacy.layers import Rule, Share, rule_for
+from understudy.randomness import private_global_stream
 
 FLOATS_AT_ONCE = 40_000_000  # of layers' inputs and outputs, or of single gradients: bounds what a pass holds
 CLOSE = 0.02  # further off than a ReLU on the other side of its kink: the network does something unforeseen
@@ -52,13 +54,16 @@ def clipped_gradient_sum(net: Network, x: Tensor, y: Tensor, clip: float) -> Ten
 def clipped_gradient_sum_with(net: Network, batch: Step, pulls: Sequence[Pull], clip: float) -> Tensor:
     """The same where ``pulls`` have a part in each record's loss.
 
-    Slow: each record goes through the network by itself, so that a loss that looks at the rest of its batch finds
-    nobody there, and no record can move the sum by more than ``clip``.
+    Slow: each record goes through the network by itself, with copies of the pulls and with the same draws from the
+    global stream. So a loss that looks at the rest of its batch finds nobody there, one that writes something down
+    tells it to nobody, and no record can move the sum by more than ``clip``.
     """
     _check(net, clip)
     total = torch.zeros_like(net.grad)
+    draws = int(torch.randint(2**62, ()))
     for i in range(len(batch.x)):
-        plain(net, batch.alone(i), pulls)
+        with private_global_stream(draws):
+            plain(net, batch.alone(i), copy.deepcopy(list(pulls)))
         norm = net.grad.square().sum().sqrt()
         total += torch.where(torch.isfinite(norm), net.grad * _factors(norm, norm.new_tensor(clip)), 0.0)
     return total
