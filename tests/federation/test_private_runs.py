@@ -217,6 +217,17 @@ def test_a_site_has_the_last_word(method: type[Method], policy: str, sentence: s
         assert sentence in json.loads(refused.splitlines()[0])["why"]
 
 
+@pytest.mark.parametrize(("configs", "sites_own", "whose"), [(8, 2, "the site's policy"), (2, 8, "the config")])
+def test_of_two_budgets_the_smaller_one_ends_a_clients_part(
+    configs: float, sites_own: float, whose: str, tmp_path: Path
+) -> None:
+    (tmp_path / "site.yaml").write_text(f"epsilon: {sites_own}")
+    privacy = {"delta": 1e-5, "epsilon": configs}
+    result = private_run(tmp_path / "run", plan={"rounds": 1}, privacy=privacy, policy=str(tmp_path / "site.yaml"))
+    assert all(f"{whose} allows 2 at" in failure["why"] for failure in result.metrics[-1]["failures"])
+    assert len(result.metrics[-1]["failures"]) == 2
+
+
 @pytest.mark.parametrize(("sites_delta", "servers_delta", "allowed"), [(1e-5, 1e-3, False), (1e-3, 1e-5, True)])
 def test_a_sites_limit_is_counted_at_its_own_delta_whatever_the_server_writes(
     sites_delta: float, servers_delta: float, allowed: bool, tmp_path: Path
