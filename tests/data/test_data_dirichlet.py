@@ -131,6 +131,10 @@ def test_fedssyn_blocks_work_on_their_own_records() -> None:
     sizes = [len(part) for part in split.clients.values()]
     assert sizes[0] + sizes[1] == sizes[2] + sizes[3] == 200
     assert min(sizes) >= 50  # half of a block's mean
+    # Five clients in blocks of two: two, two and one, each with its share of the records.
+    split = make_split(data, Dirichlet(style="fedssyn", block=2, alpha=0.1), clients=5, seed=0)
+    sizes = [len(part) for part in split.clients.values()]
+    assert (sizes[0] + sizes[1], sizes[2] + sizes[3], sizes[4]) == (160, 160, 80)
 
 
 def test_other_styles_draw_validation_from_every_class() -> None:

@@ -1,5 +1,6 @@
 """Examples from arrays of every kind, and draws in which every class gives its share."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.data.examples import Examples
-from understudy.data.strata import draw_exactly, draw_share, largest_remainder
+from understudy.data.strata import Indices, draw_exactly, draw_share, largest_remainder
 from understudy.errors import UserError
 
 
@@ -79,6 +80,25 @@ def test_equal_strata_give_equal_shares() -> None:
     drawn, left = draw_share(strata, 0.1, np.random.default_rng(0))
     assert np.bincount(strata[drawn]).tolist() == [6] * 12
     assert np.bincount(strata[left]).tolist() == [58] * 12
+
+
+def test_a_share_of_a_stratum_is_rounded_to_the_nearest() -> None:
+    # A quarter of 5, 6 and 7: 1.25, 1.5 and 1.75.
+    strata = np.repeat([0, 1, 2], [5, 6, 7])
+    drawn, _ = draw_share(strata, 0.25, np.random.default_rng(0))
+    assert np.bincount(strata[drawn]).tolist() == [1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "draw", [lambda some, rng: draw_share(some, 0.25, rng), lambda some, rng: draw_exactly(some, 10, rng)]
+)
+def test_any_record_of_a_stratum_may_be_drawn(draw: Callable[..., tuple[Indices, Indices]]) -> None:
+    strata, met = np.repeat([0, 1], 20), set[int]()
+    for seed in range(40):
+        drawn, _ = draw(strata, np.random.default_rng(seed))
+        assert len(drawn) == 10
+        met |= set(drawn.tolist())
+    assert met == set(range(40))
 
 
 @settings(max_examples=40, deadline=None)
