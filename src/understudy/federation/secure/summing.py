@@ -89,7 +89,7 @@ class SecureServer(WrappedServer):
     def _advertised(self, to: Sequence[str]) -> Circle:
         public = {}
         for reply in self.inner.ask(self._phases.advertise, Message(), to):
-            if _fits(reply, "keys", (2, keys.PUBLIC)):
+            if _fits(reply, "keys", (2, keys.PUBLIC)) and _are_keys(reply):
                 public[self._number[reply.client]] = reply["keys"]
         self._enough(public, "sent public keys")
         drawn = torch.randperm(len(public), generator=self.rng("secure aggregation ring")).tolist()
@@ -213,6 +213,16 @@ def _fits(reply: Reply, part: str, shape: tuple[int, ...]) -> bool:
         return True
     reply.refuse(f"it holds {reply.message!r}, wanted is {part} of shape {list(shape)} in bytes")
     return False
+
+
+def _are_keys(reply: Reply) -> bool:
+    """Seen here, or all neighbours would fail over them."""
+    try:
+        for public in reply["keys"]:
+            keys.agreed_key(keys.fresh_seed(), party.to_bytes(public), "a look")
+    except UserError as wrong:
+        reply.refuse(str(wrong))
+    return reply.refusal is None
 
 
 def _cut(numbers: Tensor, sizes: Mapping[str, int], like: Mapping[str, Sequence[int]]) -> Message:
