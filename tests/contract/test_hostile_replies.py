@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,27 @@ def test_where_records_join_as_they_are_the_kind_that_most_send_counts(tmp_path:
     assert "unlike those of most others" in result.metrics[1]["failures"][0]["why"]
     tampered_play(REPLIES["central"], tmp_path / "gone", only(VICTIM, BY_NAME["missing"]("x")), rounds=1)
     assert (tmp_path / "floats/model.safetensors").read_bytes() == (tmp_path / "gone/model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["feddm", "fedlap", "fedlap-dp", "real", "dc", "psg"])
+def test_more_images_than_are_planned_do_not_hold_up_the_server(name: str, tmp_path: Path) -> None:
+    def again_and_again(_: Request, answer: Answer) -> Answer:
+        reply = Message.from_bytes(answer.read())
+        many = {part: torch.cat([reply[part]] * 10_000) for part in ("x", "y")}
+        return replace(answer, read=reply.but(many).to_bytes)
+
+    result = tampered_play(REPLIES[name], tmp_path / "run", only(VICTIM, again_and_again), rounds=1)
+    assert "are planned" in result.metrics[1]["failures"][0]["why"]
+    check_only_the_victim_failed(result, 1, others=3)
+
+
+def test_a_part_that_is_declared_and_not_wanted_is_not_looked_at(tmp_path: Path) -> None:
+    """FedLAP's task may send a radius; where the rule does not ask for it, a strange one is nothing."""
+    case = Case("fedlap", {**QUICK["fedlap"], "radius_rule": "constant"})
+
+    def adds(_: Request, answer: Answer) -> Answer:
+        reply = Message.from_bytes(answer.read())
+        return replace(answer, read=reply.but(radius=torch.zeros(5), records=torch.zeros(2, 2)).to_bytes)
+
+    result = tampered_play(case, tmp_path / "run", only(VICTIM, adds), rounds=1)
+    check_only_the_victim_failed(result, 1, others=3)

@@ -137,7 +137,7 @@ class Condensing(Method):
         # Once some were heard, a round does not hang on those that never give anything sound.
         enough = 0 if any(part.startswith(POOL) for part in state) else None
         for reply in server.ask(self.condense, Message(), to=new, at_least=enough) if new else ():
-            wrong = fault(reply, self.net)
+            wrong = fault(reply, self.net, most=self.settings.ipc * self.net.problem.classes)
             if wrong:
                 reply.refuse(wrong)
             else:

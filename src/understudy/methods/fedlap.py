@@ -288,7 +288,7 @@ class FedLap(Method):
         return state.but(learnt_from(replies, lambda some: self._pooled(server, state["model"], some)))
 
     def _pooled(self, server: Server, start: Tensor, replies: Sequence[Reply]) -> Message:
-        radius = self._radius([float(reply["radius"]) for reply in replies if "radius" in reply])
+        radius = self._radius([float(reply["radius"]) for reply in replies if "radius" in self._beside])
         bounds = {"weights": self._record_weights(replies), "radius": radius, "strict": self.settings.strict}
         epochs, augment = self.settings.server_epochs, self._siamese(server)
         w = self._learn(server, "fedlap pool", start, pooled(replies, self.net.problem), epochs, augment, **bounds)
@@ -296,7 +296,7 @@ class FedLap(Method):
         return Message(told, model=w, moved=scalar(self._distance(w, start)))
 
     def _fits(self, reply: Reply) -> bool:
-        wrong = fault(reply, self.net)
+        wrong = fault(reply, self.net, most=self.settings.ipc * self.net.problem.classes)
         if wrong is None and len(reply["y"]):
             wrong = next(filter(None, (self._fault_beside(reply, part) for part in self._beside)), None)
         if wrong:

@@ -167,7 +167,7 @@ class Fedssyn(WrappedMethod):
         return state.but(pool).but(counts).but({GIVEN: dealer.given})
 
     def _sound(self, reply: Reply) -> bool:
-        why = None if self.settings.deal == "own" else fault(reply, self.net)
+        why = None if self.settings.deal == "own" else fault(reply, self.net, most=self.settings.images)
         if why is None and self.settings.source == "generator" and reply.get("x", BYTES).dtype != torch.uint8:
             why = "its images are not in bytes"
         if why is None and self.settings.veto is not None and not _are_counts(reply.get("duplicates", BYTES)):

@@ -76,7 +76,8 @@ class Pooled(Method):
     def round(self, server: Server, state: State) -> State:
         replies = []
         for reply in server.ask(self.surrogate, Message(model=state["model"]), to=server.cohort()):
-            wrong = fault(reply, self.net, weighted=self.settings.weights == "size")
+            most = self.settings.ipc * self.net.problem.classes
+            wrong = fault(reply, self.net, most=most, weighted=self.settings.weights == "size")
             if wrong:
                 reply.refuse(wrong)
             elif len(reply["y"]):
@@ -115,8 +116,8 @@ def check_augmentation(net: Network, kinds: tuple[Kind, ...]) -> None:
         raise UserError("method.dsa_kinds is empty; name at least one kind, or write dsa: false.")
 
 
-def fault(reply: Reply, net: Network, *, weighted: bool = False) -> str | None:
-    """Why a reply cannot join the pool."""
+def fault(reply: Reply, net: Network, *, most: int | None = None, weighted: bool = False) -> str | None:
+    """Why a reply cannot join the pool. More than ``most`` images are not planned, and would hold up the server."""
     missing = [part for part in ("x", "y", *(["weight"] if weighted else [])) if part not in reply]
     if missing:
         return f"it has no part '{missing[0]}'"
@@ -126,9 +127,11 @@ def fault(reply: Reply, net: Network, *, weighted: bool = False) -> str | None:
         return f"its images and labels are in {_name(x.dtype)} and {_name(y.dtype)}, which nobody sends here"
     if tuple(x.shape[1:]) != problem.shape or tuple(y.shape) != (*x.shape[:1], *labels.shape[1:]):
         return f"its images {tuple(x.shape)} and labels {tuple(y.shape)} do not fit; an image is {problem.shape}"
-    most = 2 if problem.multilabel else problem.classes
-    if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < most:
-        return f"its labels run from {int(y.min())} to {int(y.max())}, and there are {most} of them"
+    kinds = 2 if problem.multilabel else problem.classes
+    if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < kinds:
+        return f"its labels run from {int(y.min())} to {int(y.max())}, and there are {kinds} of them"
+    if most is not None and len(y) > most:
+        return f"it sent {len(y)} images, and at most {most} are planned"
     if weighted:
         return _fault_of_weights(reply["weight"], len(y))
     return None
