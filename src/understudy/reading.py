@@ -18,9 +18,19 @@ def text_of(path: Path) -> str:
         raise UserError(f"{path} cannot be read ({error.strerror or error}).") from None
 
 
+class _EachKeyOnce(yaml.SafeLoader):
+    """Of a key that is there twice, YAML would take the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            raise yaml.constructor.ConstructorError(None, None, f"the key '{twice[0]}' is there twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def yaml_of(text: str, where: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader=_EachKeyOnce)
     except (yaml.YAMLError, ValueError) as error:  # a date such as 2024-13-45 is a ValueError
         raise UserError(f"{where} is not valid YAML: {' '.join(str(error).split())}.") from None
     except RecursionError:

@@ -1,8 +1,10 @@
 """What a stranger types wrong, and files that are not what they should be: one sentence each, and exit code 2."""
 
+import errno
 import json
 import shutil
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -48,6 +50,12 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "deep.yaml").write_text("a: " + "[" * 5000)
     assert "latin.yaml is not text in UTF-8" in refused("run", "latin.yaml", cwd=tmp_path).stderr
     assert "deep.yaml is not valid YAML" in refused("run", "deep.yaml", cwd=tmp_path).stderr
+    (tmp_path / "twice.yaml").write_text("seed: 1\nmethod: {rounds: 1, rounds: 2}\n")
+    assert "the key 'rounds' is there twice" in refused("run", "twice.yaml", cwd=tmp_path).stderr
+    (tmp_path / "odd.yaml").write_text("method: {3: 4}\n")
+    assert "method has the key 3, which is no name" in refused("run", "odd.yaml", cwd=tmp_path).stderr
+    (tmp_path / "itself.yaml").write_text("data: {labels: &x [*x]}\n")
+    assert "data.labels.0 is nested too deeply" in refused("run", "itself.yaml", cwd=tmp_path).stderr
     policy = refused("run", "digits-skewed", *QUICK, "policy=latin.yaml", cwd=tmp_path)
     assert "does not work without its policy" in policy.stderr
 
@@ -63,6 +71,21 @@ def test_a_file_that_is_no_key_admits_nobody(content: bytes, tmp_path: Path) -> 
 def test_keys_where_nothing_can_be_written(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "afile").touch()
     assert "cannot be used (Not a directory)" in refused("keys", *words, cwd=tmp_path).stderr
+
+
+def test_keys_on_a_full_disk_leave_nothing_in_the_way(tmp_path: Path) -> None:
+    from understudy.engines.flower import keys
+
+    write = keys._write
+
+    def full(file: Path, content: bytes, *, secret: bool) -> None:
+        write(file, content[:10], secret=secret)
+        if file.name == "ca.crt":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with patch.object(keys, "_write", full):
+        assert "No space left on device" in refused("keys", "server", "keys", cwd=tmp_path).stderr
+    understudy("keys", "server", "keys", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("host", ["", "bad host", "http://a", "ü.example"])
@@ -118,6 +141,7 @@ def test_charges_of_another_make_leave_no_budget(private_run: Path, line: bytes,
         ("run-id", BINARY, "run --resume --out run"),
         ("run-id", b"../../elsewhere", "run --resume --out run"),
         ("config.yaml", BINARY, "run --resume --out run"),
+        ("config.yaml", b"{data: {name: a}, method: {name: a, rounds: 1}, problem: 5}", "compare run"),
         ("model.safetensors", b"", "measure run"),
         ("model.safetensors", json.dumps({"a": 1}).encode(), "measure run"),
     ],

@@ -37,7 +37,19 @@ def test_no_noise_is_an_infinite_epsilon() -> None:
     assert json.loads(typed("epsilon", *PAPER, "--noise", "0", "--json"))["epsilon"] is None
 
 
-@pytest.mark.parametrize(("option", "value"), [("rate", "1.5"), ("delta", "1"), ("accountant", "moments")])
+CANNOT_BE = [
+    ("rate", "1.5"),
+    ("delta", "1"),
+    ("accountant", "moments"),
+    ("noise", "1e-300"),
+    ("noise", "1e300"),
+    ("noise", "inf"),
+    ("noise", "nan"),
+    ("steps", "1" * 400),
+]
+
+
+@pytest.mark.parametrize(("option", "value"), CANNOT_BE)
 def test_what_cannot_be_is_named_in_one_sentence(option: str, value: str) -> None:
     words = {"rate": "0.1", "noise": "1", "steps": "10", "delta": "1e-5", option: value}
     said = typed("epsilon", *[part for name, given in words.items() for part in (f"--{name}", given)], code=2)

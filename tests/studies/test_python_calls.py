@@ -41,6 +41,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": 5}, "model: pass a name, settings or a torch.nn.Module, not int"),
     ({"method": Net()}, "method: pass a name, settings or a Method or its class, not Net"),
     ({"data": np.zeros(3)}, "data: pass a name, settings or a Federation, not ndarray"),
+    ({"changes": ["rounds=3"]}, "changes: pass a mapping from dotted names to values, not list"),
+    ({"changes": {5: 1}}, "The config has the key 5"),
+    ({"config": 5}, "config: pass a name, a file or a mapping, not int"),
+    ({"observer": object()}, "observer: pass an Observer, not object"),
+    ({"add": 5}, "add: pass a list of add-ons, not int"),
+    ({"method": us.Method}, "The method Method has no round; write it"),
+    ({"model": Net().to("meta")}, "model: Net has no numbers in its weights"),
     ({"rounds": True}, "rounds must be a number"),
     ({"add": "nothing"}, "There is no add-on 'nothing'"),
 ]
@@ -50,7 +57,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_an_argument_of_the_wrong_kind(words: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     data = {"data": us.Federation.from_arrays(arrays(), held_out=0.2)}
     with pytest.raises(UserError, match=sentence):
-        us.run(PLAN, **{**data, **words}, out=tmp_path / "run")
+        us.run(**{"config": PLAN, **data, **words, "out": tmp_path / "run"})
     assert not (tmp_path / "run").exists()
 
 
@@ -77,7 +84,9 @@ def test_numbers_of_numpy_and_torch_scale_pixels(tmp_path: Path) -> None:
         ({"mean": 0.5}, "mean: give one number per channel"),
         ({"mean": ("a",), "std": (1,)}, "mean: give one number per channel"),
         ({"mean": (float("nan"),), "std": (1,)}, "mean: .* must be finite"),
-        ({"classes": 2.5}, "classes: give a whole number"),
+        ({"classes": 1}, "classes: give a whole number from 2 on, not 1"),
+        ({"test": (np.zeros((0, 4, 4), np.uint8), [])}, "The test set holds no record"),
+        ({"classes": 2.5}, "classes: give a whole number from 2 on"),
         ({"held_out": "some"}, "held_out: some is no share"),
     ],
 )

@@ -59,9 +59,16 @@ def _module(config: Config, problem: Problem) -> nn.Module:
     if config.live.model is None and not is_own(name):
         entry = models.entry(name)
         return entry.build(problem, entry.settings(**settings))
-    module = copy.deepcopy(config.live.model) if config.live.model is not None else _own_module(name, problem, settings)
+    module = _own_module(name, problem, settings) if config.live.model is None else _copy(config.live.model)
     check_outputs(module, problem)
     return module
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:  # their code may do anything
+        raise UserError(f"model: {type(module).__name__} cannot be copied: {error}.") from error
 
 
 def _own_module(name: str, problem: Problem, settings: dict[str, Any]) -> nn.Module:

@@ -14,6 +14,7 @@ from understudy.reading import text_of, yaml_of
 from understudy.site_names import check_site_name
 
 Words = dict[str, Any]
+DEEPEST = 30  # settings inside settings
 NAMED = ("data", "model", "method", "engine")  # sections in which a bare name will do
 
 
@@ -53,6 +54,28 @@ def pairs(overrides: Sequence[str]) -> Words:
             raise UserError(f"'{text}' is not KEY=VALUE, such as method.rounds=5.")
         found[key.strip()] = yaml_of(value, f"The value of '{key}'")
     return found
+
+
+def check_keys(words: object) -> None:
+    """YAML and Python take anything for a key, and a value may hold itself; settings have names, and an end."""
+    _check_keys(words, [], set())
+
+
+def _check_keys(words: object, path: list[str], seen: set[int]) -> None:
+    where = ".".join(path) or "The config"
+    if len(path) > DEEPEST:
+        raise UserError(f"{'.'.join(path[:3])} is nested too deeply.")
+    if id(words) in seen:  # what is named again and again in YAML is looked at once
+        return
+    if isinstance(words, Mapping):
+        for key, value in words.items():
+            if not isinstance(key, str):
+                raise UserError(f"{where} has the key {key!r}, which is no name of a setting.")
+            _check_keys(value, [*path, key], seen)
+    elif isinstance(words, list | tuple):
+        for at, value in enumerate(words):
+            _check_keys(value, [*path, str(at)], seen)
+    seen.add(id(words))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
 from understudy.complaints import checked, unknown_key, unknown_name
-from understudy.config.read import Keys, Words, override
+from understudy.config.read import Keys, Words, check_keys, override
 from understudy.config.schema import LIVE, Branched, Chosen, Config, EngineSettings, Live, ModelPlan, Plan, Top
 from understudy.data.settings import DataSettings
 from understudy.errors import UserError
@@ -22,6 +22,7 @@ BRANCHED = "branched"  # written by `studies.branching` alone
 
 def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live | None = None) -> Config:
     live = live or Live()
+    check_keys({**words, **(changes or {})})
     words = override(words, changes or {}, _keys())
     for key in words:
         if key not in (*SECTIONS, *IGNORED, BRANCHED, *Top.model_fields):

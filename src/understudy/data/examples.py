@@ -26,6 +26,8 @@ class Examples:
     y: Tensor
 
     def __post_init__(self) -> None:
+        if not isinstance(self.x, Tensor) or not isinstance(self.y, Tensor):
+            raise UserError("Examples are two tensors; `Examples.from_arrays` makes them of anything that numpy takes.")
         if len(self.x) != len(self.y):
             raise UserError(f"{len(self.x)} records came with {len(self.y)} labels; there must be one each.")
 
@@ -85,6 +87,8 @@ class Examples:
             records = records.to(torch.float32)
         if records.ndim == 3:
             records = records.unsqueeze(1)
+        if len(records) and not records[0].numel():
+            raise UserError(f"records have shape {tuple(records.shape)}; there is not a number in them.")
         if records.ndim < 2 and len(records):
             raise UserError(f"records have shape {tuple(records.shape)}; needed is (n, …), a row or image each.")
         if records.dtype == torch.uint8 and records.ndim == 4 and records.shape[3] == 3 != records.shape[1]:

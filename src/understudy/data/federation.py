@@ -75,7 +75,7 @@ class Federation:
         named = sites if isinstance(sites, Mapping) else {f"client-{i}": pair for i, pair in enumerate(sites)}
         brought = {str(name): _examples(pair, str(name)) for name, pair in named.items()}
         kept = None if test is None else _examples(test, "test")
-        scaling = Scaling(_whole(classes, "classes"), _numbers(mean, "mean"), _numbers(std, "std"))
+        scaling = Scaling(_whole(classes, "classes", 2), _numbers(mean, "mean"), _numbers(std, "std"))
         return cls.from_examples(brought, kept, scaling, held_out=held_out, seed=seed)
 
     @classmethod
@@ -91,6 +91,8 @@ class Federation:
     ) -> Self:
         if not isinstance(held_out, int | float) or not 0 <= held_out < 1:
             raise UserError(f"held_out: {held_out} is no share; write a number from 0 up to, but not, 1.")
+        if test is not None and not len(test):
+            raise UserError("The test set holds no record; leave it out, and clients score on what they hold out.")
         parts = [*sites.values()] if test is None else [*sites.values(), test]
         problem = problem_of(parts, scaling, "The federation")
         template = next(part for part in parts if len(part))
@@ -132,11 +134,14 @@ def _numbers(values: object, what: str) -> tuple[float, ...]:
     return found
 
 
-def _whole(value: object, what: str) -> int | None:
+def _whole(value: object, what: str, least: int) -> int | None:
     try:
-        return None if value is None else operator.index(value)  # type: ignore[arg-type]
+        found = None if value is None else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise UserError(f"{what}: give a whole number, not {value!r}.") from None
+        found = 0
+    if found is not None and found < least:
+        raise UserError(f"{what}: give a whole number from {least} on, not {value!r}.")
+    return found
 
 
 def _examples(pair: Arrays, who: str) -> Examples:

@@ -88,6 +88,8 @@ def entry_of(build: object, name: str) -> Entry:
     if isinstance(found, Entry):
         return found
     if inspect.isclass(build) and issubclass(build, Method):
+        if lacking := sorted(build.__abstractmethods__):
+            raise UserError(f"The method {build.__name__} has no {lacking[0]}; write it.")
         wanted = [p for p in inspect.signature(build).parameters.values() if p.default is p.empty]
         plain = build if wanted else (lambda settings: build())
         return Entry(name, "method", plain, NoSettings)

@@ -244,6 +244,8 @@ def check_outputs(module: nn.Module, problem: Problem) -> None:
     check_parts(module)
     kind, before = type(module).__name__, module.training
     some = next(module.parameters(), torch.empty(0))
+    if some.is_meta:
+        raise UserError(f"model: {kind} has no numbers in its weights (device 'meta'); build it on the CPU.")
     blank = torch.zeros(2, *problem.shape, device=some.device)
     module.eval()  # neither running statistics nor random numbers move
     try:

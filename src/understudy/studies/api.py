@@ -36,6 +36,13 @@ def run(
     ``changes`` are settings by their dotted names (``{"method.local.lr": 0.1}``), and so is every other keyword
     (``rounds=5``). Without ``out`` the folder is ``runs/NAME-1``, ``-2``, …
     """
+    _check_kind("config", config, (str, Path, Mapping), "a name, a file or a mapping")
+    _check_kind("changes", changes, (Mapping,), "a mapping from dotted names to values")
+    _check_kind("add", add, (str, Mapping, list, tuple), "a list of add-ons")
+    _check_kind("out", out, (str, Path), "a folder")
+    _check_kind("observer", observer, (Observer,), "an Observer")
+    if resume and out is None:
+        raise UserError("resume needs out, the folder of the run to go on with.")
     changes = {**(changes or {}), **more}
     live = Live(
         data if isinstance(data, Federation) else None,
@@ -54,6 +61,11 @@ def run(
     resolved = resolve(words, changes, live)
     folder = Path(out) if out is not None else next_folder(config, resolved)
     return play(resolved, folder, resume=resume, observer=observer or Aloud())
+
+
+def _check_kind(name: str, value: object, kinds: tuple[type, ...], what: str) -> None:
+    if value is not None and not isinstance(value, kinds):
+        raise UserError(f"{name}: pass {what}, not {type(value).__name__}.")
 
 
 LIVE_KINDS = {"data": "a Federation", "model": "a torch.nn.Module", "method": "a Method or its class"}

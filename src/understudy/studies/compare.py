@@ -163,6 +163,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         missing = "has no config.yaml" if folder.exists() else "does not exist"
         raise UserError(f"{folder} is no run folder: it {missing}; name a folder that `understudy run` wrote.")
     config = RunFolder(folder).config()
+    if not isinstance(config.get("problem", {}), dict):
+        raise UserError(f"{folder / 'config.yaml'} has no whole 'problem'; restore it from a copy.")
     for section, keys in (("method", ("name",)), ("method", ("rounds",)), ("data", ("name", "sites"))):
         if not isinstance(config.get(section), dict) or not any(key in config[section] for key in keys):
             lacking = " or ".join(f"{section}.{key}" for key in keys)

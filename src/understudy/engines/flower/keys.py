@@ -65,10 +65,17 @@ def make_server(folder: Path, hosts: Sequence[str]) -> Certificates:
     ca = _ca_certificate(ca_key)
     everywhere = list(dict.fromkeys([*hosts, "localhost", "127.0.0.1"]))
     certificate = _server_certificate(server_key, ca, ca_key, everywhere)
-    _write(made.ca, ca.public_bytes(serialization.Encoding.PEM), secret=False)
-    _write(made.certificate, certificate.public_bytes(serialization.Encoding.PEM), secret=False)
-    for file, key in ((folder / "ca.key", ca_key), (made.key, server_key)):
-        _write(file, _private(key, serialization.PrivateFormat.PKCS8), secret=True)
+    secrets = {folder / "ca.key": ca_key, made.key: server_key}
+    public = {made.ca: ca, made.certificate: certificate}
+    try:
+        for file, key in secrets.items():
+            _write(file, _private(key, serialization.PrivateFormat.PKCS8), secret=True)
+        for file, shown in public.items():
+            _write(file, shown.public_bytes(serialization.Encoding.PEM), secret=False)
+    except OSError:  # a full disk: half of them would stand in the way of the next try
+        for file in (*secrets, *public):
+            file.unlink(missing_ok=True)
+        raise
     return made
 
 
