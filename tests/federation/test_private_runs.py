@@ -22,6 +22,7 @@ from understudy.federation.running import RunServer
 from understudy.federation.server import Server, TooFewReplies
 from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import Book, epsilon_of
+from understudy.privacy.ledger import Release
 from understudy.studies.folder import RunFolder
 from understudy.studies.run import Result, play
 from understudy.studies.watching import Observer, RunStopped
@@ -377,7 +378,7 @@ def test_a_line_that_was_cut_off_in_the_journal_does_not_spoil_those_after_it(tm
     assert RunFolder(tmp_path / "run").ledger()["epsilon"] == pytest.approx(books(tmp_path / "run"))
 
 
-LINE = {"client": "ash", "round": 1, "step": 1, "task": "t", "parts": {}, "charges": [], "sha256": ""}
+LINE = {"client": "ash", "round": 1, "step": 1, "task": "t", "parts": {}, "charges": [], "sha256": "", "heard": 1}
 WRONG: list[object] = [5, [], {}, {**LINE, "parts": []}, {**LINE, "round": "x"}, {**LINE, "charges": [5]}]
 
 
@@ -387,6 +388,17 @@ def test_a_damaged_journal_is_said_in_a_sentence(line: bytes, tmp_path: Path) ->
     with pytest.raises(UserError, match=r"releases.jsonl, line 2, cannot be read; restore it from a copy"):
         RunFolder(tmp_path).ledger()
     assert RunFolder(tmp_path).epsilon() is None
+
+
+def test_what_came_too_late_is_in_the_ledger_of_the_round_in_which_it_came(tmp_path: Path) -> None:
+    """A reply of round 1 after its checkpoint: killed before the next one, the journal alone knows of it."""
+    private_run(tmp_path / "run", plan={"rounds": 1}, privacy={"delta": 1e-5})
+    folder = RunFolder(tmp_path / "run")
+    before = folder.ledger()["clients"]["ash"][0]["releases"]
+    folder.releases.add(Release("ash", 1, 1, "Spender.release", {"mean": ("statistics", 16)}, (), "late", heard=2))
+    assert folder.ledger()["clients"]["ash"][0]["releases"] == before + 1
+    folder.releases.add(Release("ash", 1, 1, "Spender.release", {"mean": ("statistics", 16)}, (), "known", heard=1))
+    assert folder.ledger()["clients"]["ash"][0]["releases"] == before + 1
 
 
 class Moody(Spender):

@@ -107,6 +107,22 @@ def test_what_cannot_be_read_has_left_all_the_same(about: dict[str, Any]) -> Non
     assert server.books.up == {"ash": size}
 
 
+def test_what_comes_too_late_is_written_down_and_counts_for_nothing() -> None:
+    server, engine, method = begun(lambda request: failed(request.client, "away"), at_least=0)
+    written: list[Release] = []
+    server._released = written.append
+    list(server.ask(method.count, Message(), ["ash"]))
+    (asked,) = engine.requests
+    server.begin(2)
+    sent = number(asked)
+    engine.late(asked, Answer("ash", "done", "", "r1s1", sent.to_bytes))
+    about = [(one.round, one.step, one.heard, dict(one.parts)) for one in written]
+    assert about[1:] == [(1, 1, 2, {"number": ("scalars", 4)})]
+    assert (server.settled(), server.books.answered, server.books.failures) == ({}, set(), [])
+    assert server.books.up == {"ash": sent.nbytes}
+    assert server.ledger.epsilon is None
+
+
 def test_a_second_ask_begins_where_the_first_one_ended() -> None:
     server, engine, method = begun(number)
     server.versions = {"ash": "r0s1"}

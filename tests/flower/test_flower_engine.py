@@ -114,6 +114,20 @@ def test_who_does_not_answer_in_time_is_given_up_and_the_others_count(tmp_path: 
     assert outcomes(make(tmp_path, grid), "a", "b") == {"a": "from a", "b": "it did not answer within 0 s"}
 
 
+def test_an_answer_that_comes_too_late_is_heard_of_and_counts_for_nothing(tmp_path: Path) -> None:
+    """Its bytes have left the site."""
+    grid = FakeGrid({1: "a", 2: "b"}, {"a": good, "b": silent})
+    engine, late = make(tmp_path, grid, 0.1), []
+    engine.late = lambda request, answer: late.append((request.client, request.round, answer.read()))
+    asked: list[Message] = []
+    grid.behave["b"] = lambda _, message: asked.append(message)
+    outcomes(engine, "a", "b")
+    grid.replies[asked[0].metadata.message_id] = good(grid, asked[0])
+    grid.behave["b"] = good
+    assert outcomes(engine, "a", "b", round=2) == {"a": "from a", "b": "from b"}
+    assert late == [("b", 1, b"from b")]
+
+
 def test_an_answer_that_is_there_when_time_is_over_counts(tmp_path: Path) -> None:
     class Slow(FakeGrid):
         def pull_messages(self, ids: Iterable[str]) -> list[Message]:

@@ -70,6 +70,8 @@ def failed(client: str, why: str, *, outcome: Outcome = "failed", code: str = "f
 class Engine(ABC):
     """Where clients run. It moves bytes and knows no method."""
 
+    late: Callable[[Request, Answer], None] = staticmethod(lambda request, answer: None)  # hears what came too late
+
     @abstractmethod
     def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
         """One answer a request, in the order of the requests, a few in flight at a time."""

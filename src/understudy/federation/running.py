@@ -1,5 +1,6 @@
 """The server that a run uses: it numbers the asks, keeps the books, and hands out what came back."""
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,6 +68,7 @@ class _Ask:
     """One exchange of a round, and how many of its replies still count."""
 
     task: str
+    round: int
     step: int
     asked: int
     needed: int
@@ -111,6 +113,7 @@ class RunServer(Server):
         self._cohort_size, self._at_least, self._score = cohort, at_least, score_at_clients
         self._heard = heard or (lambda client: None)
         self._released = released or (lambda release: None)  # hears of every reply before the method does
+        engine.late = self._late
         self.begin(0)
 
     # ---- what a method sees
@@ -134,7 +137,7 @@ class RunServer(Server):
             who = f"'{strangers[0]}', who is not there" if strangers else "a client twice"
             raise UserError(f"{name} was asked of {who}; ask every client once.")
         self._step += 1
-        asked = _Ask(name, self._step, len(to), self._at_least if at_least is None else at_least)
+        asked = _Ask(name, self.round, self._step, len(to), self._at_least if at_least is None else at_least)
         self._asks.append(asked)
         return self._replies(asked, brief, to)
 
@@ -216,6 +219,12 @@ class RunServer(Server):
             self.books.fail(answer.client, str(broken))
             return None
 
+    def _late(self, request: Request, answer: Answer) -> None:
+        """It counts for nothing. What left and what it cost is written down all the same."""
+        asked = _Ask(request.task, request.round, request.step, asked=0, needed=0)
+        with contextlib.suppress(UserError):
+            self._message(asked, answer)
+
     def _message(self, asked: _Ask, answer: Answer) -> Message | None:
         client, books = answer.client, self.books
         if answer.outcome == "waiting":
@@ -268,7 +277,7 @@ class RunServer(Server):
         """It is of this ask, and counted as the config promises it."""
         if self._promise is None:
             raise UserError("it says that it spent privacy, and the config promises none")
-        if (charge.run, charge.round, charge.step) != (self._run, self.round, asked.step):
+        if (charge.run, charge.round, charge.step) != (self._run, asked.round, asked.step):
             raise UserError("it sent a charge of privacy that is not of this ask")
         promised = (self._promise.delta, self._promise.accountant, self._promise.test_noise)
         if (charge.delta, charge.accountant, charge.test_noise) != promised:
@@ -294,7 +303,7 @@ class RunServer(Server):
         charges: Sequence[Charge],
     ) -> None:
         digest = hashlib.sha256(data).hexdigest()
-        release = Release(client, self.round, asked.step, asked.task, parts, tuple(charges), digest)
+        release = Release(client, asked.round, asked.step, asked.task, parts, tuple(charges), digest, heard=self.round)
         self._released(release)
         self.ledger.record(release)
 

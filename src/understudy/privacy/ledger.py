@@ -20,6 +20,7 @@ class Release:
     parts: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # kind and bytes
     charges: tuple[Charge, ...] = ()
     sha256: str = ""  # of the reply: the same bytes sent again tell nothing new
+    heard: int = 0  # the round in which it came, later than its own where it came too late
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -27,7 +28,7 @@ class Release:
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> "Release":
         parts = {part: (str(kind), int(size)) for part, (kind, size) in saved["parts"].items()}
-        when = {key: int(saved[key]) for key in ("round", "step")}
+        when = {key: int(saved[key]) for key in ("round", "step", "heard")}
         return cls(**{**saved, **when, "parts": parts, "charges": tuple(map(Charge.of, saved["charges"]))})
 
 

@@ -60,5 +60,5 @@ class Releases:
                 release = Release.of(json.loads(line))
             except (ValueError, TypeError, KeyError, AttributeError, UserError):
                 raise UserError(f"{self._file}, line {number}, cannot be read; restore it from a copy.") from None
-            if release.round > round:
+            if release.heard > round:
                 yield release

@@ -48,7 +48,7 @@ class Flower(Engine):
     largest: int = wire.LARGEST
     _names: dict[int, str] = field(default_factory=dict)  # of nodes that said hello
     _greeted: dict[str, int] = field(default_factory=dict)  # hellos without an answer, and to which node they went
-    _owing: dict[str, str] = field(default_factory=dict)  # clients that were given up, and what they still work on
+    _owing: dict[str, Waiting] = field(default_factory=dict)  # clients that were given up, and what they still work on
     _looked: float = float("-inf")
     _there: dict[str, int] = field(default_factory=dict)
 
@@ -130,17 +130,22 @@ class Flower(Engine):
 
     def _received(self, waiting: dict[str, Waiting]) -> dict[str, Answer]:
         by_message = {one.message: client for client, one in waiting.items() if one.message is not None}
-        late = {message: client for client, message in self._owing.items()}
+        late = {one.message: client for client, one in self._owing.items() if one.message is not None}
         found: dict[str, Answer] = {}
         for reply in self.grid.pull_messages([*by_message, *late]) if by_message or late else ():
             message = reply.metadata.reply_to_message_id
             if message in late:
-                self._owing.pop(late[message], None)  # nobody waits for it any more
+                self._too_late(self._owing.pop(late[message]), reply)
             elif message in by_message:
                 answer = self._read(waiting[by_message[message]], reply)
                 if answer is not None:
                     found[by_message[message]] = answer
         return found
+
+    def _too_late(self, one: Waiting, reply: "Message") -> None:
+        """Nobody waits for it any more, but it has left its site."""
+        if (answer := self._read(one, reply)) is not None:
+            self.late(one.request, answer)
 
     def _read(self, one: Waiting, reply: "Message") -> Answer | None:
         """None: it is asked again."""
@@ -172,7 +177,7 @@ class Flower(Engine):
             why = f"it did not answer within {self.timeout:.0f} s" if late else "it is busy with an earlier request"
             found[client] = failed(client, why if one.message is not None else "it was not there")
             if one.message is not None:
-                self._owing[client] = one.message
+                self._owing[client] = one
         return found
 
     def _spooled(self, request: Request, answer: Answer) -> Answer:
