@@ -401,6 +401,25 @@ def test_what_came_too_late_is_in_the_ledger_of_the_round_in_which_it_came(tmp_p
     assert folder.ledger()["clients"]["ash"][0]["releases"] == before + 1
 
 
+def test_a_round_that_ends_while_the_ledger_is_read_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed, whole = (type("CutShort", (CutShort,), {"how": how}) for how in (Killed(), None))
+    with contextlib.suppress(Killed):
+        private_run(tmp_path / "run", killed, {"rounds": 2}, privacy={"delta": 1e-5})
+    reading = RunFolder(tmp_path / "run")
+    notes, first = reading.checkpoints.newest_notes, ["not yet"]
+
+    def slow() -> dict[str, Any]:
+        found = notes()
+        if first.pop():
+            monkeypatch.setattr(reading.checkpoints, "newest_notes", notes)
+            private_run(tmp_path / "run", whole, {"rounds": 2}, privacy={"delta": 1e-5})
+        return found
+
+    monkeypatch.setattr(reading.checkpoints, "newest_notes", slow)
+    lines = reading.releases.ledger().lines.values()
+    assert max(line["releases"] for line in lines) == 2, "round 1, and what was read of round 2"
+
+
 class Moody(Spender):
     """Fails after it has spent, the first time that anyone is asked."""
 

@@ -36,11 +36,12 @@ class Releases:
         write_whole(self._file, b"")
 
     def ledger(self) -> Ledger:
-        """The checkpoint's, and all that left since."""
-        notes = self._checkpoints.newest_notes()
+        """The checkpoint's, and all that left since. The lines are read first: a run that goes on may empty them."""
+        lines, notes = list(self._lines()), self._checkpoints.newest_notes()
         ledger = Ledger.from_json(notes["ledger"]) if notes else Ledger()
-        for release in self._since(notes.get("round", -1)):
-            ledger.record(release)
+        for release in lines:
+            if release.heard > notes.get("round", -1):
+                ledger.record(release)
         return ledger
 
     def ledger_with_books(self) -> Ledger:
@@ -51,14 +52,12 @@ class Releases:
             ledger.spend(path.parent.name, Book(path).charges())
         return ledger
 
-    def _since(self, round: int) -> Iterator[Release]:
+    def _lines(self) -> Iterator[Release]:
         if not self.there:
             return
         whole, _, _ = self._file.read_bytes().rpartition(b"\n")  # what follows was cut off by a kill
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
-                release = Release.of(json.loads(line))
+                yield Release.of(json.loads(line))
             except (ValueError, TypeError, KeyError, AttributeError, UserError):
                 raise UserError(f"{self._file}, line {number}, cannot be read; restore it from a copy.") from None
-            if release.heard > round:
-                yield release
