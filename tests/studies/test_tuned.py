@@ -31,6 +31,10 @@ def test_the_rate_with_the_best_validation_accuracy_is_the_one_that_counts(tmp_p
         seen = {rate: accuracy for rate, accuracy in one.validation.items() if accuracy is not None}
         assert one.rate == float(max(seen, key=lambda rate: seen[rate]))
         assert len(one.accuracies) == 2
+        ends = [json.loads((one.run_folder(tmp_path, seed) / "summary.json").read_text()) for seed in (0, 1)]
+        assert one.accuracies == [end["accuracy"] for end in ends]
+        both_ways = [(end["bytes_up"] + end["bytes_down"]) / 1e6 for end in ends]
+        assert one.megabytes == pytest.approx(sum(both_ways) / 2)
     tuning = json.loads((tmp_path / "runs/fedavg/rate-0.1/metrics.jsonl").read_text().splitlines()[-1])
     assert "validation_accuracy" in tuning
     rows = json.loads((tmp_path / "table.json").read_text())["rows"]
