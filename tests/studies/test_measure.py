@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,20 @@ def test_l_is_called_approximate_in_the_json_and_below_the_table() -> None:
     found = Measured("fedavg", "final", 2, 8, 10, 8.0, 20.0, 3.0, None, None, None)
     assert "approximate, from below" in found.as_dict()["smoothness_is"]
     assert any(note.startswith("L is approximate") for note in measured_notes(found))
+
+
+def test_a_row_of_the_table_by_hand(run: Result) -> None:
+    # Of ζ² = 8 a quarter is left with the synthetic records, of σ² = 2 half as much again is there, of L all.
+    found = measure(str(run.folder), at="initial")
+    assert found.shuffled is not None
+    mixed = replace(found.shuffled, zeta2=2.0, sigma2=3.0, smoothness=5.0, zeta2_bound=4.0, sigma2_bound=6.0)
+    table = measured_table(replace(found, zeta2=8.0, sigma2=2.0, smoothness=5.0, shuffled=mixed))
+    rows = zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True)
+    assert list(rows) == [
+        ("ζ²", "8", "2", "4", "× 0.250"),
+        ("σ²", "2", "3", "6", "× 1.500"),
+        ("L", "5", "5", "", "× 1.000"),
+    ]
 
 
 def test_the_table_and_the_notes(run: Result) -> None:

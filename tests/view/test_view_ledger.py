@@ -75,6 +75,14 @@ def test_what_is_not_covered_is_said_in_a_sentence() -> None:
     assert headline(made.to_json()) == "No guarantee: see what is not covered."
 
 
+def test_a_part_that_was_covered_sometimes_was_bare_at_the_other_times() -> None:
+    made = ledger(rounds=1)
+    for round in (2, 3):
+        made.record(left("ash", round, {"x": ("examples", 160)}))
+    assert not_covered(made.to_json()) == ["ash: 'x' (examples) of FedLapDp.distil, 2 times"]
+    assert release_rows(made.to_json())[0][-1] == "sampled Gaussian, 1 times"
+
+
 def test_noise_that_can_be_repeated_is_named() -> None:
     (sentence,) = not_covered(ledger(rounds=1, test_noise=True).to_json())
     assert sentence == "ash: all of it, since the noise can be repeated (privacy.test_noise)"

@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,14 @@ def test_a_comparison_says_in_numbers_and_notes_what_happened(tmp_path: Path) ->
     notes = " ".join(lines[5:])
     assert "to 81.0: rounds until the accuracy first reaches 81.0 % (90 % of the best run" in notes
     assert "ε –: no privacy guarantee." in notes
+
+
+def test_every_number_of_a_row_stands_under_its_own_heading(tmp_path: Path) -> None:
+    # Best in round 1, worse in round 2; more up than down; an ε.
+    run = write_run(tmp_path / "a", [0.1, 0.8, 0.6], sent=1_000_000, epsilon=1.25)
+    (row,) = compare([run], target=0.7, after=(1, 2))
+    shown = printed(print_comparison, [replace(row, bytes_down=500_000)])[3]
+    assert shown.split() == ["fedavg", "80.0", "60.0", "60.0", "80.0", "1", "2.00", "0.50", "1.25", "6.0"]
 
 
 def test_numbers_stand_right_under_each_other(tmp_path: Path) -> None:
