@@ -1,6 +1,7 @@
 """Runs: the folder, resuming, scores at the clients, and what goes wrong."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from safetensors.torch import load_file
 from torch import nn
 
 import understudy as us
+from understudy.config.resolve import resolve
+from understudy.engines.choose import on_this_machine
 from understudy.errors import UserError
 from understudy.studies.folder import RunFolder
-from understudy.studies.run import RunStopped
+from understudy.studies.run import RunStopped, play
 
 TINY = {
     "data": {"name": "digits", "limit": 120, "clients": 4},
@@ -44,6 +47,22 @@ class TwoLayers(nn.Module):
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
         return torch.relu(self.hidden(x.flatten(1)))
+
+
+def test_what_real_sites_sent_is_for_the_servers_owner_only(tmp_path: Path) -> None:
+    config = resolve(TINY)
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    elsewhere.mkdir(mode=0o755)
+    play(config, elsewhere, engine=on_this_machine(config.engine))
+    play(config, here)
+    assert elsewhere.stat().st_mode & 0o777 == 0o700
+    assert here.stat().st_mode & 0o777 == 0o777 & ~_umask()
+
+
+def _umask() -> int:
+    now = os.umask(0)
+    os.umask(now)
+    return now
 
 
 def test_a_run_folder_holds_what_the_design_says(tmp_path: Path) -> None:

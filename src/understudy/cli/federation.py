@@ -73,7 +73,10 @@ def client(
     patience.over()  # it waits for requests, as long as it takes
     at = folder or Path("sites", name)
     if at_door is not None:
-        _answer(at_door, config, changes or [], name, data, policy, at)
+        try:
+            _answer(at_door, config, changes or [], name, data, policy, at)
+        except KeyboardInterrupt:  # the process that keeps the site there says that it was stopped
+            raise typer.Exit(130) from None
     else:
         _attend(name, server, None if insecure else keys, at)
 

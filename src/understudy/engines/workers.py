@@ -92,7 +92,9 @@ class Workers(Engine):
     def _start(self) -> Worker:
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, ours, self._sites, self._method), daemon=True)
+        process = context.Process(
+            target=_serve, args=(os.getpid(), theirs, ours, self._sites, self._method), daemon=True
+        )
         # A signal that reached the copy before it can answer to it would be lost, and its end waited for for ever.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
@@ -136,12 +138,12 @@ class Workers(Engine):
         yield replace(give_up(self._sites[job.request.client], job.request, why), deaths=job.deaths, lost=True)
 
 
-def _serve(pipe: Connection, other_end: Connection, sites: Mapping[str, Site], method: Method) -> None:
+def _serve(parent: int, pipe: Connection, other_end: Connection, sites: Mapping[str, Site], method: Method) -> None:
     other_end.close()  # so that the run's end shows as an end of file
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's to answer
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-    end_with_parent()
+    end_with_parent(parent)
     torch.set_num_threads(1)
     while True:
         try:

@@ -1,10 +1,12 @@
 """Keeps a site in the federation. Nothing heavy is imported here: it waits, and starts what has ended."""
 
 import fcntl
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from understudy.engines.flower.dialling import Server
@@ -43,7 +45,7 @@ def attend(name: str, *, server: str, keys: Path | None, folder: Path, command: 
 def _worked(command: Sequence[str], node: Node) -> int | None:
     """How the process that answers ended; None where it was stopped, since its tasks are at another door now."""
     door = node.door
-    worker = subprocess.Popen([*command, "--at-door", str(door.port)], preexec_fn=end_with_parent)
+    worker = subprocess.Popen([*command, "--at-door", str(door.port)], preexec_fn=partial(end_with_parent, os.getpid()))
     try:
         while node.door == door:
             with suppress(subprocess.TimeoutExpired):

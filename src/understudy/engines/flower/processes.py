@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from understudy.engines.with_parent import end_with_parent
@@ -34,7 +35,7 @@ def start(command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = 
             stderr=subprocess.STDOUT,
             env={**os.environ, **(env or {})},
             start_new_session=True,
-            preexec_fn=end_with_parent,
+            preexec_fn=partial(end_with_parent, os.getpid()),
         )
     _group(log).write_text(f"{process.pid} {Path(command[0]).name[:15]}")
     return process
