@@ -8,6 +8,7 @@ whatever order, number of processes or resumption the work is done.
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,8 +34,34 @@ def numpy_generator(*words: Word) -> np.random.Generator:
 def private_global_stream(*words: Word) -> Iterator[None]:
     """Layers that can only draw from torch's global generator (dropout, a module's own initialisation)
     draw from a stream of their own in here; outside, the global generator is as it was."""
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    with global_streams_kept():
         torch.default_generator.manual_seed(seed_from(*words))
-        for device in range(torch.cuda.device_count()):
-            torch.cuda.default_generators[device].manual_seed(seed_from(*words))
+        accelerator = _in_use()
+        if accelerator is not None:
+            getattr(accelerator, "manual_seed_all", accelerator.manual_seed)(seed_from(*words))
         yield
+
+
+@contextmanager
+def global_streams_kept() -> Iterator[None]:
+    """Whatever is drawn from the global generators in here, afterwards they are as they were."""
+    accelerator = _in_use()
+    kind, count = ("cuda", 0) if accelerator is None else (_kind(), accelerator.device_count())
+    with torch.random.fork_rng(devices=range(count), device_type=kind):
+        yield
+
+
+def _in_use() -> Any:
+    """The module of the accelerator that this process works with. One that nobody has begun to use is let alone: to
+    ask for its generator would begin to, which in a forked worker fails."""
+    if not torch.accelerator.is_available():
+        return None
+    module = torch.get_device_module(_kind())
+    begun = module.is_initialized() if hasattr(module, "is_initialized") else not module._is_in_bad_fork()
+    return module if begun else None
+
+
+def _kind() -> str:
+    found = torch.accelerator.current_accelerator()
+    assert found is not None
+    return found.type

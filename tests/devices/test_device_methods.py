@@ -1,20 +1,44 @@
-"""One short run of every method, alone and with each add-on, on a device that is not the processor."""
+"""Every method, alone and with each add-on, on a device that is not the processor: one short run, and the contract."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from on_both import assert_same_on_both
+from contract_checks import CHECKS, Case
+from on_both import DEVICE, assert_same_on_both
 from test_contract import CASES
 
+from second_device import without_doubles
+from understudy.config.schema import Config
+from understudy.data.federation import Federation
 from understudy.studies.run import Result
 
 SHORT = {"dense": 3}  # rounds; 2 where nothing is written: DENSE averages first
-ALL = [pytest.param(name, marks=pytest.mark.slow if "+" in name else ()) for name in CASES]
+QUICK = [*(name for name in CASES if "+" not in name), "fedavg+fedcog", "fedavg+fedssyn", "fedavg+secure-aggregation"]
+TRIED = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", TRIED)
 def test_a_run_ends_with_the_weights_of_the_processor(name: str, tmp_path: Path) -> None:
-    def play(folder: Path, device: str) -> Result:
+    def run(folder: Path, device: str) -> Result:
         return CASES[name].play(folder, rounds=SHORT.get(name, 2), device=device)
 
-    assert_same_on_both(play, tmp_path)
+    assert_same_on_both(run, tmp_path)
+
+
+@dataclass(frozen=True)
+class OnDevice(Case):
+    """A case of the contract suite that knows no other device."""
+
+    def config(self, data: Federation, **changes: Any) -> Config:
+        return super().config(data, **{"device": DEVICE, **changes})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+@pytest.mark.parametrize("name", CASES)
+def test_the_contract_holds_on_the_device(name: str, check: Callable[[Case, Path], None], tmp_path: Path) -> None:
+    with without_doubles():
+        check(OnDevice(**vars(CASES[name])), tmp_path)

@@ -252,9 +252,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   TORCH_CHECK(!slope.device().is_cpu() && !x.device().is_cpu() && !w.device().is_cpu(),
               "second device: aten::convolution_backward got tensors on two devices");
   at::AutoDispatchBelowADInplaceOrView plain;
-  c10::IntArrayRef outputs = transposed ? c10::IntArrayRef{w.size(1) * groups} : c10::IntArrayRef{w.size(0)};
-  auto found = at::convolution_backward(seen(slope), seen(x), seen(w), outputs, stride, padding, dilation, transposed,
-                                        out, groups, wanted);
+  const std::vector<int64_t> outputs = {transposed ? w.size(1) * groups : w.size(0)};
+  auto found = at::convolution_backward(seen(slope), seen(x), seen(w), c10::IntArrayRef(outputs), stride, padding,
+                                        dilation, transposed, out, groups, wanted);
   return {taken(std::get<0>(found)), taken(std::get<1>(found)), taken(std::get<2>(found))};
 }
 
@@ -270,6 +270,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("unfold", unfold);
   m.impl("convolution_overrideable", convolution);
   m.impl("convolution_backward_overrideable", convolution_backward);
+  // torch has versions of these for devices without a kernel; one cannot take every memory layout, one warns.
+  m.impl("native_group_norm", torch::CppFunction::makeFromBoxedFunction<&on_the_processor>());
+  m.impl("mse_loss", torch::CppFunction::makeFromBoxedFunction<&on_the_processor>());
 }
 
 // ---- what torch asks of every device: there is one, and it is always done

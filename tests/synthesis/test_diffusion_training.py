@@ -154,7 +154,7 @@ def test_every_time_step_is_trained_on_the_first_and_the_last_included(monkeypat
 
     monkeypatch.setattr(diffusion_training, "_loss", noted)
     settings = DiffusionSettings(**{**BRIEF.model_dump(), "batch": 4000})
-    gradients = diffusion_training._plain_gradients(Flat(), *records(4000), settings, generator("steps"))
+    gradients = diffusion_training._plain_gradients(Flat(), *records(4000), settings, generator("steps"), 10)
     for _ in range(10):
         next(gradients)
     even_from_first_to_last(torch.cat(seen))

@@ -108,13 +108,19 @@ def device(config: Config) -> torch.device:
 
 
 def choose_fast_path(config: Config, data: Federation) -> FastPath:
-    """What the network declares, unless the config says otherwise; compiling only where it repays itself."""
-    wanted = config.model.fast
-    if wanted == "compiled" and not can_compile():
+    """What the network declares, unless the config says otherwise; compiling only where it repays itself.
+
+    What it declares was measured on a processor and says nothing of other devices. In a federation of machines parties
+    must choose alike, and none knows the others' devices: there a network takes on an accelerator what it can.
+    """
+    wanted, on_processor = config.model.fast, data.remote or device(config).type == "cpu"
+    if wanted == "compiled" and on_processor and not can_compile():
         raise UserError("model.fast is 'compiled', but there is no C++ compiler here; write 'eager'.")
+    if wanted == "batch-last" and not on_processor:
+        raise UserError("model.fast is 'batch-last', which only the processor has; write 'eager', or device: cpu.")
     if wanted != "auto":
         return wanted
-    if config.live.model is not None or is_own(config.model.name):
+    if not on_processor or config.live.model is not None or is_own(config.model.name):
         return "eager"
     entry = models.entry(config.model.name)
     if entry.fast != "compiled":

@@ -14,13 +14,13 @@ FedCOG compares with ρ = 0.5 (preset ``fedcog``).
 
 from collections.abc import Callable, Sequence
 
-import torch
 from pydantic import Field
 
 from understudy.federation.registry import method
 from understudy.learning.loop import Batch, Pull, Slope, plain
 from understudy.methods.averaging import Averaging, AveragingSettings
 from understudy.models.network import Network
+from understudy.randomness import global_streams_kept
 
 TINY = 1e-12  # where there is no slope there is nowhere to climb
 
@@ -34,7 +34,7 @@ def sharp(rho: float) -> Slope:
 
     def slope(net: Network, forward: Callable[[], Batch], pulls: Sequence[Pull]) -> None:
         # What is drawn in here is drawn again in the second pass: dropout leaves out the same places.
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        with global_streams_kept():
             plain(net, forward, pulls)
         after_first = net.vector.clone()
         net.vector[net.trainable].add_(net.grad * (rho / (net.grad.norm() + TINY)))

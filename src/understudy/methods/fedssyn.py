@@ -77,6 +77,7 @@ class Fedssyn(WrappedMethod):
 
     def bind(self, net: Network, rounds: int) -> None:
         check_single_labels(net.problem)
+        self.generator.device = net.device
         if self.settings.dp is not None:
             self.exchange = private_exchange(self.settings, self.privacy, self.inner)
             rehearse(self.generator, net.problem)

@@ -103,10 +103,14 @@ def supervised_contrast(features: Tensor, labels: Tensor, temperature: float) ->
     log_chance = likeness.log_softmax(1).masked_fill(itself, 0.0)
     partners = (labels[:, None] == labels) & ~itself
     count = partners.sum(1)
-    anchors = count > 0
-    if not bool(anchors.any()):
-        return features.sum() * 0.0
-    return -((log_chance * partners).sum(1)[anchors] / count[anchors]).mean()
+    return -_mean_where(count > 0, (log_chance * partners).sum(1) / count.clamp(min=1))
+
+
+def _mean_where(chosen: Tensor, values: Tensor) -> Tensor:
+    """0 where none is chosen. On the processor they are picked; a device would have to wait for their number."""
+    if values.device.type == "cpu" and bool(chosen.any()):
+        return values[chosen].mean()
+    return torch.where(chosen, values, 0.0).sum() / chosen.sum().clamp(min=1)
 
 
 class VHL(Averaging):

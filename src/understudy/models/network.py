@@ -76,7 +76,7 @@ class Network:
             raise UserError("model.fast: a network with BatchNorm cannot be 'compiled'; write 'eager'.")
         self._lay_out()
         self._twins: dict[str, Network] = {}
-        self._compiled = _compiled(self._whole) if fast == "compiled" else None
+        self._compiled = _compiled(self._whole, self.device) if fast == "compiled" else None
         self._quick = self._batch_last() or self._whole  # at the network's own weights
         self._rows = max(1, PASS_PIXELS // math.prod(problem.shape[1:]))
         self._first = self.vector.cpu().clone()
@@ -157,9 +157,14 @@ class Network:
         return cast(Outputs, functional_call(self._whole, parts, (x,)))
 
     def _in_passes(self, x: Tensor) -> Outputs:
-        """A few records at a time: they stay in the cache, and the compiled code has a single shape to serve."""
+        """A few records at a time: they stay in the cache, and the compiled code has a single shape to serve.
+
+        On an accelerator all at once: it is slow on little work.
+        """
         if not len(x):
             return cast(Outputs, self._whole(x))
+        if self.device.type != "cpu":
+            return cast(Outputs, cast(Any, self._compiled)(x))
         short = -len(x) % self._rows
         whole = torch.cat([x, x.new_zeros(short, *x.shape[1:])]) if short else x
         features, logits = zip(
@@ -231,12 +236,12 @@ def _window(tensor: Tensor) -> slice:
     return slice(tensor.storage_offset(), tensor.storage_offset() + tensor.numel())
 
 
-def _compiled(module: nn.Module) -> Any:
+def _compiled(module: nn.Module, device: torch.device) -> Any:
     # Training, scoring and frozen networks, of pixels and of floats, are one version each. Beyond the limit torch
     # would go on without compiling, with other bits and without a word: better to fail.
     torch._dynamo.config.recompile_limit = 64
     torch._dynamo.config.fail_on_recompile_limit_hit = True
-    return torch.compile(module, dynamic=False)
+    return torch.compile(module, dynamic=False if device.type == "cpu" else None)  # there batches differ in size
 
 
 def check_outputs(module: nn.Module, problem: Problem) -> None:

@@ -22,6 +22,7 @@ from understudy.learning.loop import Pull, Step, plain
 from understudy.learning.losses import per_record_loss
 from understudy.models.network import PASS_PIXELS, Network
 from understudy.privacy.layers import Rule, Share, rule_for
+from understudy.privacy.mechanism import heard
 from understudy.randomness import private_global_stream
 
 FLOATS_AT_ONCE = 40_000_000  # of layers' inputs and outputs, or of single gradients: bounds what a pass holds
@@ -48,6 +49,8 @@ def clipped_gradient_sum(net: Network, x: Tensor, y: Tensor, clip: float) -> Ten
     if net not in _chosen:
         _chosen[net] = _choose(net, x[:2], y[:2])
     total = _chosen[net](net, x, y, torch.full((len(x),), clip, device=net.device))
+    if net.device.type != "cpu":
+        return total  # nobody waits for a look: there such records were left out on the way
     return total if bool(torch.isfinite(total).all()) else _of_the_finite(net, x, y, clip)
 
 
@@ -114,7 +117,7 @@ def _choose(net: Network, x: Tensor, y: Tensor) -> Way:
         net.module.train(before)
     if float((quick - slow).norm()) > CLOSE * float(slow.norm()):
         return OneByOne(net)
-    return Compiled(by_layer) if net.fast == "compiled" else by_layer
+    return Compiled(by_layer) if net.fast == "compiled" and net.device.type == "cpu" else by_layer
 
 
 def _plain_gradient(net: Network, x: Tensor, y: Tensor) -> Tensor:
@@ -241,7 +244,7 @@ class OneByOne:
         def piece(x: Tensor, y: Tensor, clip: Tensor) -> Tensor:
             each = [g.flatten(1) for g in cast(dict[str, Tensor], gradients(weights, x, y)).values()]
             factors = _factors(torch.stack([g.square().sum(1) for g in each]).sum(0).sqrt(), clip)
-            return torch.cat([factors @ g for g in each])
+            return torch.cat([factors @ (g if g.device.type == "cpu" else heard(g, factors)) for g in each])
 
         return _added(
             piece(*cut) for cut in zip(torch.split(x, rows), torch.split(y, rows), torch.split(clip, rows), strict=True)
@@ -258,7 +261,8 @@ class _Logits(nn.Module):
 
 
 def _factors(norm: Tensor, clip: Tensor) -> Tensor:
-    return (clip / norm.clamp(min=torch.finfo(norm.dtype).tiny)).clamp(max=1)
+    factors = (clip / norm.clamp(min=torch.finfo(norm.dtype).tiny)).clamp(max=1)
+    return factors if norm.device.type == "cpu" else torch.where(torch.isfinite(norm), factors, 0.0)
 
 
 def _added(pieces: Iterable[Tensor]) -> Tensor:

@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.grad import conv2d_weight
 
+from understudy.privacy.mechanism import heard
+
 
 @dataclass(frozen=True)
 class Share:
@@ -37,7 +39,12 @@ Rule = Callable[[nn.Module, Tensor, Tensor], Shares]
 def formed(rows: Tensor) -> Share:
     """Shares that are there in full, one row of numbers a record."""
     # Not `vector_norm`, which adds up in one go: of two million numbers its fifth digit is wrong.
-    return Share(rows.square().sum(1), lambda factors: factors @ rows, rows.shape[1])
+    return Share(rows.square().sum(1), lambda factors: factors @ _heard(rows, factors), rows.shape[1])
+
+
+def _heard(rows: Tensor, factors: Tensor) -> Tensor:
+    """On the processor the sum is looked at instead, which is quicker; a device would have to wait for the look."""
+    return rows if rows.device.type == "cpu" else heard(rows, factors)
 
 
 def of_linear(_: nn.Module, a: Tensor, g: Tensor) -> Shares:
@@ -46,8 +53,11 @@ def of_linear(_: nn.Module, a: Tensor, g: Tensor) -> Shares:
         return {"weight": formed(torch.bmm(g.transpose(1, 2), a).flatten(1)), "bias": formed(g.sum(1))}
     squared = g.square().sum(1)
     return {
-        "weight": Share(a.square().sum(1) * squared, lambda factors: (g * factors[:, None]).T @ a),
-        "bias": Share(squared, lambda factors: factors @ g),
+        "weight": Share(
+            a.square().sum(1) * squared,
+            lambda factors: (_heard(g, factors) * factors[:, None]).T @ _heard(a, factors),
+        ),
+        "bias": Share(squared, lambda factors: factors @ _heard(g, factors)),
     }
 
 
@@ -61,7 +71,8 @@ def of_convolution(layer: nn.Module, a: Tensor, g: Tensor) -> Shares:
     assert isinstance(layer, nn.Conv2d)
     weights, places = layer.weight.numel(), g[0, 0].numel()
     fan_in = weights // layer.out_channels
-    if 4 * places * (fan_in + layer.out_channels) < weights:
+    # Only on the processor: the detour needs double precision, which not every device has.
+    if a.device.type == "cpu" and 4 * places * (fan_in + layer.out_channels) < weights:
         weight = _ghost(layer, a, g)
     else:
         weight = formed(torch.bmm(g.flatten(2), _patches(layer, a).transpose(1, 2)).flatten(1))

@@ -50,6 +50,14 @@ def clip_rows(vectors: Tensor, norm: float) -> Tensor:
     return torch.where(torch.isfinite(length), clipped, 0)
 
 
+def heard(rows: Tensor, factors: Tensor) -> Tensor:
+    """Rows to be summed with ``factors``, (n,), where a factor is 0 as zeros: 0 · ∞ would be no number.
+
+    So a record whose gradient is not finite counts for nothing; otherwise it would show through any noise.
+    """
+    return torch.where((factors > 0).view(-1, *[1] * (rows.ndim - 1)), rows, 0.0)
+
+
 def noisy_mean(total: Tensor, *, clip: float, noise: float, expected: float, rng: torch.Generator) -> Tensor:
     """A sum of clipped vectors with noise, over ``expected``, which is rate × planned records, whoever came."""
     if not expected > 0:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from understudy.errors import UserError
-from understudy.privacy.mechanism import noisy_mean, poisson_rows
+from understudy.privacy.mechanism import heard, noisy_mean, poisson_rows
 
 FLOATS_AT_ONCE = 40_000_000  # of single gradients: bounds what a pass holds
 
@@ -44,7 +44,8 @@ class PrivateSteps:
         """
         _check(module)
         trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        total = torch.zeros(sum(p.numel() for p in trained.values()))
+        where = next(iter(trained.values())).device
+        total = torch.zeros(sum(p.numel() for p in trained.values()), device=where)
         rows = max(1, min(FLOATS_AT_ONCE // max(1, total.numel()), at_once or FLOATS_AT_ONCE))
         weights = {name: p.detach() for name, p in trained.items()}
 
@@ -65,10 +66,8 @@ def _clipped_sum(gradients: Sequence[Tensor], clip: float) -> Tensor:
     flat = [g.flatten(1) for g in gradients]
     norm = torch.stack([g.square().sum(1) for g in flat]).sum(0).sqrt()
     factors = (clip / norm.clamp(min=torch.finfo(norm.dtype).tiny)).clamp(max=1)
-    if not bool(torch.isfinite(norm).all()):  # such a record would spoil the sum, and so be seen: it counts for nothing
-        sound = torch.isfinite(norm)
-        flat, factors = [g[sound] for g in flat], factors[sound]
-    return torch.cat([factors @ g for g in flat])
+    factors = torch.where(torch.isfinite(norm), factors, 0.0)
+    return torch.cat([factors @ heard(g, factors) for g in flat])
 
 
 def _check(module: nn.Module) -> None:

@@ -49,12 +49,12 @@ class Diffusion(Generator):
         if private is None:
             self.require_enough(examples)
         net = self._network(frame, problem, rng, private)
-        x = frame.put_on(problem.unscale(examples.x).to(torch.float32)).div_(127.5).sub_(1)
+        x = frame.put_on(problem.unscale(examples.x).to(torch.float32)).div_(127.5).sub_(1).to(self.device)
         # Under privacy not even the set of labels may tell of the records.
         fitted = torch.ones(problem.classes, dtype=torch.bool)
         if private is None:
             fitted = examples.label_counts(problem.classes) > 0
-        for epoch, weights in train(net, x, examples.y, self.settings, rng, private):
+        for epoch, weights in train(net, x, examples.y.to(self.device), self.settings, rng, private):
             yield Stage(epoch, {FITTED: fitted} | {NETWORK + name: w for name, w in weights.items()})
 
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
@@ -73,19 +73,19 @@ class Diffusion(Generator):
 
     def _network(self, frame: Frame, problem: Problem, rng: torch.Generator, private: PrivateSteps | None) -> nn.Module:
         with private_global_stream(int(torch.randint(2**62, (1,), generator=rng))):
-            return build(self.settings, frame, problem.classes, private is not None)
+            return build(self.settings, frame, problem.classes, private is not None).to(self.device)
 
     def _fitted(self, state: Mapping[str, Tensor], frame: Frame, problem: Problem) -> nn.Module:
         with torch.device("meta"):  # no weights are drawn: they are in the state
             net = build(self.settings, frame, problem.classes)
         weights = {name.removeprefix(NETWORK): w for name, w in state.items() if name.startswith(NETWORK)}
         net.load_state_dict(weights, assign=True)
-        return net.eval()
+        return net.to(self.device).eval()
 
     def _draw(self, net: nn.Module, labels: Tensor, frame: Frame, rng: torch.Generator) -> Tensor:
         shape, how = (len(labels), *frame.shape), self.settings
-        asked = how.sampler, how.sampling_steps, rng, how.predicts
-        made = draw(lambda x, t: predict(net, x, t, labels), shape, *asked)
+        asked, told = (how.sampler, how.sampling_steps, rng, how.predicts), labels.to(self.device)
+        made = draw(lambda x, t: predict(net, x, t, told), shape, *asked, device=self.device).cpu()
         if not bool(torch.isfinite(made).all()):
             raise UserError(f"The diffusion generator diverged with lr {how.lr}; lower the generator's lr.")
         return as_pixels(frame.take_off(made))

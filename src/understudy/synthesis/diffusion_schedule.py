@@ -108,11 +108,17 @@ def squares(steps: int, log_snr: Tensor) -> list[int]:
 
 @torch.no_grad()
 def draw(
-    predict: Predict, shape: tuple[int, ...], name: str, steps: int, rng: torch.Generator, predicts: str = "noise"
+    predict: Predict,
+    shape: tuple[int, ...],
+    name: str,
+    steps: int,
+    rng: torch.Generator,
+    predicts: str = "noise",
+    device: torch.device | str = "cpu",
 ) -> Tensor:
     """Images between −1 and 1, from noise that is drawn anew."""
     plan = sampler(name, steps, predicts)
-    x = torch.randn(shape, generator=rng)
+    x = torch.randn(shape, generator=rng).to(device)
     for t in plan.timesteps:
         x = plan.step(predict(x, t), t, x, generator=rng, return_dict=False)[0]
     return x

@@ -11,12 +11,14 @@ is clipped, which costs no privacy (Differentially Private Diffusion Models), an
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from understudy.errors import UserError
+from understudy.learning.ahead import ahead
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import private_global_stream
 from understudy.synthesis.diffusion_network import predict
@@ -24,6 +26,7 @@ from understudy.synthesis.diffusion_schedule import T, add_noise, remaining, wan
 from understudy.synthesis.diffusion_settings import DiffusionSettings
 
 PRIVATE_EMA = 0.999
+LOOK_EVERY = 100  # steps: what is no number stays none, and to look makes a device wait
 MAP_AT_ONCE = 1_500_000  # numbers in one map of full size and width, in a private pass: bounds what it holds
 
 Weights = dict[str, Tensor]
@@ -59,7 +62,7 @@ def train(
     adam = torch.optim.AdamW(named.values(), lr=settings.lr, weight_decay=settings.decay, fused=True)
     if private is None:
         steps, height = settings.steps(len(x)), settings.ema
-        gradients = _plain_gradients(net, x, y, settings, rng)
+        gradients = _plain_gradients(net, x, y, settings, rng, steps)
     else:
         steps, height = private.steps, min(settings.ema, PRIVATE_EMA)
         gradients = _private_gradients(net, x, y, settings, private)
@@ -71,24 +74,24 @@ def train(
             adam.step()
             average.update(live)
             done += 1
-        kept = average.weights if settings.weights == "ema" else live
+        kept = [w.to("cpu", copy=True) for w in (average.weights if settings.weights == "ema" else live)]
         _require_finite(kept, settings)
-        yield epoch, {name: w.clone() for name, w in zip(named, kept, strict=True)}
+        yield epoch, dict(zip(named, kept, strict=True))
 
 
 def _plain_gradients(
-    net: nn.Module, x: Tensor, y: Tensor, settings: DiffusionSettings, rng: torch.Generator
+    net: nn.Module, x: Tensor, y: Tensor, settings: DiffusionSettings, rng: torch.Generator, steps: int
 ) -> Iterator[None]:
     """One batch after another, each record once an epoch; the gradients are left in the network."""
-    kept = remaining()
+    kept = remaining().to(x.device)
     stream = int(torch.randint(2**62, (1,), generator=rng))
-    for step, rows in enumerate(_batches(len(x), settings.batch, rng)):
-        images = _mirrored(x[rows], rng) if settings.flip else x[rows]
-        t = torch.randint(T, (len(rows),), generator=rng)
-        noise = torch.randn(images.shape, generator=rng)
+    batches = islice(_batches(len(x), settings.batch, rng), steps)
+    draws = (_drawn(rows, (len(rows),), x.shape[1:], settings.flip, rng) for rows in batches)
+    for step, (_, (rows, heads, t, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
+        images = _mirrored(x[rows], heads) if settings.flip else x[rows]
         noisy, goal = add_noise(images, noise, kept[t]), wanted(settings.predicts, images, noise, kept[t])
         loss = _with_dropout(settings.dropout, stream, step, lambda: _loss(net, noisy, t, y[rows], goal))  # noqa: B023
-        if not bool(torch.isfinite(loss)):
+        if step % LOOK_EVERY == 0 and not bool(torch.isfinite(loss)):
             raise _diverged(settings)
         net.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -98,17 +101,16 @@ def _plain_gradients(
 def _private_gradients(
     net: nn.Module, x: Tensor, y: Tensor, settings: DiffusionSettings, private: PrivateSteps
 ) -> Iterator[None]:
-    kept, draws, coins = remaining(), settings.draws_per_record, private.coins
+    kept, draws, coins = remaining().to(x.device), settings.draws_per_record, private.coins
     at_once = max(1, MAP_AT_ONCE // (draws * settings.width * x.shape[2] * x.shape[3]))
 
     def record(call: Callable[..., Tensor], noisy: Tensor, t: Tensor, label: Tensor, goal: Tensor) -> Tensor:
         return functional.mse_loss(predict(call, noisy, t, label.expand(draws)), goal)
 
-    while True:
-        rows = private.rows(len(x))
-        images = (_mirrored(x[rows], coins) if settings.flip else x[rows])[:, None]
-        t = torch.randint(T, (len(rows), draws), generator=coins)
-        noise = torch.randn(len(rows), draws, *x.shape[1:], generator=coins)
+    batches = (private.rows(len(x)) for _ in range(private.steps))
+    drawn = (_drawn(rows, (len(rows), draws), x.shape[1:], settings.flip, coins) for rows in batches)
+    for _, (rows, heads, t, noise) in ahead(drawn, lambda each: each, x.device):
+        images = (_mirrored(x[rows], heads) if settings.flip else x[rows])[:, None]
         noisy, goal = add_noise(images, noise, kept[t]), wanted(settings.predicts, images, noise, kept[t])
         private.fill_gradients(net, record, noisy, t, y[rows], goal, at_once=at_once)
         yield
@@ -131,8 +133,15 @@ def _batches(records: int, batch: int, rng: torch.Generator) -> Iterator[Tensor]
         yield from torch.split(torch.randperm(records, generator=rng), batch)
 
 
-def _mirrored(x: Tensor, coins: torch.Generator) -> Tensor:
-    heads = torch.rand(len(x), 1, 1, 1, generator=coins) < 0.5
+def _drawn(
+    rows: Tensor, each: tuple[int, ...], shape: Sequence[int], flip: bool, rng: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What a step draws for its ``rows``: who is mirrored, time steps ``each``, noise of ``shape`` each."""
+    heads = torch.rand(len(rows) if flip else 0, 1, 1, 1, generator=rng) < 0.5
+    return rows, heads, torch.randint(T, each, generator=rng), torch.randn(*each, *shape, generator=rng)
+
+
+def _mirrored(x: Tensor, heads: Tensor) -> Tensor:
     return torch.where(heads, x.flip(3), x)
 
 

@@ -45,8 +45,8 @@ class ConditionalGan(Generator):
         if private is None:
             self.require_enough(examples)
         gan = self._gan(problem, rng)
-        x = problem.unscale(examples.x).to(torch.float32).div_(127.5).sub_(1)
-        told = told_in_full(examples.y, problem)
+        x = problem.unscale(examples.x).to(torch.float32).div_(127.5).sub_(1).to(self.device)
+        told = told_in_full(examples.y, problem).to(self.device)
         if private is not None:
             for epoch in train_privately(gan, x, told, _evenly(problem), rng, private):
                 yield Stage(epoch, self._weights(gan))
@@ -61,11 +61,12 @@ class ConditionalGan(Generator):
         with private_global_stream(int(torch.randint(2**62, (1,), generator=rng))):
             painter = Painter(layout, problem.classes, wanted.latent, wanted.width)
             judge = Judge(layout, problem.classes, wanted.width, wanted.hidden)
+        painter, judge = painter.to(self.device), judge.to(self.device)
         return Gan(painter, judge, deepcopy(painter), wanted)
 
     def _weights(self, gan: Gan) -> State:
         """A copy, since training may go on."""
-        weights = {PAINTER + name: value.clone() for name, value in gan.averaged.state_dict().items()}
+        weights = {PAINTER + name: value.to("cpu", copy=True) for name, value in gan.averaged.state_dict().items()}
         if not all(bool(torch.isfinite(values).all()) for values in weights.values()):
             raise UserError(f"The GAN diverged with lr {self.settings.lr}; lower the generator's lr.")
         return weights
@@ -79,10 +80,12 @@ class ConditionalGan(Generator):
             painter = Painter(layout_of(problem, "gan"), problem.classes, wanted.latent, wanted.width)
         weights = {name.removeprefix(PAINTER): w for name, w in state.items() if name.startswith(PAINTER)}
         painter.load_state_dict(weights, assign=True)
-        z, told = torch.randn(len(labels), wanted.latent, generator=rng), told_in_full(labels, problem)
+        painter = painter.to(self.device)
+        z = torch.randn(len(labels), wanted.latent, generator=rng).to(self.device)
+        told = told_in_full(labels, problem).to(self.device)
         parts = zip(torch.split(z, AT_ONCE), torch.split(told, AT_ONCE), strict=True)
         painted = torch.cat([painter(*part) for part in parts])
-        return painted.add_(1).mul_(127.5).round_().to(torch.uint8).contiguous()
+        return painted.add_(1).mul_(127.5).round_().to(torch.uint8).contiguous().cpu()
 
 
 def _evenly(problem: Problem) -> Callable[[int, torch.Generator], Tensor]:

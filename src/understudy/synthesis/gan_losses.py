@@ -84,7 +84,7 @@ def quarters_moved(x: Tensor, u: Tensor) -> Tensor:
     corners = [(slice(a, a + high), slice(b, b + wide)) for a in (0, x.shape[2] - high) for b in (0, x.shape[3] - wide)]
     parts = torch.stack([x[:, :, rows, columns] for rows, columns in corners], 1)
     order = torch.tensor(ORDERS)[(u * len(ORDERS)).long().clamp(max=len(ORDERS) - 1)]
-    moved = parts[torch.arange(len(x)).unsqueeze(1), order]
+    moved = parts[torch.arange(len(x), device=x.device).unsqueeze(1), order.to(x.device)]
     spoilt = x.clone()
     for at, (rows, columns) in enumerate(corners):
         spoilt[:, :, rows, columns] = moved[:, at]

@@ -73,7 +73,8 @@ class Gan:
         self.updates = 0
 
     def painted(self, told: Tensor, rng: torch.Generator) -> Tensor:
-        return self.painter(torch.randn(len(told), self.settings.latent, generator=rng), told)  # type: ignore[no-any-return]
+        z = torch.randn(len(told), self.settings.latent, generator=rng)
+        return self.painter(z.to(told.device), told)  # type: ignore[no-any-return]
 
     def paint_better(self, told: Tensor, rng: torch.Generator) -> None:
         images = self.painted(told, rng)
@@ -152,7 +153,8 @@ def train(gan: Gan, x: Tensor, told: Tensor, rng: torch.Generator) -> Iterator[i
     """Stops after each checkpoint and at the end, and says after which epoch; ``x`` between −1 and 1."""
     settings = gan.settings
     steps = settings.steps(len(x))
-    for step, rows in enumerate(shuffled(len(x), settings.batch, steps, rng), start=1):
+    for step, batch in enumerate(shuffled(len(x), settings.batch, steps, rng), start=1):
+        rows = batch.to(x.device)
         gan.judge_better(x[rows], told[rows], rng)
         if step % settings.judge_steps == 0:
             gan.paint_better(told[rows], rng)
@@ -173,10 +175,10 @@ def train_privately(
     """
     settings = gan.settings
     for step in range(1, private.steps + 1):
-        rows = private.rows(len(x))
-        gan.judge_privately(x[rows], told[rows], some_labels(settings.batch, rng), rng, private)
+        rows = private.rows(len(x)).to(x.device)
+        gan.judge_privately(x[rows], told[rows], some_labels(settings.batch, rng).to(x.device), rng, private)
         if step % settings.judge_steps == 0:
-            gan.paint_better(some_labels(settings.batch, rng), rng)
+            gan.paint_better(some_labels(settings.batch, rng).to(x.device), rng)
         yield from settings.kept_after(step, private.steps)
 
 

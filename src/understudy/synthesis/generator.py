@@ -33,6 +33,7 @@ class Generator(ABC):
     """Fitted once on a client's records; what it learnt is named tensors."""
 
     smallest: int  # fewest records it can be fitted on
+    device = torch.device("cpu")  # where it computes; records, what it learnt and images are on the processor
 
     @abstractmethod
     def course(

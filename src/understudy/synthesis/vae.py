@@ -51,10 +51,10 @@ class Vae(Generator):
                 "since each class's place in the latent space would be a further release."
             )
         sizes = self._sizes(problem)
-        pixels = problem.unscale(examples.x).to(torch.float32).div_(255)
-        told = self._told(examples.y, problem)
+        pixels = problem.unscale(examples.x).to(torch.float32).div_(255).to(self.device)
+        told = self._told(examples.y, problem).to(self.device)
         with private_global_stream(int(torch.randint(2**62, (1,), generator=rng))):
-            net = Autoencoder(*sizes)
+            net = Autoencoder(*sizes).to(self.device)
         if private is not None:
             for epoch in train_privately(net, pixels, told, self.settings, private):
                 yield Stage(epoch, self._finite(_weights(net.decoder)))
@@ -69,7 +69,8 @@ class Vae(Generator):
         """Where each class lies in the latent space, if that is where it is drawn; how many records it has."""
         if self.settings.spread == "prior":
             return {"count": torch.bincount(group, minlength=groups)}
-        return _statistics(*_encode(encoder, x, told), group, groups)
+        mean, variance = _encode(encoder, x, told)
+        return _statistics(mean.cpu(), variance.cpu(), group, groups)
 
     def _finite(self, state: State) -> State:
         if not all(bool(torch.isfinite(values).all()) for values in state.values()):
@@ -88,7 +89,8 @@ class Vae(Generator):
             decoder = Decoder(*self._sizes(problem))
         weights = {name.removeprefix(DECODER): w for name, w in state.items() if name.startswith(DECODER)}
         decoder.load_state_dict(weights, assign=True)
-        return _decode(decoder, z, self._told(labels, problem))
+        told = self._told(labels, problem)
+        return _decode(decoder.to(self.device), z.to(self.device), told.to(self.device)).cpu()
 
     def _sizes(self, problem: Problem) -> tuple[Layout, int, int, int, int]:
         wanted = self.settings
@@ -104,7 +106,7 @@ class Vae(Generator):
 
 def _weights(decoder: Decoder) -> State:
     """A copy, since training may go on."""
-    return {DECODER + name: value.contiguous().clone() for name, value in decoder.state_dict().items()}
+    return {DECODER + name: value.cpu().contiguous().clone() for name, value in decoder.state_dict().items()}
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional
 
+from understudy.learning.ahead import ahead
 from understudy.privacy.sgd import PrivateSteps, RecordLoss
 from understudy.synthesis.checkpoints import CourseSettings
 from understudy.synthesis.vae_networks import Autoencoder
@@ -71,9 +72,10 @@ def train(net: Autoencoder, x: Tensor, told: Tensor, settings: VaeSettings, rng:
     """
     adam = torch.optim.Adam(net.parameters(), lr=settings.lr, fused=True)
     steps = settings.steps(len(x))
-    for step, rows in enumerate(shuffled(len(x), settings.batch, steps, rng)):
+    batches = shuffled(len(x), settings.batch, steps, rng)
+    draws = ((rows, torch.randn(len(rows), settings.latent, generator=rng)) for rows in batches)
+    for step, (_, (rows, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
         images, labels = x[rows], told[rows]
-        noise = torch.randn(len(rows), settings.latent, generator=rng)
         loss = _loss(net, images, labels, noise, settings=settings, capacity=settings.capacity_at(step, steps))
         adam.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -90,9 +92,9 @@ def train_privately(
     capacity one by one, not only on average.
     """
     adam = torch.optim.Adam(net.parameters(), lr=settings.lr)
-    for step in range(private.steps):
-        rows = private.rows(len(x))
-        noise = torch.randn(len(rows), settings.latent, generator=private.coins)
+    batches = (private.rows(len(x)) for _ in range(private.steps))
+    draws = ((rows, torch.randn(len(rows), settings.latent, generator=private.coins)) for rows in batches)
+    for step, (_, (rows, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
         loss = record_objective(settings, settings.capacity_at(step, private.steps))
         private.fill_gradients(net, loss, x[rows], told[rows], noise)
         adam.step()
