@@ -24,6 +24,7 @@ from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import Book, epsilon_of
 from understudy.privacy.ledger import Release
 from understudy.studies.folder import RunFolder
+from understudy.studies.releases import Releases
 from understudy.studies.run import Result, play
 from understudy.studies.watching import Observer, RunStopped
 
@@ -434,10 +435,15 @@ class Moody(Spender):
         return reply
 
 
+@pytest.mark.parametrize("books_elsewhere", [False, True])
 def test_what_was_spent_by_work_whose_failure_nobody_heard_of_is_in_every_later_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    books_elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its charge is closed, so the same work costs again after the kill."""
+    """Its charge is closed, so the same work costs again after the kill. Where the books lie with the sites, the run
+    knows only what these tell: they tell it again with their answer."""
+    monkeypatch.setattr(Moody, "tries", 0)
+    if books_elsewhere:
+        monkeypatch.setattr(Releases, "ledger_with_books", Releases.ledger)
 
     def killed(*_: object) -> None:
         raise Killed

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -282,7 +282,7 @@ class RunServer(Server):
         promised = (self._promise.delta, self._promise.accountant, self._promise.test_noise)
         if (charge.delta, charge.accountant, charge.test_noise) != promised:
             raise UserError("it counts privacy otherwise than the config promises it")
-        if before.get(charge.place, charge) != charge:
+        if replace(before.get(charge.place, charge), covers=charge.covers) != charge:
             raise UserError("it changed a charge of privacy that it had sent before")
 
     def _parts(self, asked: _Ask, message: Message) -> dict[str, tuple[str, int]]:

@@ -156,7 +156,17 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
     desk.check(site.policy, Leaving(request, file, kinds, problem, before["charges"]))
     if site.logs_replies:
         SiteLog(site.folder).reply(request, file.read_bytes(), kinds, paid)
-    return Answer(site.name, "done", "", before["version"], file.read_bytes, before["charges"])
+    spent = [*before["charges"], *_spent_in_vain(site, request, paid)]
+    return Answer(site.name, "done", "", before["version"], file.read_bytes, spent)
+
+
+def _spent_in_vain(site: Site, request: Request, paid: list[Charge]) -> list[dict[str, Any]]:
+    """By the same task when it failed, which the server may not have heard of. It covers nothing of this reply."""
+    if site.privacy is None:
+        return []
+    spent = site.book.of_task(request.run, request.round, request.step, request.task)
+    places = {charge.place for charge in paid}
+    return [replace(charge, covers=()).as_dict() for charge in spent if charge.place not in places]
 
 
 def _kinds(site: Site, method: Method, request: Request) -> dict[str, Kind]:

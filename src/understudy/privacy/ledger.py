@@ -59,7 +59,9 @@ class Ledger:
             line["mechanism"] = covered.get(part, line["mechanism"])
 
     def spend(self, client: str, charges: Iterable[Charge]) -> None:
-        self.charges.setdefault(client, {}).update({charge.place: charge for charge in charges})
+        mine = self.charges.setdefault(client, {})
+        for charge in charges:
+            mine.setdefault(charge.place, charge)
 
     def epsilon_of(self, client: str) -> float | None:
         """None where something that depends on its records is not covered."""
