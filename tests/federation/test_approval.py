@@ -21,6 +21,7 @@ from understudy.models import registry as models
 from understudy.models.network import Network
 from understudy.privacy.policy import Policy
 from understudy.privacy.settings import PrivacySettings
+from understudy.view.waiting import print_waiting
 
 WAITS = "its reply waits for a person's approval there (understudy approve FOLDER)"
 
@@ -37,6 +38,11 @@ class Noisy(Method):
         client.memory["works"] = torch.tensor(float(self.works))
         noise = torch.randn(2, 1, 4, 4, generator=client.secret_rng("noise"))
         return Message(x=noise, y=torch.tensor([0, 1], dtype=torch.uint8), mean=torch.ones(()))
+
+    @task(x="examples", more="examples", y="labels")
+    def release_more(self, client: Client, brief: Message) -> Message:
+        some = torch.zeros(2, 1, 4, 4)
+        return Message(x=some, more=some[:1], y=torch.tensor([0, 1], dtype=torch.uint8))
 
     @task(mean="statistics")
     def count(self, client: Client, brief: Message) -> Message:
@@ -98,6 +104,19 @@ def test_a_reply_waits_and_nothing_of_it_is_where_an_engine_sends_from(tmp_path:
     }
     assert held.a_class() == {0: 1, 1: 1}
     assert held.about["epsilon"] > 0
+
+
+def test_a_person_is_told_of_examples_that_no_sheet_shows(
+    tmp_path: Path, method: Noisy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = site_with(tmp_path, approval=("examples",))
+    ask(site, method, work="release_more")
+    held = Desk(site.folder).held()
+    assert (held[0].examples(), held[0].not_shown()) == (None, 3)
+    print_waiting(held)
+    assert "3 examples that no sheet shows" in " ".join(capsys.readouterr().out.split())
+    ask(site, method, round=2)
+    assert [one.not_shown() for one in Desk(site.folder).held()] == [0]
 
 
 def test_asked_again_before_a_decision_it_says_the_same_and_works_and_pays_once(tmp_path: Path, method: Noisy) -> None:

@@ -128,6 +128,8 @@ def test_labelled_records_are_found_by_kind() -> None:
         {"images": images(2), "labels": torch.tensor([1])},
         {"images": images(2), "labels": torch.tensor([1, 0]), "soft": torch.tensor([[0.5, 0.5, 0.0, 0.0]] * 2)},
         {"images": torch.tensor(1.0), "labels": torch.tensor(1)},
+        {"images": images(2), "labels": torch.tensor([1, -1])},
+        {"images": images(2), "labels": torch.tensor([1, 2**40])},
     ],
 )
 def test_what_is_not_one_label_per_record_is_shown_to_nobody_as_such(parts: dict[str, torch.Tensor]) -> None:

@@ -26,7 +26,7 @@ from understudy.errors import UserError
 from understudy.federation.exchange import Request
 from understudy.federation.failures import SENTENCES
 from understudy.federation.message import Kind, Message
-from understudy.federation.release import Forbidden, described, labelled
+from understudy.federation.release import Forbidden, described, labelled, rows_of
 from understudy.files import write_whole
 from understudy.privacy.charges import Charge, epsilon_of
 from understudy.privacy.policy import Policy
@@ -84,8 +84,15 @@ class Held:
 
     def examples(self) -> Examples | None:
         """The labelled records in it, if it holds any."""
-        kinds = {part["part"]: part["kind"] for part in self.about["parts"]}
-        return labelled(self.reply, kinds, self.problem)
+        return labelled(self.reply, self._kinds, self.problem)
+
+    def not_shown(self) -> int:
+        """How many examples ``examples`` leaves out."""
+        return rows_of("examples", self.reply, self._kinds, self.problem) if self.examples() is None else 0
+
+    @property
+    def _kinds(self) -> dict[str, Kind]:
+        return {part["part"]: part["kind"] for part in self.about["parts"]}
 
     def a_class(self) -> dict[int, int]:
         """Records of each class that has any."""

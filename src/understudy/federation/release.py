@@ -47,8 +47,11 @@ def labelled(reply: Message, kinds: Mapping[str, Kind], problem: Problem) -> Exa
     if len(records) != 1 or len(labels) != 1:
         return None
     x, y = reply[records[0]], reply[labels[0]]
-    fits = tuple(x.shape[1:]) == problem.shape and y.ndim and _tells_classes(y, problem) and len(x) == len(y)
-    return Examples(x, labels_from_wire(y)) if fits else None
+    if tuple(x.shape[1:]) != problem.shape or not y.ndim or not _tells_classes(y, problem) or len(x) != len(y):
+        return None
+    found = Examples(x, labels_from_wire(y))
+    there = found.multilabel or all(0 <= label < problem.classes for label in set(found.y.flatten().tolist()))
+    return found if there else None
 
 
 def described(reply: Message, kinds: Mapping[str, Kind], charges: Sequence[Charge]) -> list[dict[str, Any]]:

@@ -70,6 +70,9 @@ def _sheet(group: Sequence[tuple[Held, Examples]]) -> Sheet:
 
 
 def _a_class(one: Held) -> str:
+    hidden = one.not_shown()
+    if hidden:
+        return f", {hidden:,} examples that no sheet shows, since they are not records with one label each"
     return "".join(f", {count:,} of class {label}" for label, count in one.a_class().items())
 
 
