@@ -93,6 +93,11 @@ def test_a_host_that_nobody_can_dial(host: str, tmp_path: Path) -> None:
     assert f"--host {host}" in refused("keys", "server", "keys", "--host", host, cwd=tmp_path).stderr
 
 
+def test_too_many_sites_for_one_machine(tmp_path: Path) -> None:
+    words = ["run", "digits-skewed", "model=softmax", "clients=51", "--engine", "flower"]
+    assert "at most 50 sites, not 51; write engine=workers" in refused(*words, cwd=tmp_path).stderr
+
+
 # ---- run folders
 
 

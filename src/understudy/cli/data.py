@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from understudy import patience
 from understudy.cli.words import Json, Overrides, app, print_json
 
 data_app = typer.Typer(help="Data sets, and how a split deals them out.", no_args_is_help=True)
@@ -28,6 +29,7 @@ def data_get(
     """Fetch a data set from its home, with a checksum."""
     from understudy.data.sets import get
 
+    patience.doing(f"Fetching {name}")
     print(f"{name} is in {get(name, folder)}")
 
 

@@ -17,6 +17,8 @@ from understudy.federation.exchange import Engine
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 
+MOST_SITES = 50
+
 
 def loopback(folder: Path, timeout: float, says: Callable[[str], None]) -> OpenEngine:
     """``folder`` is the run's: sites read its config and keep their memory where every engine keeps it."""
@@ -24,6 +26,11 @@ def loopback(folder: Path, timeout: float, says: Callable[[str], None]) -> OpenE
     @contextmanager
     def opened(sites: Mapping[str, Site], _: Method) -> Iterator[Engine]:
         home, names = folder / "federation", list(sites)
+        if len(names) > MOST_SITES:
+            raise UserError(
+                f"On this machine Flower runs three processes per site, so it takes at most {MOST_SITES} sites, "
+                f"not {len(names)}; write engine=workers."
+            )
         with ExitStack() as open_things:
             certificates = _keys(home, names)
             link = open_things.enter_context(superlink(home / "server", certificates))
