@@ -18,8 +18,9 @@ from understudy.studies.run import Result
 BY_NAME = {harm.name: harm for harm in HARMS}
 # Of no part of any method can these be taken.
 NEVER = ("one more", "nothing but shape", "not a number", "largest float64")
-# Boxes that only another client opens: what is wrong inside undoes the round (docs/secure-aggregation.md).
-UNSEEN = ("SecureAggregation.share",)
+# Boxes that only another client opens, and the keys to them: what is wrong inside undoes the round
+# (docs/secure-aggregation.md).
+UNSEEN = ("SecureAggregation.advertise", "SecureAggregation.share")
 ASKED_LATE = {"dense": 3}  # the round in which a method has asked for all that it asks for
 TOLD = {"veto": "drop"}
 REPLIES: dict[str, Case] = {

@@ -15,7 +15,7 @@ Release = tuple[float, float, int]  # rate, noise, steps
 CELLS = 100_000  # of the grid, about so many for the largest loss that counts
 FEW = 10_000  # for a search: ten times as quick, and still never too small
 
-LEAST_NOISE = 0.05  # below it a release tells nearly everything, and a finer bound is worth nothing
+NOISES = (0.05, 1e5)  # below, a release tells nearly everything; above, losses drown in rounding
 MOST_STEPS = 200_000  # of one kind of release
 MOST_KINDS = 16  # of releases: each takes up to a second
 MOST_EPSILON = 10_000.0
@@ -25,8 +25,8 @@ def out_of_range(releases: Sequence[Release], roughly: float) -> str:
     """Why these cannot be composed within seconds; empty: they can."""
     if len(releases) > MOST_KINDS:
         return f"more than {MOST_KINDS} kinds of releases take too long to compose"
-    if any(noise < LEAST_NOISE for _, noise, _ in releases):
-        return f"noise below {LEAST_NOISE} is not worth composing"
+    if not all(NOISES[0] <= noise <= NOISES[1] for _, noise, _ in releases):
+        return f"noise below {NOISES[0]:g} or above {NOISES[1]:g} is not worth composing"
     if any(steps > MOST_STEPS for _, _, steps in releases):
         return f"more than {MOST_STEPS} steps take too long to compose"
     return "" if roughly <= MOST_EPSILON else f"ε above {MOST_EPSILON:g} is not worth composing"
@@ -36,7 +36,7 @@ def composed_epsilon(releases: Sequence[Release], delta: float, roughly: float, 
     """``roughly`` is a bound from elsewhere: it says how far the grid has to reach."""
     if not math.isfinite(roughly):
         return math.inf
-    furthest = max(roughly, *(_reach(noise) for _, noise, _ in releases))
+    furthest = max(roughly, _spread(releases), *(_reach(noise) for _, noise, _ in releases))
     grid = 2.0 ** math.ceil(math.log2(furthest / cells))  # a power of two: the cache is hit more often
     together = _distribution(*releases[0], grid)
     for release in releases[1:]:
@@ -47,6 +47,11 @@ def composed_epsilon(releases: Sequence[Release], delta: float, roughly: float, 
 def _reach(noise: float) -> float:
     """Beyond this, the loss of one release has no weight that counts."""
     return 1 / (2 * noise**2) + 8 / noise
+
+
+def _spread(releases: Sequence[Release]) -> float:
+    """About twice the standard deviation of all losses together: at a large δ they reach further than ε does."""
+    return 2 * math.sqrt(sum(steps * (rate / noise) ** 2 for rate, noise, steps in releases))
 
 
 @lru_cache(maxsize=2 * MOST_KINDS)
