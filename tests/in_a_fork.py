@@ -1,6 +1,5 @@
 """Work in a process of its own that need not import everything again: a copy of this one."""
 
-import contextlib
 import os
 import signal
 import sys
@@ -37,12 +36,10 @@ def understudy(*words: str, cwd: Path, code: int = 0, seconds_of_silence: float 
     """The command with these words, as a person types it."""
 
     def command() -> None:
+        from understudy import patience
         from understudy.cli import main
 
-        with contextlib.suppress(ImportError):
-            from understudy import patience
-
-            patience.FIRST = seconds_of_silence  # a busy machine makes no test wordy
+        patience.FIRST = seconds_of_silence  # a busy machine makes no test wordy
         sys.argv = ["understudy", *words]
         main()
 
