@@ -53,7 +53,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "sentence"), WRONG, ids=[str(words) for words, _ in WRONG])
+@pytest.mark.parametrize(("words", "sentence"), WRONG, ids=[sentence[:40] for _, sentence in WRONG])
 def test_an_argument_of_the_wrong_kind(words: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     data = {"data": us.Federation.from_arrays(arrays(), held_out=0.2)}
     with pytest.raises(UserError, match=sentence):
