@@ -256,7 +256,8 @@ def test_scores_at_clients(tmp_path: Path) -> None:
 
 
 def test_metrics_and_measured_quantities(tmp_path: Path) -> None:
-    words = {"method": FEDAVG, "measure": 1, "with": [{"name": "fedssyn", "source": "real"}]}
+    add_on = {"name": "fedssyn", "source": "real"}
+    words = {"model": {"name": "softmax"}, "method": FEDAVG, "measure": 1, "with": [add_on]}
     found = assert_same(words, tmp_path)
     expected = [run_words(words, tmp_path / "again", "cpu").metrics[-1], found.metrics[-1]]
     for part in ("accuracy", "loss", "zeta2", "sigma2", "smoothness", "zeta2_shuffled", "delta2"):

@@ -98,13 +98,15 @@ def _check_memory(config: Config, problem: Problem) -> None:
 
 
 def device(config: Config) -> torch.device:
-    if config.top.device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """Where the network will be, with its number where there are several."""
+    wanted = config.top.device
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return torch.empty(0, device=config.top.device).device
+        return torch.empty(0, device=wanted).device
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0]
-        raise UserError(f"device '{config.top.device}' cannot be used here: {first}.") from None
+        raise UserError(f"device '{wanted}' cannot be used here: {first}.") from None
 
 
 def choose_fast_path(config: Config, data: Federation) -> FastPath:

@@ -1,6 +1,7 @@
 """A resolved config: what a run does, with nothing left to be guessed."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,7 @@ class Top(Settings):
     @field_validator("device")
     @classmethod
     def _known_device(cls, device: str) -> str:
-        if device != "auto" and not _is_a_device(device):
+        if not re.fullmatch(rf"auto|cpu|({'|'.join(_accelerators())})(:\d+)?", device):
             raise ValueError("write auto, cpu, mps, cuda or cuda:0")
         return device
 
@@ -71,12 +72,10 @@ class Branched(Settings):
     changes: dict[str, Any]
 
 
-def _is_a_device(name: str) -> bool:
-    """Does torch know a device by this name? Whether this machine has one shows when the network is built."""
-    try:
-        return torch.device(name).type != "meta"  # which holds no numbers
-    except RuntimeError:
-        return False
+def _accelerators() -> list[str]:
+    """Those that a config may name: two everywhere, since configs travel, and what torch has on this machine."""
+    here = torch.accelerator.current_accelerator()
+    return ["cuda", "mps", *([] if here is None else [here.type])]
 
 
 @dataclass(frozen=True)
