@@ -1,8 +1,12 @@
 """A site's book: on disk before a record is touched, never back, and hard at its limit."""
 
 import json
+import math
+import random
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,3 +116,26 @@ def test_a_line_that_was_cut_off_was_never_relied_on(tmp_path: Path) -> None:
 def test_charges_of_another_make_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(UserError, match="A charge of privacy came that cannot be read"):
         Charge.of({**a_charge().as_dict(), **wrong})
+
+
+ODD: list[Any] = [
+    *(0, 1, -1, 10**9, 10**12, 10**400, 1.5, 1e-300, 1e-12, 0.049, 0.3, 1e12, 1e300, math.inf, -math.inf, math.nan),
+    *(True, None, "", "rdp", "pld", "\x1b[2J", "n" * 1000, [], ["x"], ["x"] * 1000, [[1]], {}),
+]
+
+
+def test_any_charge_is_counted_or_our_own_error() -> None:
+    rng, became = random.Random(3), Counter[str]()
+    for _ in range(1500):
+        words = a_charge().as_dict()
+        for _ in range(rng.choice((1, 1, 2))):
+            words[rng.choice([*words])] = rng.choice(ODD)
+        try:
+            charge = Charge.of(words)
+        except UserError:
+            became["refused"] += 1
+            continue
+        composed([a_charge(), charge], 1e-5, "rdp")
+        assert "\x1b" not in json.dumps(charge.as_dict(), allow_nan=False, ensure_ascii=False)
+        became["counted"] += 1
+    assert min(became["refused"], became["counted"]) > 100
