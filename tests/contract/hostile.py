@@ -131,6 +131,8 @@ HARMS = (
     Harm("float16", lambda tensor: tensor.clamp(-6e4, 6e4).to(torch.float16) if tensor.is_floating_point() else None),
     Harm("bfloat16", lambda tensor: tensor.to(torch.bfloat16)),
     Harm("bytes", lambda tensor: tensor.to(torch.uint8)),
+    Harm("int8", lambda tensor: tensor.to(torch.int8)),
+    Harm("uint32", lambda tensor: tensor.to(torch.int64).to(torch.uint32)),
     Harm("int64", lambda tensor: tensor.to(torch.int64)),
     Harm("truth values", lambda tensor: tensor > 0),
     Harm("not a number", _full(math.nan, torch.float32)),

@@ -111,7 +111,14 @@ def test_a_shelf_that_was_cut_in_half_says_so_and_what_to_do(tmp_path: Path, har
         Shelf(tmp_path).get("r1")
 
 
-@pytest.mark.parametrize("kind", [torch.complex64, torch.float8_e4m3fn])
+@pytest.mark.parametrize("kind", [torch.complex64, torch.float8_e4m3fn, torch.uint16, torch.uint32])
 def test_numbers_of_a_kind_that_nobody_sends_are_refused(kind: torch.dtype) -> None:
     with pytest.raises(UserError, match="holds 'w' in "):
         Message.from_bytes(save({"w": torch.zeros(2).to(kind)}))
+
+
+def test_numbers_beyond_a_limit_are_found_by_part_whatever_their_kind() -> None:
+    kinds = {"a": torch.float16, "b": torch.bfloat16, "c": torch.float64, "d": torch.int64, "e": torch.int8}
+    message = Message({part: torch.tensor([100, -100]).to(kind) for part, kind in kinds.items()}, f=torch.zeros(0))
+    assert message.beyond(99) == [*kinds]
+    assert message.beyond(100) == []

@@ -11,7 +11,8 @@ from understudy.errors import UserError
 from understudy.privacy.policy import Kind as Kind
 from understudy.words import is_short_line
 
-NUMBERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32} | {
+# Kinds of numbers that travel; torch can hardly reckon with wider unsigned ones.
+NUMBERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64} | {
     torch.float16,
     torch.bfloat16,
     torch.float32,
@@ -99,7 +100,7 @@ class Message(Mapping[str, Tensor]):
 
     def beyond(self, limit: float) -> list[str]:
         """The parts that hold a number above ``limit``, or below minus that."""
-        return [n for n, t in self._parts.items() if t.is_floating_point() and t.numel() and _furthest(t) > limit]
+        return [n for n, t in self._parts.items() if t.dtype != torch.bool and t.numel() and _furthest(t) > limit]
 
 
 def _furthest(tensor: Tensor) -> float:
