@@ -38,7 +38,8 @@ def private_global_stream(*words: Word) -> Iterator[None]:
         torch.default_generator.manual_seed(seed_from(*words))
         accelerator = _in_use()
         if accelerator is not None:
-            getattr(accelerator, "manual_seed_all", accelerator.manual_seed)(seed_from(*words))
+            seed_all = getattr(accelerator, "manual_seed_all", None) or accelerator.manual_seed  # one device: no "all"
+            seed_all(seed_from(*words))
         yield
 
 

@@ -25,6 +25,17 @@ def words_of(config: Config) -> dict[str, Any]:
     return config.words("test", build_data(config).problem, "eager", "cpu", "digest")
 
 
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:1", "mps", "mps:0"])
+def test_a_device_may_be_named_as_a_run_writes_it_down(device: str) -> None:
+    assert resolve({"device": device}).top.device == device
+
+
+@pytest.mark.parametrize("device", ["meta", "hpu", "privateuseone", "cuda:-1", "cuda:", "cpu:zero"])
+def test_devices_that_torch_does_not_have_here_are_refused(device: str) -> None:
+    with pytest.raises(UserError, match="write auto, cpu, mps, cuda"):
+        resolve({"device": device})
+
+
 def test_an_empty_config_is_fedavg_on_digits() -> None:
     words = words_of(resolve({}))
     assert words["method"]["name"] == "fedavg"
