@@ -107,16 +107,13 @@ FOUND = [
     ("feddm", "x", "float64"),
     ("feddm", "x", "largest float32"),
     ("fedlap", "radius", "one more"),
-    ("fedlap", "radius", "minus one"),
     ("fedlap", "x", "one is huge"),
     ("real", "x", "int64"),
     ("dc", "x", "large below zero"),
     ("central", "x", "bfloat16"),
     ("fedavg", "change", "largest float64"),
-    ("fedavg", "weight", "minus one"),
     ("fedgen", "change", "float64"),
     ("fedgen", "weight", "tiny"),
-    ("fedgen", "labels", "zero"),
     ("feddyn", "clients", "minus three"),
     ("fedavg+secure-aggregation", "keys", "zero"),
 ]
@@ -127,6 +124,23 @@ def test_what_ended_a_run_once_does_so_no_more(name: str, part: str, harm: str, 
     result = tampered_play(REPLIES[name], tmp_path / "run", only(VICTIM, BY_NAME[harm](part)), rounds=1)
     check_only_the_victim_failed(result, 1, others=3)
     as_json(result)
+
+
+# Finite, of the right shape, and yet no count, weight, square or radius.
+CANNOT_BE = [
+    ("fedavg", "weight", "minus one"),
+    ("fedexp", "squares", "minus one"),
+    ("fedgen", "labels", "zero"),
+    ("fedlap", "radius", "minus one"),
+    ("fedlap by size", "records", "minus one"),
+]
+
+
+@pytest.mark.parametrize(("name", "part", "harm"), CANNOT_BE)
+def test_numbers_that_cannot_be_are_refused(name: str, part: str, harm: str, tmp_path: Path) -> None:
+    result = tampered_play(REPLIES[name], tmp_path / "run", only(VICTIM, BY_NAME[harm](part)), rounds=1)
+    assert [failure["client"] for failure in result.metrics[1]["failures"]] == [VICTIM]
+    check_only_the_victim_failed(result, 1, others=3)
 
 
 @pytest.mark.parametrize("name", ["feddm", "fedlap", "fedlap-dp", "real", "dc", "psg", "central", "fedavg+fedssyn"])
