@@ -5,6 +5,7 @@ import multiprocessing
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from typing import Any
 
@@ -18,7 +19,11 @@ def _process() -> ProcessPoolExecutor:
 
 def call(module: str, function: str, given: Mapping[str, Any]) -> None:
     """Calls a function of a module there; what it raises is raised here."""
-    _process().submit(_call, module, function, dict(given)).result(SECONDS)
+    try:
+        _process().submit(_call, module, function, dict(given)).result(SECONDS)
+    except BrokenProcessPool:
+        _process.cache_clear()  # the next test has a new one
+        raise AssertionError("the process of the second device died in this test") from None
 
 
 def close() -> None:
