@@ -108,6 +108,16 @@ def test_a_preset_of_settings_lies_below_what_is_said_beside_it() -> None:
         _over_preset({"preset": "a"}, Entry("y", "method", fedavg, AveragingSettings), "method")
 
 
+def test_a_part_of_a_group_keeps_the_methods_own_defaults_of_the_rest() -> None:
+    # FedRep's own: 11 epochs in batches of 10, momentum 0.5; steps take the place of epochs.
+    def local(**said: object) -> dict[str, object]:
+        settings = resolve({"method": {"name": "fedrep", "local": said}}).method.settings
+        return {key: settings.model_dump()["local"][key] for key in ("epochs", "steps", "batch", "lr", "momentum")}
+
+    assert local(lr=0.3) == {"epochs": 11, "steps": None, "batch": 10, "lr": 0.3, "momentum": 0.5}
+    assert local(steps=4) == {"epochs": None, "steps": 4, "batch": 10, "lr": 0.01, "momentum": 0.5}
+
+
 def test_settings_of_an_add_on_are_reached_by_its_name() -> None:
     changes = pairs(["with=[fedssyn]", "with.fedssyn.images=7", "with.fedcog.kd_weighting=fixed"])
     add_ons = {one["name"]: one for one in words_of(resolve({}, changes))["with"]}

@@ -270,6 +270,12 @@ def test_work_that_failed_lends_its_charge_to_nothing_else(guarded: Site, method
     assert len(guarded.book.charges()) == 2  # it cost again
 
 
+def test_two_mechanisms_that_cost_the_same_cost_twice(guarded: Site, method: Counting) -> None:
+    done = answer(guarded, method, request(1, 1, task="Counting.pay_twice"))
+    assert [charge["number"] for charge in done.charges] == [0, 1]
+    assert [charge.number for charge in guarded.book.charges()] == [0, 1]
+
+
 def test_every_mechanism_has_a_line_of_its_own_also_after_a_failure_between_two(
     guarded: Site, method: Counting
 ) -> None:
