@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from contract_checks import Case
-from hostile import HARMS, VICTIM, Harm, as_json, check_only_the_victim_failed, only, tampered_play
+from contract_checks import Case, model_bytes
+from hostile import HARMS, VICTIM, Harm, Tamper, as_json, check_only_the_victim_failed, only, tampered_play
 from test_contract import CASES, ONE_SHOT, QUICK
 
 from understudy.federation.exchange import Answer, Request
 from understudy.federation.message import Message
+from understudy.federation.secure.party import AGREED
 from understudy.studies.run import Result
 
 BY_NAME = {harm.name: harm for harm in HARMS}
 # Of no part of any method can these be taken.
 NEVER = ("one more", "nothing but shape", "not a number", "largest float64")
-# Boxes that only another client opens, and the keys to them: what is wrong inside undoes the round
-# (docs/secure-aggregation.md).
-UNSEEN = ("SecureAggregation.advertise", "SecureAggregation.share")
+# Boxes that only another client opens, and the keys to them: what is wrong inside may undo one round.
+UNSEEN = ("SecureAggregation.advertise", "SecureAggregation.share", "SecureAggregation.unmask")
 ASKED_LATE = {"dense": 3}  # the round in which a method has asked for all that it asks for
 TOLD = {"veto": "drop"}
 REPLIES: dict[str, Case] = {
@@ -52,11 +52,11 @@ def parts_sent(name: str, folder: Path) -> dict[tuple[str, str], int]:
     return found
 
 
-def spoilt(name: str, task: str, part: str, harm: Harm, folder: Path) -> Result:
+def spoilt(name: str, task: str, part: str, harm: Harm, folder: Path, rounds: int) -> Result:
     def tamper(request: Request, answer: Answer) -> Answer:
         return harm(part)(request, answer) if request.task == task else answer
 
-    return tampered_play(REPLIES[name], folder, only(VICTIM, tamper), rounds=rounds_of(name))
+    return tampered_play(REPLIES[name], folder, only(VICTIM, tamper), rounds=rounds)
 
 
 @pytest.mark.parametrize("name", REPLIES)
@@ -83,12 +83,7 @@ def test_parts_that_can_never_be_are_refused_whatever_the_method(name: str, tmp_
 
 def some_of_everything(name: str, many: int, folder: Path) -> Iterator[tuple[str, str, int, Harm]]:
     rng, sent = random.Random(f"{name} of any make"), parts_sent(name, folder)
-    pairs = [
-        (task, part, round, harm)
-        for (task, part), round in sent.items()
-        for harm in HARMS
-        if task not in UNSEEN or harm.name in NEVER
-    ]
+    pairs = [(task, part, round, harm) for (task, part), round in sent.items() for harm in HARMS]
     yield from rng.sample(pairs, min(many, len(pairs)))
 
 
@@ -97,9 +92,74 @@ def some_of_everything(name: str, many: int, folder: Path) -> Iterator[tuple[str
 def test_parts_of_any_make_cost_nobody_but_their_sender(name: str, tmp_path: Path) -> None:
     """Some of these are numbers that a site might have; then they count. The round counts in any case."""
     for at, (task, part, round, harm) in enumerate(some_of_everything(name, 16, tmp_path / "honest")):
-        result = spoilt(name, task, part, harm, tmp_path / str(at))
+        more = 1 if task in UNSEEN or part == AGREED else 0
+        result = spoilt(name, task, part, harm, tmp_path / str(at), rounds_of(name) + more)
+        if more and result.metrics[round]["undone"]:
+            check_left_out(result, round)
+            round += 1
         check_only_the_victim_failed(result, round, others=3)
         as_json(result)
+
+
+def check_left_out(result: Result, round: int) -> None:
+    """The victim has undone this round, and never another one."""
+    failures = result.metrics[round]["failures"]
+    assert {failure["client"] for failure in failures} == {VICTIM}
+    assert failures[-1]["why"].startswith("it is left out from now on: ")
+    assert VICTIM not in result.metrics[round + 1]["bytes_by_client"]
+
+
+def noise(part: str) -> Tamper:
+    """Of the right make: nothing but the others can tell that it is wrong."""
+
+    def tamper(request: Request, answer: Answer) -> Answer:
+        reply = Message.from_bytes(answer.read())
+        if part not in reply:
+            return answer
+        drawn = torch.randint(0, 256, reply[part].shape, generator=torch.Generator().manual_seed(request.round))
+        return replace(answer, read=reply.but({part: drawn.to(torch.uint8)}).to_bytes)
+
+    return tamper
+
+
+@pytest.mark.parametrize(
+    ("part", "undoes"),
+    [
+        ("keys", True),
+        ("shares", True),
+        ("commitments", True),
+        ("mask", True),
+        (AGREED, True),
+        ("opened", False),
+    ],
+)
+def test_keys_and_shares_of_the_right_make_cost_the_others_one_round_at_the_most(
+    part: str, undoes: bool, tmp_path: Path
+) -> None:
+    case, folder = REPLIES["fedavg+secure-aggregation"], tmp_path / "run"
+    result = tampered_play(case, folder, only(VICTIM, noise(part)), rounds=4)
+    assert [line["undone"] for line in result.metrics] == [False, undoes, False, False, False]
+    if undoes:
+        check_left_out(result, 1)
+    for round in (2, 3, 4):
+        check_only_the_victim_failed(result, round, others=3)
+
+
+def test_who_was_left_out_stays_out_when_the_run_goes_on(tmp_path: Path) -> None:
+    case, folder = REPLIES["fedavg+secure-aggregation"], tmp_path / "run"
+    straight = tampered_play(case, tmp_path / "straight", only(VICTIM, noise("mask"), round=1), rounds=3)
+
+    def stops(request: Request, answer: Answer) -> Answer:
+        if request.round == 2:
+            raise KeyboardInterrupt
+        return only(VICTIM, noise("mask"), round=1)(request, answer)
+
+    with pytest.raises(KeyboardInterrupt):
+        tampered_play(case, folder, stops, rounds=3)
+    resumed = case.play(folder, resume=True, rounds=3)
+    assert VICTIM not in resumed.metrics[2]["bytes_by_client"]
+    assert VICTIM not in resumed.metrics[3]["bytes_by_client"]
+    assert model_bytes(resumed) == model_bytes(straight)
 
 
 # What ended runs, or changed the others' records, before it was looked for.

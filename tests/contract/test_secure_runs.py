@@ -120,9 +120,13 @@ def test_keys_cost_no_privacy(tmp_path: Path) -> None:
     assert kinds == {
         ("advertise", "keys"): "keys",
         ("share", "shares"): "keys",
+        ("share", "commitments"): "keys",
+        ("share", "mask"): "keys",
         ("train", "change"): "weights",
         ("train", "weight"): "scalars",
+        ("train", "secure.agreed"): "keys",
         ("unmask", "shares"): "keys",
+        ("unmask", "opened"): "keys",
     }
 
 

@@ -217,3 +217,16 @@ def test_a_client_without_budget_is_left_out_from_the_next_round_on() -> None:
     assert server.cohort() == list(NAMES[1:])
     list(server.ask(method.count, Message(), server.cohort()))
     assert [request.client for request in engine.requests if request.round == 2] == list(NAMES[1:])
+
+
+def test_who_is_left_out_is_not_asked_again_and_the_cohort_of_its_round_stays() -> None:
+    server, engine, method = begun(number)
+    list(server.ask(method.count, MODEL, to=server.cohort()))
+    server.leave_out("beech", "its keys are not its own")
+    assert server.cohort() == list(NAMES)
+    list(server.ask(method.count, MODEL, to=server.cohort()))
+    assert [request.client for request in engine.requests[4:]] == ["ash", "cedar", "elm"]
+    assert server.books.failures == [{"client": "beech", "why": "it is left out from now on: its keys are not its own"}]
+    server.undo()
+    server.begin(2)
+    assert server.cohort() == ["ash", "cedar", "elm"] == server.able()

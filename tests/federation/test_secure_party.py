@@ -22,6 +22,7 @@ class Table:
 
     def __init__(self) -> None:
         self.memories = {me: Memory({}) for me in range(3)}
+        self.sent: dict[int, Message] = {}  # in the second phase
         self.public = {me: party.advertise(memory, ROUND) for me, memory in self.memories.items()}
 
     def share(self) -> None:
@@ -30,15 +31,25 @@ class Table:
             peers = [peer for peer in range(3) if peer != me]
             public = torch.stack([self.public[peer] for peer in peers])
             brief = Message({party.ME: torch.tensor(me), party.PEERS: torch.tensor(peers), party.KEYS: public})
-            boxes[me] = dict(zip(peers, party.share(memory, ROUND, brief, RULES), strict=True))
+            sent = self.sent[me] = party.share(memory, ROUND, brief, RULES)
+            boxes[me] = dict(zip(peers, sent["shares"], strict=True))
         self.boxes: Mapping[int, Mapping[int, torch.Tensor]] = boxes
 
     def receive(self, me: int, senders: Sequence[int]) -> None:
-        boxes = torch.stack([self.boxes[peer][me] for peer in senders])
-        brief = Message({party.SENDERS: torch.tensor(senders), party.BOXES: boxes})
+        self.carry(me, senders, torch.stack([self.boxes[peer][me] for peer in senders]))
+
+    def carry(self, me: int, senders: Sequence[int], boxes: torch.Tensor) -> None:
+        commitments = torch.stack([self.sent[peer]["commitments"][me] for peer in senders])
+        brief = Message({party.SENDERS: torch.tensor(senders), party.BOXES: boxes, party.COMMITMENTS: commitments})
         party.receive(self.memories[me], ROUND, brief, RULES)
 
     def unmask(self, me: int, survivors: Sequence[int], dropped: Sequence[int]) -> torch.Tensor:
+        """The shares, all of which it could open."""
+        reply = self.answer(me, survivors, dropped)
+        assert reply["opened"].tolist() == [1] * len(reply["shares"])
+        return reply["shares"]
+
+    def answer(self, me: int, survivors: Sequence[int], dropped: Sequence[int]) -> Message:
         lists = {party.SURVIVORS: survivors, party.DROPPED: dropped}
         brief = Message({name: torch.tensor(some, dtype=torch.int64) for name, some in lists.items()})
         return party.unmask(self.memories[me], ROUND, brief, RULES)
@@ -131,10 +142,43 @@ def test_a_phase_of_another_round_is_refused(table: Table) -> None:
 def test_a_box_that_was_meant_for_another_does_not_open() -> None:
     table = Table()
     table.share()
-    swapped = torch.stack([table.boxes[1][2], table.boxes[2][1]])  # for 2 and for 1, not for 0
-    party.receive(table.memories[0], ROUND, Message({party.SENDERS: torch.tensor([1, 2]), party.BOXES: swapped}), RULES)
-    with pytest.raises(UserError, match="not for us"):
-        table.unmask(0, [0, 1, 2], [])
+    table.carry(0, [1, 2], torch.stack([table.boxes[1][2], table.boxes[2][1]]))  # for 2 and for 1, not for 0
+    reply = table.answer(0, [0, 1, 2], [])
+    assert reply["opened"].tolist() == [1, 0, 0]  # of its own it has the share
+    assert reply["shares"][1:].eq(0).all()
+
+
+def test_a_share_that_was_not_committed_to_is_left_out() -> None:
+    table = Table()
+    table.share()
+    table.sent[1]["commitments"][0, 1, 5] ^= 1  # one bit, of the share of its mask
+    table.sent[2]["commitments"][0, 0, 5] ^= 1  # and of the share of its key, which is not asked for
+    table.receive(0, [1, 2])
+    assert table.answer(0, [0, 1, 2], [])["opened"].tolist() == [1, 0, 1]
+
+
+def test_commitments_of_both_sides_are_the_same_and_no_other_pairs(table: Table) -> None:
+    masked = {me: party.mask(memory, ROUND, np.zeros(2, dtype=np.uint64)) for me, memory in table.memories.items()}
+    hashes = {
+        frozenset((me, peer)): party.to_bytes(row)
+        for me in range(3)
+        for peer, row in zip([peer for peer in range(3) if peer != me], masked[me], strict=True)
+        if me < peer
+    }
+    assert party.to_bytes(masked[1][0]) == hashes[frozenset((0, 1))]
+    assert party.to_bytes(masked[2][0]) == hashes[frozenset((0, 2))]
+    assert party.to_bytes(masked[2][1]) == hashes[frozenset((1, 2))]
+    assert len(set(hashes.values())) == 3
+
+
+def test_a_copy_of_anothers_public_key_shares_none_of_its_masks() -> None:
+    """Otherwise the streams of 0 with 1 and with 2 would be one, and could cancel."""
+    table = Table()
+    table.public[2] = table.public[1]
+    table.share()
+    table.receive(0, [1, 2])
+    agreed = party.mask(table.memories[0], ROUND, np.zeros(2, dtype=np.uint64))
+    assert not torch.equal(agreed[0], agreed[1])
 
 
 def test_secrets_are_gone_when_the_sum_is_open(table: Table) -> None:

@@ -20,6 +20,9 @@ class Fixed(Server):
     def cohort(self) -> list[str]:
         return list(self.clients)
 
+    def leave_out(self, client: str, why: str) -> None:
+        raise AssertionError
+
     def rng(self, purpose: str) -> torch.Generator:
         return generator(purpose)
 

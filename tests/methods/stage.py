@@ -31,10 +31,14 @@ class Stage(Server):
         self.briefs: list[tuple[int, str, Message]] = []
         self.replies: list[tuple[int, str, Message]] = []
         self.absent: set[str] = set()  # they do not answer
+        self.left_out: dict[str, str] = {}  # for good, and why
         self._streams: dict[str, torch.Generator] = {}
 
     def cohort(self) -> list[str]:
         return list(self.cohorts[self.round - 1]) if self.cohorts else list(self.clients)
+
+    def leave_out(self, client: str, why: str) -> None:
+        self.left_out[client] = why
 
     def rng(self, purpose: str) -> torch.Generator:
         if purpose not in self._streams:
@@ -49,7 +53,7 @@ class Stage(Server):
     def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
         job = self.method.jobs()[task_name(task)]
         for name in to:
-            if name in self.absent:
+            if name in self.absent or name in self.left_out:
                 continue
             sent = Message.from_bytes((brief if isinstance(brief, Message) else brief(name)).to_bytes())
             self.briefs.append((self.round, name, sent))

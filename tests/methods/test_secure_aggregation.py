@@ -115,7 +115,7 @@ def test_too_many_lost_undo_the_round_with_a_sentence() -> None:
     with pytest.raises(TooFewReplies, match="2 clients sent their masked count, numbers, 3 are needed"):
         sums(lost={"add": ["ash", "beech", "cedar"]})
     # Five hold shares of each seed, three open it.
-    with pytest.raises(TooFewReplies, match="2 clients sent their share for ash, 3 are needed to open the sum"):
+    with pytest.raises(TooFewReplies, match="2 clients sent their share for ash, 3 that fit together are"):
         sums(lost={"unmask": ["cedar", "elm", "fir"]})
     with pytest.raises(TooFewReplies, match="2 clients sent public keys, 3 are needed"):
         sums(lost={"advertise": ["cedar", "elm", "fir"]})
@@ -259,5 +259,6 @@ def test_what_the_inner_method_says_of_itself_is_said() -> None:
     inner = fedavg(AveragingSettings(score_local=True))
     method = bound(secure_aggregation(SecureAggregationSettings(), inner), softmax_net())
     assert method.effort(100) == inner.effort(100) > 0
-    assert method.jobs()[task_name(inner.train)].kinds == inner.jobs()[task_name(inner.train)].kinds
+    kinds = inner.jobs()[task_name(inner.train)].kinds
+    assert method.jobs()[task_name(inner.train)].kinds == {**kinds, party.AGREED: "keys"}
     assert {"SecureAggregation.advertise", "SecureAggregation.share", "SecureAggregation.unmask"} < set(method.jobs())

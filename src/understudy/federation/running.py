@@ -105,7 +105,8 @@ class RunServer(Server):
         self.ledger = Ledger()
         self.books = Books()
         self.versions: dict[str, str] = {}  # of client memories, as the checkpoint names them
-        self.spent: set[str] = set()  # clients without privacy budget for what they were asked; they are left out
+        self.spent: set[str] = set()  # clients without privacy budget for what they were asked
+        self.left_out: set[str] = set()  # clients that a method has left out for good
         self._engine, self._run, self._config, self._seed = engine, run, config, seed
         self._problem, self._promise = method.net.problem, method.privacy
         self._held_out = held_out  # the most records that each client may have scored on
@@ -120,8 +121,13 @@ class RunServer(Server):
 
     def cohort(self) -> list[str]:
         rng = generator(self._seed, self.round, "cohort")
-        able = [client for client in self.clients if client not in self.spent or client in self._spent_now]
-        return draw_cohort(able, self._cohort_size, rng)
+        there = set(self.able()) | self._gone_now
+        return draw_cohort([client for client in self.clients if client in there], self._cohort_size, rng)
+
+    def leave_out(self, client: str, why: str) -> None:
+        self.left_out.add(client)
+        self._gone_now.add(client)
+        self.books.fail(client, f"it is left out from now on: {why}")
 
     def rng(self, purpose: str) -> torch.Generator:
         if purpose not in self._streams:
@@ -136,6 +142,7 @@ class RunServer(Server):
         if strangers or len(set(to)) < len(to):
             who = f"'{strangers[0]}', who is not there" if strangers else "a client twice"
             raise UserError(f"{name} was asked of {who}; ask every client once.")
+        to = [client for client in to if client not in self.left_out]
         self._step += 1
         asked = _Ask(name, self.round, self._step, len(to), self._at_least if at_least is None else at_least)
         self._asks.append(asked)
@@ -150,8 +157,12 @@ class RunServer(Server):
         self._open = False
         self._pending: dict[str, str] = {}  # versions that count once the round is on disk
         self._scored: set[str] = set()  # who was asked for scores in this round already
-        self._spent_now: set[str] = set()  # it stays in this round's cohort, which is the same all through
+        self._gone_now: set[str] = set()  # spent or left out; they stay in this round's cohort, the same all through
         self._streams: dict[str, torch.Generator] = {}
+
+    def able(self) -> list[str]:
+        """Who can still be asked."""
+        return [client for client in self.clients if client not in self.spent and client not in self.left_out]
 
     def check_replies(self) -> None:
         """At the end of a round: a method may have refused replies after it had read them all."""
@@ -234,7 +245,7 @@ class RunServer(Server):
             self._record(asked, client, b"", {}, self._charges(asked, answer))
             if answer.outcome == "spent":
                 self.spent.add(client)
-                self._spent_now.add(client)
+                self._gone_now.add(client)
             raise UserError(answer.why)
         data = answer.read()
         books.up[client] = books.up.get(client, 0) + len(data)

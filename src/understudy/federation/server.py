@@ -57,6 +57,10 @@ class Server(ABC):
         replies the round is undone."""
 
     @abstractmethod
+    def leave_out(self, client: str, why: str) -> None:
+        """It is not asked again in this run: recorded as its failure. For what can only be its own doing."""
+
+    @abstractmethod
     def rng(self, purpose: str) -> torch.Generator: ...
 
     def sum(
@@ -100,6 +104,9 @@ class WrappedServer(Server):
 
     def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
         return self.inner.ask(task, brief, to, at_least)
+
+    def leave_out(self, client: str, why: str) -> None:
+        self.inner.leave_out(client, why)
 
     def rng(self, purpose: str) -> torch.Generator:
         return self.inner.rng(purpose)

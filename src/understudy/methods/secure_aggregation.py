@@ -8,22 +8,28 @@ and t is ``threshold`` times the size of that, rounded up, always more than half
 
     1  advertise  i sends two public keys, of c_i for boxes and of s_i for masks
     2  share      i draws a seed b_i, splits s_i and b_i among its neighbourhood (Shamir, t shares open it), and sends
-                  each neighbour its two shares in a box that only that one opens
+                  each neighbour its two shares in a box that only that one opens; to the server, a hash of every
+                  share and of b_i, which the server hands on to the holder of the share
     3  the task   i works, rounds its numbers x_i to a grid, and sends, modulo 2^bits,
                       y_i = x_i + PRG(b_i) + Σ_{j ∈ N(i), i < j} PRG(s_ij) − Σ_{j ∈ N(i), i > j} PRG(s_ij)
-                  where s_ij is the key that i and j agree on, over neighbours whose boxes came
+                  where s_ij is the key that i and j agree on, over neighbours whose boxes came; and a hash of each
+                  s_ij
     4  unmask     of those whose y came, i sends its share of b; of those that dropped out after phase 2, its share of
-                  s; never both for one client
+                  s; never both for one client; of a box that does not open, or not to what was hashed, that it does not
 
 The server opens b of everyone in the sum and s of everyone that dropped out, computes their masks, and takes them off.
-It can do so as long as t of each neighbourhood answer; otherwise the round is undone.
+It can do so as long as t of each neighbourhood answer; otherwise the round is undone. The hashes tell whose fault it
+is. A share that does not match is refused, its sender's answer with it. Left out of the run from then on are: who has
+another s_ij than more than |neighbourhood| − t of its neighbours (and more than one); whose boxes that many could not
+open, or who says so of that many; and whose shares match and yet give another b or s. So one client undoes one round at
+the most, unless all of a neighbourhood are needed.
 
 The grid: ``bits`` wide, with the finest step 2^−f for which n clients within ±``range`` fit. A sum is off by n · step
 / 2 at the most, and whole numbers are exact. Keys and seeds come from the operating system, never from the run's seed;
 the model has the same bits whatever they are. Both sides follow the protocol: a server that lies is not covered.
 
 Departures from the paper: i keeps a share of b_i itself, as in the earlier paper, so that few clients can lose one;
-secrets are seeds of 16 bytes, from which key pairs grow.
+secrets are seeds of 16 bytes, from which key pairs grow; s_ij is bound to the numbers i and j; the hashes.
 """
 
 from typing import Literal
@@ -83,18 +89,20 @@ class SecureAggregation(WrappedMethod):
     def advertise(self, client: Client, brief: Message) -> Message:
         return Message(keys=party.advertise(client.memory, client.round))
 
-    @task(shares="keys")
+    @task(shares="keys", commitments="keys", mask="keys")
     def share(self, client: Client, brief: Message) -> Message:
-        return Message(shares=party.share(client.memory, client.round, brief, self.rules))
+        return party.share(client.memory, client.round, brief, self.rules)
 
-    @task(shares="keys")
+    @task(shares="keys", opened="keys")
     def unmask(self, client: Client, brief: Message) -> Message:
-        return Message(shares=party.unmask(client.memory, client.round, brief, self.rules))
+        return party.unmask(client.memory, client.round, brief, self.rules)
 
     def jobs(self) -> dict[str, Job]:
         """The tasks of the method underneath send what they sent, under masks."""
         inner = {
-            name: Job(name, self._under_masks(job), job.kinds) for name, job in self.inner.jobs().items() if job.kinds
+            name: Job(name, self._under_masks(job), {**job.kinds, party.AGREED: "keys"})
+            for name, job in self.inner.jobs().items()
+            if job.kinds
         }
         return {**super().jobs(), **inner}
 
@@ -115,9 +123,9 @@ class SecureAggregation(WrappedMethod):
         grid, overflow = self.phases.grid(clients), self.settings.overflow
         whole = [grid.whole(numbers, part=part, overflow=overflow) for part, numbers in reply.items()]
         values = np.concatenate(whole)
-        party.mask(client.memory, client.round, values)
+        agreed = party.mask(client.memory, client.round, values)
         packed = torch.split(grid.pack(values), [len(part) for part in whole])
-        return Message(dict(zip(reply, packed, strict=True)))
+        return Message({**dict(zip(reply, packed, strict=True)), party.AGREED: agreed})
 
     # ---- on the server
 

@@ -135,6 +135,9 @@ class _Nobody(Server):
     def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
         raise _Asks(task_name(task))
 
+    def leave_out(self, client: str, why: str) -> None:
+        raise AssertionError(f"nobody was asked, and {client} is left out")
+
     def rng(self, purpose: str) -> torch.Generator:
         return generator(0, purpose)
 

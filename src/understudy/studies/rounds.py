@@ -95,8 +95,9 @@ class Rounds:
 
     def _go_on(self, server: RunServer, state: State, done: int) -> Result:
         for round in range(done + 1, self.last + 1):
-            if len(server.spent) == len(server.clients):
-                self.observer.says(f"Every client has spent its privacy budget; the run ends before round {round}.")
+            if not server.able():
+                gone = "has spent its privacy budget" + (" or is left out" if server.left_out else "")
+                self.observer.says(f"Every client {gone}; the run ends before round {round}.")
                 break
             try:
                 state = self._round(server, state, round)
@@ -153,6 +154,7 @@ class Rounds:
             return 0, self._open(server)
         server.begin(done)
         server.versions, server.spent = notes["versions"], set(notes["spent"])
+        server.left_out = set(notes.get("left_out", ()))
         self.folder.write_json("ledger.json", server.ledger.to_json())
         for line in kept:
             self.observer.scored(line)
@@ -232,6 +234,7 @@ class Rounds:
             "versions": server.settled(),
             "lines": [*self.scores.waiting, line],
             "spent": sorted(server.spent),
+            "left_out": sorted(server.left_out),
         }
         self.folder.checkpoints.put(entry, state, ledger=ledger, **notes)
         self.folder.checkpoints.keep_only([entry])

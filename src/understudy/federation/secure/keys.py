@@ -1,14 +1,15 @@
-"""Keys of a client, the key that two clients agree on, and boxes that only the other one opens.
+"""Keys of a client, the key that two clients agree on, boxes that only the other one opens, and commitments.
 
 A key pair (X25519) grows from a seed of 16 bytes, so that the seed is all that has to be shared to recover it.
 """
 
+import hashlib
 import importlib.util
 import os
 
 from understudy.errors import UserError, missing_extra
 
-SEED, PUBLIC, NONCE, TAG = 16, 32, 12, 16  # lengths in bytes
+SEED, PUBLIC, NONCE, TAG, COMMITMENT = 16, 32, 12, 16, 32  # lengths in bytes
 DOMAIN = b"understudy secure aggregation/"
 
 
@@ -58,6 +59,11 @@ def unseal(key: bytes, box: bytes, about: str) -> bytes:
         return AESGCM(key).decrypt(box[:NONCE], box[NONCE:], about.encode())
     except InvalidTag:
         raise UserError(f"The {about} of secure-aggregation were changed on their way, or are not for us.") from None
+
+
+def commitment(secret: bytes, about: str) -> bytes:
+    """It tells nothing of a secret of 16 random bytes, and nobody finds another one with the same."""
+    return hashlib.sha256(DOMAIN + about.encode() + b"/" + secret).digest()
 
 
 def _derived(secret: bytes, purpose: str) -> bytes:

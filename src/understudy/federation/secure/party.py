@@ -3,6 +3,7 @@ travels, under one name; its secrets are there until it has given its shares, or
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,11 +19,14 @@ from understudy.federation.secure.shares import needed_of, split
 KEPT = "secure"  # in memory: a Message of its own, in bytes, because every tensor in memory is a file at the site
 # Parts of briefs, and of what is kept. Clients are told of one another by number: the place among all names.
 PREFIX = "secure."
-ME, PEERS, KEYS, SENDERS, BOXES, CLIENTS, SURVIVORS, DROPPED = (
-    PREFIX + name for name in ("me", "peers", "keys", "senders", "boxes", "clients", "survivors", "dropped")
+ME, PEERS, KEYS, SENDERS, BOXES, COMMITMENTS, CLIENTS, SURVIVORS, DROPPED = (
+    PREFIX + name
+    for name in ("me", "peers", "keys", "senders", "boxes", "commitments", "clients", "survivors", "dropped")
 )
+AGREED = PREFIX + "agreed"  # part of a masked reply
 ROUND, SEEDS, OWN_MASK, OWN_SHARE = (PREFIX + name for name in ("round", "seeds", "own_mask", "own_share"))
 BOX = keys.NONCE + 2 * keys.SEED + keys.TAG  # bytes: a share of the key's seed and one of the mask's, sealed
+Secret = Literal["key", "mask"]  # what is shared: the seed of the key for masks, and that of the own mask
 
 
 @dataclass(frozen=True)
@@ -49,27 +53,38 @@ def advertise(memory: Memory, round: int) -> Tensor:
     return to_tensor(b"".join(map(keys.public_key, seeds)), 2, keys.PUBLIC)
 
 
-def share(memory: Memory, round: int, brief: Message, rules: Rules) -> Tensor:
-    """Phase 2. The seeds of its mask key and of its own mask, a share of each for every peer: (peers, BOX) bytes."""
+def share(memory: Memory, round: int, brief: Message, rules: Rules) -> Message:
+    """Phase 2. The seeds of its mask key and of its own mask, a share of each for every peer in a box, (peers, BOX)
+    bytes; and a commitment to every share, (holders, 2, 32), and to its own mask, by which the server and the holders
+    know them again."""
     kept = _kept(memory, round, after=SEEDS, before=OWN_MASK)
     me, peers = int(brief[ME]), brief[PEERS].tolist()
     if me in peers or len(set(peers)) < len(peers) or len(peers) + 1 < min(rules.fewest, rules.neighbours + 1):
         raise UserError(f"secure-aggregation wants {rules.fewest} different clients, and was offered {len(peers) + 1}.")
     masking, sealing = map(to_bytes, kept[SEEDS])
-    own_mask, needed = keys.fresh_seed(), needed_of(len(peers) + 1, rules.threshold)
-    of_key, of_mask = (split(seed, len(peers) + 1, needed) for seed in (masking, own_mask))
-    places = {holder: at for at, holder in enumerate(sorted([me, *peers]))}
+    own_mask, holders = keys.fresh_seed(), sorted([me, *peers])
+    needed = needed_of(len(holders), rules.threshold)
+    of_key, of_mask = (
+        dict(zip(holders, split(seed, len(holders), needed), strict=True)) for seed in (masking, own_mask)
+    )
     boxes = [
         keys.seal(
             keys.agreed_key(sealing, to_bytes(public[1]), "boxes"),
-            of_key[places[peer]] + of_mask[places[peer]],
+            of_key[peer] + of_mask[peer],
             _about(round, me, peer),
         )
         for peer, public in zip(peers, brief[KEYS], strict=True)
     ]
-    own = {OWN_MASK: to_tensor(own_mask, keys.SEED), OWN_SHARE: to_tensor(of_mask[places[me]], keys.SEED)}
+    commitments = [
+        to_share("key", of_key[one], round, me, one) + to_share("mask", of_mask[one], round, me, one) for one in holders
+    ]
+    own = {OWN_MASK: to_tensor(own_mask, keys.SEED), OWN_SHARE: to_tensor(of_mask[me], keys.SEED)}
     _keep(memory, kept.but(brief.only(ME, PEERS, KEYS)).but(own))
-    return to_tensor(b"".join(boxes), len(peers), BOX)
+    return Message(
+        shares=to_tensor(b"".join(boxes), len(peers), BOX),
+        commitments=to_tensor(b"".join(commitments), len(holders), 2, keys.COMMITMENT),
+        mask=to_tensor(to_mask(own_mask, round, me), keys.COMMITMENT),
+    )
 
 
 def receive(memory: Memory, round: int, brief: Message, rules: Rules) -> None:
@@ -79,48 +94,75 @@ def receive(memory: Memory, round: int, brief: Message, rules: Rules) -> None:
     needed = needed_of(len(peers) + 1, rules.threshold)
     if not set(senders) <= set(peers) or len(set(senders)) < len(senders) or len(senders) + 1 < needed:
         raise UserError(f"secure-aggregation wants {needed - 1} of its {len(peers)} peers, and {len(senders)} came.")
-    _keep(memory, kept.but(brief.only(SENDERS, BOXES)))
+    _keep(memory, kept.but(brief.only(SENDERS, BOXES, COMMITMENTS)))
 
 
-def mask(memory: Memory, round: int, values: Whole) -> None:
-    """Phase 3, after the work: masks over its input, in place."""
+def mask(memory: Memory, round: int, values: Whole) -> Tensor:
+    """Phase 3, after the work: masks over its input, in place. Returns a commitment to the key of each mask that it
+    shares, (senders, 32) bytes: both sides have the same, or the masks do not cancel."""
     kept = _kept(memory, round, after=SENDERS, before=DROPPED)
     public = dict(zip(kept[PEERS].tolist(), kept[KEYS], strict=True))
-    masking, purpose = to_bytes(kept[SEEDS][0]), mask_purpose(round)
-    pairs = {peer: keys.agreed_key(masking, to_bytes(public[peer][0]), purpose) for peer in kept[SENDERS].tolist()}
-    add_masks(values, int(kept[ME]), to_bytes(kept[OWN_MASK]), pairs)
+    me, masking = int(kept[ME]), to_bytes(kept[SEEDS][0])
+    pairs = {
+        peer: keys.agreed_key(masking, to_bytes(public[peer][0]), mask_purpose(round, me, peer))
+        for peer in kept[SENDERS].tolist()
+    }
+    add_masks(values, me, to_bytes(kept[OWN_MASK]), pairs)
+    agreed = [keys.commitment(key, mask_purpose(round, me, peer)) for peer, key in pairs.items()]
+    return to_tensor(b"".join(agreed), len(agreed), keys.COMMITMENT)
 
 
-def unmask(memory: Memory, round: int, brief: Message, rules: Rules) -> Tensor:
+def unmask(memory: Memory, round: int, brief: Message, rules: Rules) -> Message:
     """Phase 4. Of survivors the share of their own mask, of the dropped the share of their key: (rows, 16) bytes.
 
-    Never both for one client: its key takes the masks that it shares off, its own mask the last one.
+    Never both for one client: its key takes the masks that it shares off, its own mask the last one. A share that is
+    not what its owner committed to, or that no box held, is left out: ``opened`` says which ones there are.
     """
     kept = _kept(memory, round, after=SENDERS, before=DROPPED)
     survivors, dropped = brief[SURVIVORS].tolist(), brief[DROPPED].tolist()
     _check_lists(kept, survivors, dropped, rules)
-    of_masks = [_opened(kept, peer)[keys.SEED :] for peer in survivors]
-    of_keys = [_opened(kept, peer)[: keys.SEED] for peer in dropped]
+    found = [_share_of(kept, peer, "mask") for peer in survivors] + [_share_of(kept, peer, "key") for peer in dropped]
     _keep(memory, Message({ROUND: kept[ROUND], DROPPED: brief[DROPPED]}))  # secrets go; not a second time
-    return to_tensor(b"".join([*of_masks, *of_keys]), len(survivors) + len(dropped), keys.SEED)
+    return Message(
+        shares=to_tensor(b"".join(share or bytes(keys.SEED) for share in found), len(found), keys.SEED),
+        opened=torch.tensor([share is not None for share in found], dtype=torch.uint8),
+    )
 
 
-def mask_purpose(round: int) -> str:
-    return f"mask of round {round}"
+def mask_purpose(round: int, one: int, other: int) -> str:
+    """Bound to the two, so that a client with a copy of another's public key shares none of its streams."""
+    return f"mask of round {round} between {min(one, other)} and {max(one, other)}"
+
+
+def to_share(secret: Secret, share: bytes, round: int, owner: int, holder: int) -> bytes:
+    """The commitment to a share."""
+    return keys.commitment(share, f"{holder}'s share of the {secret} of {owner} in round {round}")
+
+
+def to_mask(seed: bytes, round: int, owner: int) -> bytes:
+    """The commitment to the own mask of a client."""
+    return keys.commitment(seed, f"mask of {owner} in round {round}")
 
 
 def _about(round: int, sender: int, receiver: int) -> str:
     return f"shares of round {round} from {sender} for {receiver}"
 
 
-def _opened(kept: Message, peer: int) -> bytes:
-    """The two shares that it holds for a peer; of its own, the mask's alone."""
-    if peer == int(kept[ME]):
-        return bytes(keys.SEED) + to_bytes(kept[OWN_SHARE])
+def _share_of(kept: Message, peer: int, secret: Secret) -> bytes | None:
+    """The share that it holds for a peer, if it is the one that the peer committed to; of its own, the mask's alone."""
+    me, round = int(kept[ME]), int(kept[ROUND])
+    if peer == me:
+        return to_bytes(kept[OWN_SHARE])
+    at = kept[SENDERS].tolist().index(peer)
     public = kept[KEYS][kept[PEERS].tolist().index(peer)]
-    box = kept[BOXES][kept[SENDERS].tolist().index(peer)]
     key = keys.agreed_key(to_bytes(kept[SEEDS][1]), to_bytes(public[1]), "boxes")
-    return keys.unseal(key, to_bytes(box), _about(int(kept[ROUND]), peer, int(kept[ME])))
+    try:
+        both = keys.unseal(key, to_bytes(kept[BOXES][at]), _about(round, peer, me))
+    except UserError:
+        return None
+    share = both[: keys.SEED] if secret == "key" else both[keys.SEED :]
+    committed = to_bytes(kept[COMMITMENTS][at][0 if secret == "key" else 1])
+    return share if to_share(secret, share, round, peer, me) == committed else None
 
 
 def _check_lists(kept: Message, survivors: Sequence[int], dropped: Sequence[int], rules: Rules) -> None:

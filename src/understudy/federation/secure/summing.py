@@ -13,7 +13,7 @@ from understudy.federation.secure import keys, party
 from understudy.federation.secure.graph import neighbours, well_connected
 from understudy.federation.secure.grid import Grid, Whole, grid_for
 from understudy.federation.secure.masks import add_stream, mask_sign
-from understudy.federation.secure.shares import join, needed_of
+from understudy.federation.secure.opening import Circle, Opening, Shared
 from understudy.federation.server import NO_BOUNDS, Brief, Reply, Server, Task, TooFewReplies, WrappedServer
 
 
@@ -30,22 +30,6 @@ class Phases:
 
     def grid(self, clients: int) -> Grid:
         return grid_for(clients, range=self.range, bits=self.bits)
-
-
-@dataclass(frozen=True)
-class Circle:
-    """Who takes part, by number, as far as the phases have come."""
-
-    names: Sequence[str]  # of all clients: a number is a place in here
-    public: Mapping[int, Tensor]  # (2, 32) bytes of public keys
-    graph: dict[int, tuple[int, ...]]
-    threshold: float
-
-    def holders(self, one: int) -> list[int]:
-        return sorted([one, *self.graph[one]])
-
-    def needed(self, one: int) -> int:
-        return needed_of(len(self.graph[one]) + 1, self.threshold)
 
 
 class SecureServer(WrappedServer):
@@ -72,16 +56,15 @@ class SecureServer(WrappedServer):
         self._enough(to, "were there")
         grid = self._phases.grid(len(to))
         circle = self._advertised(to)
-        boxes = self._shared(circle)
-        members = well_connected(list(boxes), circle.graph, {one: circle.needed(one) for one in boxes})
+        shared = self._shared(circle)
+        members = well_connected(list(shared), circle.graph, {one: circle.needed(one) for one in shared})
         self._enough(members, "exchanged shares")
         sizes = {part: int(np.prod(like[part], dtype=np.int64)) for part in sorted(like)}
-        total, heard = self._masked(
-            task, self._with_boxes(brief, circle, boxes, members, len(to)), members, sizes, grid
-        )
-        self._enough(heard, f"sent their masked {', '.join(sizes)}")
-        dropped = [one for one in members if one not in set(heard)]
-        self._take_masks_off(total, circle, heard, dropped)
+        with_boxes = self._with_boxes(brief, circle, shared, members, len(to))
+        total, agreed = self._masked(task, circle, with_boxes, members, sizes, grid)
+        self._enough(agreed, f"sent their masked {', '.join(sizes)}")
+        opening = self._opened(Opening(circle, shared, self.round, members, agreed))
+        self._take_masks_off(total, opening)
         return _cut(grid.numbers(total), sizes, like)
 
     # ---- the phases
@@ -95,10 +78,10 @@ class SecureServer(WrappedServer):
         drawn = torch.randperm(len(public), generator=self.rng("secure aggregation ring")).tolist()
         rules = self._phases.rules
         graph = neighbours([list(public)[at] for at in drawn], rules.neighbours)
-        return Circle(self.clients, public, graph, rules.threshold)
+        return Circle(public, graph, rules.threshold)
 
-    def _shared(self, circle: Circle) -> dict[int, dict[int, Tensor]]:
-        """Boxes by sender and receiver."""
+    def _shared(self, circle: Circle) -> dict[int, Shared]:
+        """By sender."""
 
         def brief(client: str) -> Message:
             me = self._number[client]
@@ -106,19 +89,27 @@ class SecureServer(WrappedServer):
             public = torch.stack([circle.public[peer] for peer in peers])
             return Message({party.ME: torch.tensor(me), party.PEERS: torch.tensor(peers), party.KEYS: public})
 
-        boxes = {}
+        shared = {}
         for reply in self.inner.ask(self._phases.share, brief, self._names(circle.public)):
             sender = self._number[reply.client]
-            peers = circle.graph[sender]
-            if _fits(reply, "shares", (len(peers), party.BOX)):
-                boxes[sender] = dict(zip(peers, reply["shares"], strict=True))
-        return boxes
+            peers, holders = circle.graph[sender], circle.holders(sender)
+            if (
+                _fits(reply, "shares", (len(peers), party.BOX))
+                and _fits(reply, "commitments", (len(holders), 2, keys.COMMITMENT))
+                and _fits(reply, "mask", (keys.COMMITMENT,))
+            ):
+                shared[sender] = Shared(
+                    dict(zip(peers, reply["shares"], strict=True)),
+                    dict(zip(holders, reply["commitments"], strict=True)),
+                    party.to_bytes(reply["mask"]),
+                )
+        return shared
 
     def _with_boxes(
         self,
         brief: Brief,
         circle: Circle,
-        boxes: Mapping[int, Mapping[int, Tensor]],
+        shared: Mapping[int, Shared],
         members: Sequence[int],
         clients: int,
     ) -> Brief:
@@ -126,77 +117,85 @@ class SecureServer(WrappedServer):
 
         def with_boxes(client: str) -> Message:
             me = self._number[client]
-            senders = [peer for peer in circle.graph[me] if peer in still_here]
+            senders = circle.among(me, still_here)
             message = brief if isinstance(brief, Message) else brief(client)
-            received = torch.stack([boxes[peer][me] for peer in senders])
             return message.but(
-                {party.SENDERS: torch.tensor(senders), party.BOXES: received, party.CLIENTS: torch.tensor(clients)}
+                {
+                    party.SENDERS: torch.tensor(senders),
+                    party.BOXES: torch.stack([shared[peer].boxes[me] for peer in senders]),
+                    party.COMMITMENTS: torch.stack([shared[peer].commitments[me] for peer in senders]),
+                    party.CLIENTS: torch.tensor(clients),
+                }
             )
 
         return with_boxes
 
     def _masked(
-        self, task: Task, brief: Brief, members: Sequence[int], sizes: Mapping[str, int], grid: Grid
-    ) -> tuple[Whole, list[int]]:
-        """The sum with masks over it, and whose inputs are in it."""
-        total, heard = np.zeros(sum(sizes.values()), dtype=np.uint64), []
-        wanted = {part: ((size, grid.bits // 8), torch.uint8) for part, size in sizes.items()}
+        self, task: Task, circle: Circle, brief: Brief, members: Sequence[int], sizes: Mapping[str, int], grid: Grid
+    ) -> tuple[Whole, dict[int, dict[int, bytes]]]:
+        """The sum with masks over it; by client in it and by peer, the commitment to the key that they agreed on."""
+        total, agreed = np.zeros(sum(sizes.values()), dtype=np.uint64), {}
+        still_here = set(members)
+        parts = {part: ((size, grid.bits // 8), torch.uint8) for part, size in sizes.items()}
         for reply in self.inner.ask(task, brief, self._names(members)):
+            me = self._number[reply.client]
+            senders = circle.among(me, still_here)
+            wanted = {**parts, party.AGREED: ((len(senders), keys.COMMITMENT), torch.uint8)}
             if {part: (tuple(t.shape), t.dtype) for part, t in reply.items()} != wanted:
                 reply.refuse(f"it holds {reply.message!r}, wanted are {', '.join(sizes)} under masks, of other shapes")
                 continue
             total += grid.unpack(torch.cat([reply[part] for part in sizes]))
-            heard.append(self._number[reply.client])
-        return total, heard
+            agreed[me] = dict(zip(senders, map(party.to_bytes, reply[party.AGREED]), strict=True))
+        return total, agreed
 
-    def _take_masks_off(self, total: Whole, circle: Circle, heard: Sequence[int], dropped: Sequence[int]) -> None:
-        """In place: the own masks of those in the sum, and what they share with those that are not."""
-        shares = self._unmasked(circle, heard, dropped)
-        purpose = party.mask_purpose(self.round)
-        for one in heard:
-            add_stream(total, self._joined(circle, one, shares[one]), -1)
-        for one in dropped:
-            seed = self._joined(circle, one, shares[one])
-            if keys.public_key(seed) != party.to_bytes(circle.public[one][0]):
-                raise TooFewReplies(f"the shares of the key of {circle.names[one]} do not fit together")
-            for peer in set(circle.graph[one]).intersection(heard):
-                key = keys.agreed_key(seed, party.to_bytes(circle.public[peer][0]), purpose)
-                add_stream(total, key, mask_sign(one, peer))  # the peer had added it with the other sign
-
-    def _unmasked(self, circle: Circle, heard: Sequence[int], dropped: Sequence[int]) -> dict[int, dict[int, bytes]]:
-        """Shares by owner and place: of the own mask of those in the sum, of the key of those that are not."""
-
-        in_it, not_in_it = set(heard), set(dropped)
-
-        def lists(me: int) -> tuple[list[int], list[int]]:
-            near = circle.holders(me)
-            return [one for one in near if one in in_it], [one for one in near if one in not_in_it]
+    def _opened(self, opening: Opening) -> Opening:
+        """With the secrets that take the masks off, or the round is undone and those at fault are left out."""
 
         def brief(client: str) -> Message:
-            survivors, lost = lists(self._number[client])
+            survivors, lost = opening.asked_of(self._number[client])
             whole = torch.int64  # also where nobody dropped
             return Message(
                 {party.SURVIVORS: torch.tensor(survivors, dtype=whole), party.DROPPED: torch.tensor(lost, dtype=whole)}
             )
 
-        shares: dict[int, dict[int, bytes]] = {one: {} for one in (*heard, *dropped)}
-        for reply in self.inner.ask(self._phases.unmask, brief, self._names(heard), at_least=0):
+        self._leave_out(opening.strangers(), "the masks over the sum do not cancel")
+        for reply in self.inner.ask(self._phases.unmask, brief, self._names(opening.heard), at_least=0):
             holder = self._number[reply.client]
-            owners = [one for some in lists(holder) for one in some]
-            if _fits(reply, "shares", (len(owners), keys.SEED)):
-                for owner, share in zip(owners, reply["shares"], strict=True):
-                    shares[owner][circle.holders(owner).index(holder) + 1] = party.to_bytes(share)
-        return shares
+            rows = sum(map(len, opening.asked_of(holder)))
+            if _fits(reply, "shares", (rows, keys.SEED)) and _fits(reply, "opened", (rows,)):
+                wrong = opening.take(holder, reply["shares"], reply["opened"])
+                if wrong is not None:
+                    reply.refuse(f"its share for {self.clients[wrong]} is not the one that it was given")
+        opening.join()
+        if opening.closed:
+            first = opening.closed[0]
+            why = (
+                f"{len(opening.shares[first])} clients sent their share for {self.clients[first]}, "
+                f"{opening.circle.needed(first)} that fit together are needed to open the sum"
+            )
+            self._leave_out(opening.faults(), why)
+            raise TooFewReplies(why)
+        return opening
+
+    def _leave_out(self, faults: Mapping[int, str], undone: str) -> None:
+        """Those at fault, if any; the round without them is the next one."""
+        for one, why in faults.items():
+            self.leave_out(self.clients[one], why)
+        if faults:
+            raise TooFewReplies(undone)
+
+    def _take_masks_off(self, total: Whole, opening: Opening) -> None:
+        """In place: the own masks of those in the sum, and what they share with those that are not."""
+        circle = opening.circle
+        for one in opening.heard:
+            add_stream(total, opening.seeds[one], -1)
+        for one in opening.dropped:
+            for peer in set(circle.graph[one]).intersection(opening.heard):
+                purpose = party.mask_purpose(self.round, one, peer)
+                key = keys.agreed_key(opening.seeds[one], party.to_bytes(circle.public[peer][0]), purpose)
+                add_stream(total, key, mask_sign(one, peer))  # the peer had added it with the other sign
 
     # ---- names, numbers, and whether there are enough
-
-    def _joined(self, circle: Circle, owner: int, shares: Mapping[int, bytes]) -> bytes:
-        needed = circle.needed(owner)
-        if len(shares) < needed:
-            raise TooFewReplies(
-                f"{len(shares)} clients sent their share for {circle.names[owner]}, {needed} are needed to open the sum"
-            )
-        return join(shares, needed)
 
     def _names(self, numbers: Mapping[int, object] | Sequence[int]) -> list[str]:
         return [self.clients[number] for number in numbers]
