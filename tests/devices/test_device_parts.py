@@ -22,7 +22,7 @@ from understudy.models import registry
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
-from understudy.privacy.sgd import _clipped_sum
+from understudy.privacy.sgd import _clipped_piece
 from understudy.randomness import generator
 from understudy.studies.measure import measure
 from understudy.studies.run import Result
@@ -243,7 +243,7 @@ def test_a_record_whose_gradient_is_not_finite_counts_for_nothing(body: Any, fea
 def test_nor_does_it_in_a_generator() -> None:
     rows = torch.tensor([[3.0, 4.0], [torch.inf, 1.0], [torch.nan, 0.0], [0.3, 0.4]])
     for device in ("cpu", DEVICE):
-        assert _clipped_sum([rows.to(device)], 1.0).tolist() == pytest.approx([0.9, 1.2])  # (3, 4)/5 + (0.3, 0.4)
+        assert _clipped_piece([rows.to(device)], 1.0).tolist() == pytest.approx([0.9, 1.2])  # (3, 4)/5 + (0.3, 0.4)
 
 
 # ---- around a run

@@ -32,6 +32,7 @@ from understudy.methods.parts import Kit, Parts, Shapes, Term
 from understudy.methods.scaffold import ControlVariate
 from understudy.models.network import Network
 from understudy.models.registry import entry
+from understudy.privacy.mechanism import NoisyMeans
 from understudy.randomness import generator, private_global_stream
 from understudy.studies.folder import RunFolder
 from understudy.studies.run import Result, RunStopped, play
@@ -43,6 +44,10 @@ def softmax(features: int = 2, classes: int = 2) -> Network:
     return Network(lambda: chosen.build(problem, chosen.settings()), problem)
 
 
+def means(net: Network, clip: float, noise: float, expected: float) -> NoisyMeans:
+    return NoisyMeans(net.grad, clip=clip, noise=noise, expected=expected, releases=2, rng=generator("noise"))
+
+
 def test_a_private_step_clips_each_record_and_divides_by_the_expected_batch() -> None:
     # Two classes at w = 0: p = (½, ½), so the gradient of a record x with label 0 is (−½x, ½x) and (−½, ½) for the
     # biases. x = (3, 0): norm √(2·9/4 + 2/4) = √5 → clipped to 1 by 1/√5. x = (0.2, 0): norm √(0.02 + 0.5) = 0.7211,
@@ -51,7 +56,7 @@ def test_a_private_step_clips_each_record_and_divides_by_the_expected_batch() ->
     net.load(torch.zeros(net.size))
     x, y = torch.tensor([[3.0, 0.0], [0.2, 0.0]]), torch.tensor([0, 0])
     step = Step(net, x, y, 0, None, torch.arange(2))
-    private(1.0, 1e-12, 4.0, generator("noise"))(net, step, [])
+    private(means(net, 1.0, 1e-12, 4.0))(net, step, [])
     f = 5**-0.5
     by_hand = {
         "weight": [-(1.5 * f + 0.1) / 4, 0.0, (1.5 * f + 0.1) / 4, 0.0],
@@ -64,7 +69,7 @@ def test_a_private_step_clips_each_record_and_divides_by_the_expected_batch() ->
 def test_an_empty_batch_is_noise_of_the_stated_width() -> None:
     net = softmax(50, 20)
     step = Step(net, torch.zeros(0, 50), torch.zeros(0, dtype=torch.int64), 0, None, torch.arange(0))
-    private(0.5, 2.0, 10.0, generator("noise"))(net, step, [])
+    private(means(net, 0.5, 2.0, 10.0))(net, step, [])
     assert float(net.grad.std()) == pytest.approx(2.0 * 0.5 / 10, rel=0.1)  # σC/(q n̄), over 1020 numbers
 
 
@@ -218,7 +223,7 @@ def test_a_loss_per_record_is_clipped_with_the_records_own_gradient() -> None:
     net = softmax(1)
     net.load(torch.zeros(net.size))
     step = Step(net, torch.tensor([[1.0], [0.0]]), torch.tensor([0, 1]), 0, None, torch.arange(2))
-    private(1.0, 1e-12, 4.0, generator("noise"), with_losses=True)(net, step, [_Active(Tilt(), {})])
+    private(means(net, 1.0, 1e-12, 4.0), with_losses=True)(net, step, [_Active(Tilt(), {})])
     a, b = 13**-0.5, 12.5**-0.5
     by_hand = {
         "weight": [2.5 * a / 4, 0.5 * a / 4],
@@ -269,7 +274,7 @@ def test_no_record_has_a_part_in_the_loss_of_another(term: type[Term]) -> None:
         net.load(torch.zeros(net.size))
         step = Step(net, x[first:], y[first:], 0, None, torch.arange(first, 3))
         with private_global_stream("term"):
-            slope = private(1.0, 0.0, 1.0, generator("noise"), with_losses=True)
+            slope = private(means(net, 1.0, 0.0, 1.0), with_losses=True)
             slope(net, step, [_Active(term(), {"seen": torch.zeros(())})])
         found.append(net.grad.clone())
     assert float((found[1] - found[0]).norm()) == pytest.approx(1.0, abs=1e-5)  # one record more: no more than the clip
@@ -314,7 +319,7 @@ def test_a_record_whose_loss_overflows_counts_for_nothing() -> None:
     net = softmax(1)
     net.load(torch.zeros(net.size))
     step = Step(net, torch.tensor([[1.0], [torch.inf]]), torch.tensor([0, 1]), 0, None, torch.arange(2))
-    slope = private(1.0, 0.0, 1.0, generator("noise"), with_losses=True)
+    slope = private(means(net, 1.0, 0.0, 1.0), with_losses=True)
     slope(net, step, [_Active(Tilt(), {})])
     both = net.grad.clone()
     slope(net, step.alone(0), [_Active(Tilt(), {})])
@@ -383,7 +388,7 @@ def test_dropout_is_refused_because_its_coins_are_drawn_for_a_whole_batch() -> N
     net.module.train()
     step = Step(net, torch.ones(3, 4), torch.tensor([0, 1, 0]), 0, None, torch.arange(3))
     with pytest.raises(UserError, match="dropout is drawn for a whole batch"):
-        private(1.0, 1.0, 3.0, generator("noise"))(net, step, [])
+        private(means(net, 1.0, 1.0, 3.0))(net, step, [])
 
 
 def test_augmentation_draws_from_secret_coins_only(tmp_path: Path) -> None:

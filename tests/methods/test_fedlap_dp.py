@@ -23,7 +23,7 @@ from understudy.methods.fedlap_dp import FedLapDp, FedLapDpSettings
 from understudy.models.network import Network
 from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import BudgetSpent
-from understudy.privacy.mechanism import noisy_mean, poisson_rows
+from understudy.privacy.mechanism import NoisyMeans, poisson_rows
 from understudy.privacy.planning import Plan
 from understudy.privacy.settings import PrivacySettings
 from understudy.studies.api import run
@@ -195,12 +195,13 @@ def test_seeding_the_augmentation_moves_neither_noise_nor_sampling(
         drawn[which].append(found.tolist())
         return found
 
-    def noise(total: Tensor, **given: Any) -> Tensor:
-        drawn[which].append(noisy_mean(torch.zeros_like(total), **given).tolist())
+    def noise(self: NoisyMeans, total: Tensor) -> Tensor:
+        drawn[which].append(noised(self, torch.zeros_like(total)).tolist())
         return total
 
     monkeypatch.setattr(fedlap, "poisson_rows", rows)
-    monkeypatch.setattr(fedlap_dp, "noisy_mean", noise)
+    noised = NoisyMeans.__call__
+    monkeypatch.setattr(NoisyMeans, "__call__", noise)
     plain = Client.rng
 
     def seeded(self: Client, purpose: str) -> torch.Generator:

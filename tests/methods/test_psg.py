@@ -87,7 +87,8 @@ def test_a_private_gradient_by_hand(tmp_path: Path) -> None:
     chosen = method(five, clip=0.8, noise=1e-9, real_batch=5)
     bound(chosen, coin())
     own = records([1, 2], [0, 1])
-    found = chosen._private_gradient(client(tmp_path, own, five), own, torch.arange(2), chosen.planned(2), None)
+    means = chosen._means(client(tmp_path, own, five), chosen.planned(2))
+    found = chosen._private_gradient(own, None, means)
     assert found.tolist() == [pytest.approx(0.06, abs=1e-6)]
 
 
@@ -100,7 +101,7 @@ def test_dealt_records_count_in_the_divisor_and_not_in_the_plan(tmp_path: Path) 
     one.keep_dealt(Message(x=records([1, 1], [0, 0]).x, y=torch.zeros(2, dtype=torch.uint8)))
     plan = chosen.planned(2)
     assert (plan.rate, plan.records) == (1, 5)
-    found = chosen._private_gradient(one, one.examples, torch.arange(4), plan, None)
+    found = chosen._private_gradient(one.examples, None, chosen._means(one, plan))
     assert found.tolist() == [pytest.approx(-0.1, abs=1e-6)]
     chosen.condense(one, Message())
     (charge,) = Book(tmp_path / "charges.jsonl").charges()
@@ -109,11 +110,10 @@ def test_dealt_records_count_in_the_divisor_and_not_in_the_plan(tmp_path: Path) 
 
 def test_an_empty_batch_is_noise_of_the_planned_size(tmp_path: Path) -> None:
     # σC/(q·n̄) = 3·0.1/(0.25·20) = 0.06 in each of 12 numbers, 500 times.
-    chosen = method(noise=3)
+    chosen = method(noise=3, batches=125)
     bound(chosen, softmax_net())
-    empty = client(tmp_path, OWN.none())
-    plan, nobody = chosen.planned(0), torch.arange(0)
-    found = torch.cat([chosen._private_gradient(empty, OWN.none(), nobody, plan, None) for _ in range(500)])
+    means = chosen._means(client(tmp_path, OWN.none()), chosen.planned(0))
+    found = torch.cat([chosen._private_gradient(OWN.none(), None, means) for _ in range(500)])
     assert found.std().item() == pytest.approx(0.06, rel=0.04)
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from understudy.errors import UserError
 from understudy.federation.purse import no_purse
 from understudy.privacy.mechanism import (
+    NoisyMeans,
     clip_rows,
-    noisy_mean,
     poisson_rows,
     secret_generator,
     with_noise,
@@ -29,7 +29,8 @@ def private_sum(vectors: torch.Tensor, *, clip: float, noise: float, rng: torch.
 def private_mean(
     vectors: torch.Tensor, *, clip: float, noise: float, expected: float, rng: torch.Generator
 ) -> torch.Tensor:
-    return noisy_mean(clip_rows(vectors, clip).sum(0), clip=clip, noise=noise, expected=expected, rng=rng)
+    total = clip_rows(vectors, clip).sum(0)
+    return NoisyMeans(total, clip=clip, noise=noise, expected=expected, releases=1, rng=rng)(total)
 
 
 def streams_of_a_client(seed: int, test_noise: bool, *words: int | str) -> list[torch.Generator]:
@@ -48,6 +49,35 @@ def test_long_rows_are_shortened_and_short_ones_stay() -> None:
 def test_a_row_that_is_not_finite_is_nought() -> None:
     rows = torch.tensor([[3.0, 4.0], [torch.inf, 0.0], [torch.nan, 1.0], [3e38, 3e38]])
     assert clip_rows(rows, 1.0).tolist() == [pytest.approx([0.6, 0.8]), [0, 0], [0, 0], [0, 0]]
+
+
+def test_there_are_as_many_releases_as_planned_each_with_noise_of_its_own() -> None:
+    total, rng = torch.tensor([1.0, 2.0, 3.0]), generator("noise")
+    means = NoisyMeans(total, clip=2.0, noise=0.5, expected=4.0, releases=3, rng=rng)
+    found = [means(total) for _ in range(3)]
+    # σC = 1: the stream's own numbers, one vector after another.
+    drawn = torch.randn(3, 3, generator=generator("noise"), dtype=torch.float64)
+    assert torch.equal(torch.stack(found), (total + drawn.float()) / 4)
+    with pytest.raises(ValueError, match="more of them than planned"):
+        means(total)
+
+
+def test_noise_is_drawn_when_it_is_used() -> None:
+    total, rng = torch.zeros(5), generator("noise")
+    means = NoisyMeans(total, clip=1.0, noise=1.0, expected=1.0, releases=9, rng=rng)
+    before = rng.get_state()
+    assert torch.equal(before, generator("noise").get_state())
+    means(total)
+    one = generator("noise")
+    torch.randn(5, generator=one, dtype=torch.float64)
+    assert torch.equal(rng.get_state(), one.get_state())
+
+
+def test_a_sum_of_another_shape_is_refused() -> None:
+    """One number of noise would spread over all of a longer sum."""
+    means = NoisyMeans(torch.zeros(1), clip=1.0, noise=1.0, expected=1.0, releases=1, rng=generator("noise"))
+    with pytest.raises(ValueError, match="has shape"):
+        means(torch.zeros(3))
 
 
 def test_a_mean_by_hand() -> None:

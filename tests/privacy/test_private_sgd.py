@@ -12,13 +12,20 @@ from understudy.errors import UserError
 from understudy.models.network import Network
 from understudy.models.registry import entry
 from understudy.privacy.gradients import clipped_gradient_sum
-from understudy.privacy.sgd import PrivateSteps
+from understudy.privacy.sgd import PrivateGradients, PrivateSteps, RecordLoss, fill_gradients
 from understudy.randomness import generator
 
 
 def steps(clip: float = 1.0, noise: float = 0.0, expected: float = 1.0, rate: float = 0.5) -> PrivateSteps:
     sampling, noises, coins = (generator("private steps", word) for word in ("sampling", "noises", "coins"))
     return PrivateSteps(rate, 10, clip, noise, expected, sampling, noises, coins)
+
+
+def fill(
+    module: nn.Module, private: PrivateSteps, loss: RecordLoss, *inputs: Tensor, at_once: int | None = None
+) -> None:
+    """As in a step of a generator's training."""
+    fill_gradients(module, PrivateGradients(module, private)(loss, *inputs, at_once=at_once))
 
 
 def squared_error(call: Callable[..., Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -46,7 +53,7 @@ def test_one_record_by_hand() -> None:
     # f = (w·x − y)² at w = 1, x = 3, y = 1: slope 2·(3−1)·3 = 12. Clipped to 6, over 4 expected: 1.5.
     layer = nn.Linear(1, 1, bias=False)
     nn.init.ones_(layer.weight)
-    steps(clip=6, expected=4).fill_gradients(layer, squared_error, torch.tensor([[3.0]]), torch.tensor([[1.0]]))
+    fill(layer, steps(clip=6, expected=4), squared_error, torch.tensor([[3.0]]), torch.tensor([[1.0]]))
     assert layer.weight.grad is not None
     assert float(layer.weight.grad) == pytest.approx(1.5)
 
@@ -74,7 +81,7 @@ def test_the_sum_is_that_of_the_classifiers_private_gradients(at_once: int | Non
         return functional.cross_entropy(call(x[None]), y[None])
 
     logits = Logits()
-    steps(clip=clip).fill_gradients(logits, loss, x, y, at_once=at_once)
+    fill(logits, steps(clip=clip), loss, x, y, at_once=at_once)
     torch.testing.assert_close(gradient(logits), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -84,7 +91,7 @@ def test_one_record_more_moves_the_sum_by_at_most_the_clip() -> None:
     found = []
     for n in (5, 6):
         layer = linear()
-        steps(clip=0.7).fill_gradients(layer, squared_error, x[:n], y[:n])
+        fill(layer, steps(clip=0.7), squared_error, x[:n], y[:n])
         found.append(gradient(layer))
     assert float((found[1] - found[0]).norm()) == pytest.approx(0.7, rel=1e-4)
 
@@ -94,16 +101,16 @@ def test_a_record_without_a_finite_gradient_counts_for_nothing(odd: float) -> No
     # 1e30 overflows its norm: no share of it can be told, so it is left out as well.
     x, y = pairs(4)
     without, beside = linear(), linear()
-    steps(clip=0.7).fill_gradients(without, squared_error, x, y)
+    fill(without, steps(clip=0.7), squared_error, x, y)
     x, y = torch.cat([x, torch.full((1, 3), odd)]), torch.cat([y, torch.zeros(1, 2)])
-    steps(clip=0.7).fill_gradients(beside, squared_error, x, y)
+    fill(beside, steps(clip=0.7), squared_error, x, y)
     torch.testing.assert_close(gradient(beside), gradient(without))
 
 
 def test_nobody_is_noise_alone_over_the_expected_number() -> None:
     layer = nn.Linear(100, 100)
     x, y = torch.zeros(0, 100), torch.zeros(0, 100)
-    steps(clip=2, noise=3, expected=5).fill_gradients(layer, squared_error, x, y)
+    fill(layer, steps(clip=2, noise=3, expected=5), squared_error, x, y)
     # Spread 3·2/5 = 1.2; 10 100 numbers estimate it within about 1.2/√20 200 = 0.0084 a standard error.
     assert float(gradient(layer).std()) == pytest.approx(1.2, abs=0.05)
     assert abs(float(gradient(layer).mean())) < 0.06
@@ -111,19 +118,16 @@ def test_nobody_is_noise_alone_over_the_expected_number() -> None:
 
 def test_noise_comes_from_its_own_stream_and_is_never_repeated() -> None:
     layer, (x, y) = linear(), pairs(3)
-    private, again = steps(noise=1), steps(noise=1)
-    private.fill_gradients(layer, squared_error, x, y)
-    first = gradient(layer)
-    private.fill_gradients(layer, squared_error, x, y)
-    assert not torch.equal(gradient(layer), first)
-    again.fill_gradients(layer, squared_error, x, y)
-    assert torch.equal(gradient(layer), first)
+    of_steps, again = (PrivateGradients(layer, steps(noise=1)) for _ in range(2))
+    first, second = (of_steps(squared_error, x, y) for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(again(squared_error, x, y), first)
 
 
 def test_frozen_parameters_get_no_gradient() -> None:
     layer = linear()
     layer.bias.requires_grad_(False)
-    steps(clip=1e9).fill_gradients(layer, squared_error, *pairs(2))
+    fill(layer, steps(clip=1e9), squared_error, *pairs(2))
     assert layer.bias.grad is None
     assert layer.weight.grad is not None
 
@@ -147,13 +151,13 @@ def test_who_is_in_a_step_may_be_nobody() -> None:
 def test_batchnorm_is_refused() -> None:
     net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     with pytest.raises(UserError, match="BatchNorm mixes the records"):
-        steps().fill_gradients(net, squared_error, *pairs(2))
+        fill(net, steps(), squared_error, *pairs(2))
 
 
 def test_dropout_is_refused_where_it_would_draw() -> None:
     net = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5))
     net.training = False  # its child still draws
     with pytest.raises(UserError, match="dropout: 0"):
-        steps().fill_gradients(net, squared_error, *pairs(2))
-    steps().fill_gradients(net.eval(), squared_error, *pairs(2))
+        fill(net, steps(), squared_error, *pairs(2))
+    fill(net.eval(), steps(), squared_error, *pairs(2))
     assert torch.isfinite(gradient(net)).all()

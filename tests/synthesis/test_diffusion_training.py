@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from understudy.data.problem import Problem
 from understudy.errors import UserError
-from understudy.privacy.sgd import PrivateSteps
+from understudy.privacy.sgd import PrivateGradients, PrivateSteps
 from understudy.randomness import generator, private_global_stream
 from understudy.synthesis import diffusion_training
 from understudy.synthesis.diffusion_network import Frame, build, predict
@@ -162,7 +162,8 @@ def test_every_time_step_is_trained_on_the_first_and_the_last_included(monkeypat
 
 def test_and_so_it_is_in_private(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Tensor] = []
-    monkeypatch.setattr(PrivateSteps, "fill_gradients", lambda _, net, loss, noisy, t, *rest, at_once: seen.append(t))
+    monkeypatch.setattr(diffusion_training, "fill_gradients", lambda net, gradient: None)
+    monkeypatch.setattr(PrivateGradients, "__call__", lambda _, loss, noisy, t, *rest, at_once: seen.append(t))
     settings = DiffusionSettings(**{**BRIEF.model_dump(), "draws_per_record": 10})
     gradients = _private_gradients(Flat(), *records(4000), settings, private_steps())
     next(gradients)

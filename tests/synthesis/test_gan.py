@@ -14,13 +14,31 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.learning import dsa
-from understudy.privacy.sgd import PrivateSteps
+from understudy.privacy.sgd import PrivateGradients, PrivateSteps
 from understudy.randomness import generator
 from understudy.synthesis import gan_training
 from understudy.synthesis.gan import ConditionalGan
-from understudy.synthesis.gan_losses import Loss, Terms, Variant, painted_cost, painter_cost, quarters_moved, real_cost
+from understudy.synthesis.gan_losses import (
+    Loss,
+    Terms,
+    Variant,
+    other_orders,
+    painted_cost,
+    painter_cost,
+    quarters_moved,
+    real_cost,
+)
 from understudy.synthesis.gan_networks import Judge, Painter
-from understudy.synthesis.gan_training import Gan, GanSettings, augmented, changed, changed_apart, kept_share
+from understudy.synthesis.gan_training import (
+    Gan,
+    GanSettings,
+    augmented,
+    changed,
+    judges_private_turn,
+    judges_turn,
+    kept_share,
+    painters_turn,
+)
 from understudy.synthesis.image_layout import Layout
 
 EIGHT = Problem(shape=(1, 8, 8), classes=3, mean=(0.5,), std=(0.25,))
@@ -104,38 +122,20 @@ def test_what_each_variant_costs_the_judge_by_hand(variant: Variant, real: float
 def test_quarters_are_moved_by_hand() -> None:
     # Quarters 0 1 / 2 3, one pixel each. The orders after the first are 0 1 3 2, 0 2 1 3, … and the last is 3 2 1 0.
     x = torch.tensor([0.0, 1, 2, 3]).view(1, 1, 2, 2).repeat(3, 1, 1, 1)
-    moved = quarters_moved(x, torch.tensor([0.0, 1.5 / 23, 1 - 1e-7]))
+    moved = quarters_moved(x, other_orders(torch.tensor([0.0, 1.5 / 23, 1 - 1e-7])))
     assert moved.flatten(1).tolist() == [[0, 1, 3, 2], [0, 2, 1, 3], [3, 2, 1, 0]]
-    odd = quarters_moved(torch.arange(9.0).view(1, 1, 3, 3), torch.tensor([1 - 1e-7]))
+    odd = quarters_moved(torch.arange(9.0).view(1, 1, 3, 3), other_orders(torch.tensor([1 - 1e-7])))
     assert odd[0, 0].tolist() == [[8, 1, 6], [3, 4, 5], [2, 7, 0]]  # middle row and column stay
-    assert quarters_moved(x[:0], torch.zeros(0)).shape == (0, 1, 2, 2)
+    assert quarters_moved(x[:0], other_orders(torch.zeros(0))).shape == (0, 1, 2, 2)
 
 
 @pytest.mark.parametrize("variant", ["diffaugment", "consistency"])
-def test_both_sides_are_augmented_by_one_draw(variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[dsa.Draw] = []
-    applied: list[dsa.Draw] = []
-    draw, apply = dsa.draw, dsa.apply
-
-    def noted_draw(kinds: Sequence[dsa.Kind], rng: torch.Generator, *, images: int | None = None) -> dsa.Draw:
-        drawn.append(draw(kinds, rng, images=images))
-        return drawn[-1]
-
-    def noted_apply(change: dsa.Draw, x: Tensor) -> Tensor:
-        applied.append(change)
-        return apply(change, x)
-
-    monkeypatch.setattr(dsa, "draw", noted_draw)
-    monkeypatch.setattr(dsa, "apply", noted_apply)
-    settings = GanSettings(variant=variant)
-    real, painted = torch.rand(5, 1, 8, 8), torch.rand(3, 1, 8, 8)
-    changed(settings, real, painted, generator(0))
-    (one,) = drawn
-    assert [d.kind for d in applied] == [one.kind] * 2
-    assert torch.equal(applied[0].u, one.u)
-    assert torch.equal(applied[1].u, one.u[:3])
-    twin = changed(settings, real, real, generator(0))
-    assert torch.equal(*twin)
+def test_both_sides_are_augmented_by_one_draw(variant: Variant) -> None:
+    turn, x = judges_turn(GanSettings(variant=variant), 5, generator(0)), torch.rand(5, 1, 8, 8)
+    assert isinstance(turn.real, dsa.Draw)
+    assert len(turn.real.u) == 5
+    assert not torch.equal(changed(x, turn.real), x)
+    assert torch.equal(changed(x, turn.real), changed(x, turn.painted))
 
 
 def test_what_augmentation_lets_in_is_black() -> None:
@@ -146,7 +146,8 @@ def test_what_augmentation_lets_in_is_black() -> None:
 
 def test_only_real_images_are_spoilt() -> None:
     x = torch.rand(6, 1, 8, 8)
-    spoilt, painted = changed(GanSettings(variant="negative"), x, x, generator(0))
+    turn = judges_turn(GanSettings(variant="negative"), 6, generator(0))
+    spoilt, painted = changed(x, turn.real), changed(x, turn.painted)
     assert not torch.equal(spoilt, x)
     assert torch.equal(painted, x)
     assert torch.equal(spoilt.flatten(1).sort(1).values, x.flatten(1).sort(1).values)
@@ -164,9 +165,9 @@ def test_the_painter_that_is_kept_is_an_average() -> None:
     gan = small_gan(BRIEF)
     start = [p.detach().clone() for p in gan.averaged.parameters()]
     told = torch.eye(3)
-    gan.paint_better(told, generator(0))
+    gan.paint_better(told, painters_turn(BRIEF, 3, generator(0)))
     first = [p.detach().clone() for p in gan.painter.parameters()]
-    gan.paint_better(told, generator(1))
+    gan.paint_better(told, painters_turn(BRIEF, 3, generator(1)))
     for mean, a, b, c in zip(gan.averaged.parameters(), start, first, gan.painter.parameters(), strict=True):
         torch.testing.assert_close(mean.detach(), 2 / 11 * (a / 10 + 9 / 10 * b) + 9 / 11 * c.detach())
 
@@ -176,13 +177,13 @@ def test_without_noise_and_clipping_a_private_step_of_the_judge_is_a_plain_one(v
     settings = BRIEF.model_copy(update={"variant": variant, "augmentation": ("rotate",)})
     x, told = torch.rand(4, 1, 8, 8) * 2 - 1, torch.eye(3)[torch.tensor([0, 1, 2, 0])]
     plain, steps = small_gan(settings), private(noise=0, clip=1e6)
-    plain.judge_better(x, told, generator(5))
+    plain.judge_better(x, told, judges_turn(settings, 4, generator(5)))
     # The same draws, in the order in which the plain step takes them from one stream.
     coins = generator(5)
     torch.randn(4, settings.latent, generator=coins)
     privately = small_gan(settings)
-    same = PrivateSteps(steps.rate, 1, steps.clip, 0.0, 4.0, steps.sampling, steps.noises, coins)
-    privately.judge_privately(x, told, told, generator(5), same)
+    turn = judges_private_turn(settings, 4, 4, coins, generator(5))
+    privately.judge_privately(x, told, told, turn, PrivateGradients(privately.judge, steps))
     for a, b in zip(plain.judge.parameters(), privately.judge.parameters(), strict=True):
         assert a.grad is not None
         assert b.grad is not None
@@ -193,12 +194,13 @@ def test_without_noise_and_clipping_a_private_step_of_the_judge_is_a_plain_one(v
 def test_nothing_on_the_painted_side_of_a_private_step_follows_from_who_came(variant: Variant) -> None:
     settings = BRIEF.model_copy(update={"variant": variant, "augmentation": ("rotate",)})
     painted = torch.rand(4, 1, 8, 8) * 2 - 1
-    found = [
-        changed_apart(settings, torch.rand(records, 1, 8, 8), painted, generator("coins", records), generator("rest"))
+    turns = {
+        records: judges_private_turn(settings, records, 4, generator("coins", records), generator("rest"))
         for records in (0, 1, 3, 4, 9)
-    ]
-    assert [len(real) for real, _ in found] == [0, 1, 3, 4, 9]
-    assert all(torch.equal(other, found[0][1]) for _, other in found)
+    }
+    assert all(len(changed(torch.rand(records, 1, 8, 8), turn.real)) == records for records, turn in turns.items())
+    found = [(turn.z, changed(painted, turn.painted)) for turn in turns.values()]
+    assert all(torch.equal(z, found[0][0]) and torch.equal(other, found[0][1]) for z, other in found)
     assert torch.equal(found[0][1], painted) == (variant in ("plain", "negative"))
 
 
@@ -227,8 +229,9 @@ def test_a_record_more_moves_the_sum_of_a_private_step_by_the_clip_at_most(
             return draw(kinds, rng, images=images)
 
         monkeypatch.setattr(dsa, "draw", follows)
-        steps = PrivateSteps(1.0, 1, 1e-3, 0.0, 4.0, generator(1), generator(2), coins)
-        gan.judge_privately(x[first:], told[first:], told, generator(5), steps)
+        turn = judges_private_turn(settings, 4 - first, 4, coins, generator(5))
+        gradient = PrivateGradients(gan.judge, private(noise=0.0, clip=1e-3, expected=4.0))
+        gan.judge_privately(x[first:], told[first:], told, turn, gradient)
         sums.append(torch.cat([p.grad.flatten() for p in gan.judge.parameters() if p.grad is not None]))
     assert 0 < float((sums[1] - sums[0]).norm()) <= 1e-3 / 4 * (1 + 1e-3)
 
@@ -236,8 +239,10 @@ def test_a_record_more_moves_the_sum_of_a_private_step_by_the_clip_at_most(
 def test_the_painted_side_of_a_private_step_has_no_noise_and_is_clipped() -> None:
     # Nobody came, so the real side is noise alone; without noise nothing is left but the painted side, whose mean of
     # clipped gradients is no longer than the clip.
-    gan, steps = small_gan(BRIEF), private(noise=0.0, clip=0.01)
-    gan.judge_privately(torch.empty(0, 1, 8, 8), torch.empty(0, 3), torch.eye(3), generator(0), steps)
+    gan = small_gan(BRIEF)
+    turn = judges_private_turn(BRIEF, 0, 3, generator("coins"), generator(0))
+    gradient = PrivateGradients(gan.judge, private(noise=0.0, clip=0.01))
+    gan.judge_privately(torch.empty(0, 1, 8, 8), torch.empty(0, 3), torch.eye(3), turn, gradient)
     length = torch.cat([p.grad.flatten() for p in gan.judge.parameters() if p.grad is not None]).norm()
     assert 0 < float(length) <= 0.01 * (1 + 1e-5)
 

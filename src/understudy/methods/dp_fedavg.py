@@ -34,7 +34,7 @@ from understudy.methods.averaging import Averaging, AveragingSettings, Term
 from understudy.methods.fedprox import Proximal
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum, clipped_gradient_sum_with
-from understudy.privacy.mechanism import noisy_mean, poisson_rows
+from understudy.privacy.mechanism import NoisyMeans, poisson_rows
 from understudy.privacy.planning import Plan, check_promise, planned
 
 
@@ -96,6 +96,14 @@ class PrivateAveraging(Averaging):
             covers=("weight", *self.rule.up, *(part for term in self.terms for part in term.up)),
             divisor=expected,
         )
+        means = NoisyMeans(
+            self.net.grad,
+            clip=settings.clip,
+            noise=budget.noise,
+            expected=expected,
+            releases=budget.steps,
+            rng=client.secret_rng("noise"),
+        )
         return train(
             self.net,
             w,
@@ -105,13 +113,7 @@ class PrivateAveraging(Averaging):
             rate=settings.local.rate(client.round, self.rounds),
             records=budget.records,
             pulls=pulls,
-            slope=private(
-                settings.clip,
-                budget.noise,
-                expected,
-                client.secret_rng("noise"),
-                with_losses=any(term.changes_loss for term in self.terms),
-            ),
+            slope=private(means, with_losses=any(term.changes_loss for term in self.terms)),
             rng=client.secret_rng("augmentation"),  # drawn by place in the batch: known, it would tell who is in
         )
 
@@ -130,15 +132,15 @@ def _check_private(term: Term) -> None:
         )
 
 
-def private(clip: float, noise: float, expected: float, rng: torch.Generator, *, with_losses: bool = False) -> Slope:
+def private(means: NoisyMeans, *, with_losses: bool = False) -> Slope:
     """DP-SGD's direction; an empty batch is noise alone. ``with_losses``: pulls have a part in each record's loss."""
 
     def slope(net: Network, forward: Step, pulls: Sequence[Pull]) -> None:
         if with_losses:
-            total = clipped_gradient_sum_with(net, forward, pulls, clip)
+            total = clipped_gradient_sum_with(net, forward, pulls, means.clip)
         else:
-            total = clipped_gradient_sum(net, forward.x, forward.y, clip)
-        net.grad.copy_(noisy_mean(total, clip=clip, noise=noise, expected=expected, rng=rng))
+            total = clipped_gradient_sum(net, forward.x, forward.y, means.clip)
+        net.grad.copy_(means(total))
 
     return slope
 

@@ -38,7 +38,7 @@ from understudy.learning.local import Local
 from understudy.methods.fedlap import MEASURED, FedLap, FedLapSettings, RealGradient
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
-from understudy.privacy.mechanism import noisy_mean
+from understudy.privacy.mechanism import NoisyMeans
 from understudy.privacy.planning import Plan, planned
 from understudy.privacy.settings import PrivacySettings
 from understudy.synthesis.gradient_matching import MovingImages
@@ -137,14 +137,19 @@ class FedLapDp(FedLap):
 
     def _private_gradient(self, client: Client, plan: Plan) -> RealGradient:
         """One release a call. No other generator has a say in who is sampled and what noise is added."""
-        clip, expected = self.settings.clip, _expected(client, plan)
-        sampling, noising = client.secret_rng("fedlap sampling"), client.secret_rng("fedlap noise")
-        batches = self.batches(client.examples, plan.rate, sampling, plan.steps)
+        batches = self.batches(client.examples, plan.rate, client.secret_rng("fedlap sampling"), plan.steps)
+        means = NoisyMeans(
+            self.net.grad,
+            clip=self.settings.clip,
+            noise=plan.noise,
+            expected=_expected(client, plan),
+            releases=plan.steps,
+            rng=client.secret_rng("fedlap noise"),
+        )
 
         def gradient(_: Tensor, change: Draw | None) -> Tensor:
             batch = self.seen(next(batches), change)
-            total = clipped_gradient_sum(self.net, batch.x, batch.y, clip)
-            return noisy_mean(total, clip=clip, noise=plan.noise, expected=expected, rng=noising)
+            return means(clipped_gradient_sum(self.net, batch.x, batch.y, means.clip))
 
         return gradient
 

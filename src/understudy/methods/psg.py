@@ -31,7 +31,7 @@ from understudy.methods.dc import ANGLES, CondensationSettings, Condensing
 from understudy.methods.pooled import first_noise
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
-from understudy.privacy.mechanism import noisy_mean, poisson_rows
+from understudy.privacy.mechanism import NoisyMeans, poisson_rows
 from understudy.privacy.planning import check_promise, planned_records, solved_noise
 from understudy.synthesis.gradient_matching import Target, match_gradient
 from understudy.synthesis.private_matching import Release
@@ -91,10 +91,11 @@ class PSG(Condensing):
         y = torch.arange(self.net.problem.classes).repeat_interleave(settings.ipc)
         images = self.moving(first_noise(client, len(y), self.net), y)
         there, looks = client.examples.to(self.net.device), self._looks(client, release)
+        means = self._means(client, release)
         for _ in self.along(client, images):
             for _ in range(settings.batches):
                 rows, change = next(looks)
-                real = self._private_gradient(client, there, rows, release, change)
+                real = self._private_gradient(there.take(rows), change, means)
                 match_gradient(self.net, images, Target(self.net, real, ANGLES), steps=1, draw=change)
         return self.reply(images)
 
@@ -108,18 +109,19 @@ class PSG(Condensing):
 
         return with_changes((look() for _ in range(self.gradients)), self.net.device)
 
-    def _private_gradient(
-        self, client: Client, real: Examples, rows: Tensor, release: Release, change: Draw | None
-    ) -> Tensor:
-        """At the network as it is loaded; an empty batch gives noise alone, and costs as much."""
-        net, batch = self.net, real.take(rows)
-        x, y = batch.x, batch.y
-        if change is not None and len(x):
-            x = apply(change, net.problem.scale(x))
-        return noisy_mean(
-            clipped_gradient_sum(net, x, y, release.clip),
+    def _means(self, client: Client, release: Release) -> NoisyMeans:
+        return NoisyMeans(
+            self.net.grad,
             clip=release.clip,
             noise=release.noise,
             expected=release.expected(len(client.dealt)),
+            releases=self.gradients,
             rng=client.secret_rng("noise"),
         )
+
+    def _private_gradient(self, batch: Examples, change: Draw | None, means: NoisyMeans) -> Tensor:
+        """At the network as it is loaded; an empty batch gives noise alone, and costs as much."""
+        x = batch.x
+        if change is not None and len(x):
+            x = apply(change, self.net.problem.scale(x))
+        return means(clipped_gradient_sum(self.net, x, batch.y, means.clip))

@@ -68,7 +68,7 @@ def clipped_gradient_sum_with(net: Network, batch: Step, pulls: Sequence[Pull], 
         with private_global_stream(draws):
             plain(net, batch.alone(i), copy.deepcopy(list(pulls)))
         norm = net.grad.square().sum().sqrt()
-        total += torch.where(torch.isfinite(norm), net.grad * _factors(norm, norm.new_tensor(clip)), 0.0)
+        total += torch.where(torch.isfinite(norm), net.grad * _factors(norm, torch.full_like(norm, clip)), 0.0)
     return total
 
 

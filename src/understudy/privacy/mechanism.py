@@ -12,12 +12,13 @@ on its last bits (Mironov, On Significance of the Least Significant Bits for Dif
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from understudy.errors import UserError
+from understudy.learning.ahead import ahead
 
 WORDS = 624  # of 32 bits in the state of a Mersenne Twister
 BEFORE = 24  # bytes ahead of them in torch's saved state: seed, words left, a mark, the next word
@@ -58,11 +59,31 @@ def heard(rows: Tensor, factors: Tensor) -> Tensor:
     return torch.where((factors > 0).view(-1, *[1] * (rows.ndim - 1)), rows, 0.0)
 
 
-def noisy_mean(total: Tensor, *, clip: float, noise: float, expected: float, rng: torch.Generator) -> Tensor:
-    """A sum of clipped vectors with noise, over ``expected``, which is rate × planned records, whoever came."""
-    if not expected > 0:
-        raise UserError(f"expected: a release is divided by {expected:g}; write rate × planned records, above 0.")
-    return with_noise(total, clip=clip, noise=noise, rng=rng) / expected
+class NoisyMeans:
+    """One release after another: a sum of vectors clipped to ``clip``, with noise, over ``expected``, which is rate ×
+    planned records, whoever came.
+
+    There are as many as ``releases``, the number that is charged, and each has noise of its own, which is sent ahead to
+    the device; nothing else may draw from ``rng`` meanwhile. ``like``: a tensor of the sums' shape, type and device.
+    """
+
+    def __init__(
+        self, like: Tensor, *, clip: float, noise: float, expected: float, releases: int, rng: torch.Generator
+    ) -> None:
+        check_release(clip, noise)
+        if not expected > 0:
+            raise UserError(f"expected: a release is divided by {expected:g}; write rate × planned records, above 0.")
+        drawn = (gaussian(like.shape, clip=clip, noise=noise, rng=rng, dtype=like.dtype) for _ in range(releases))
+        self.clip, self._expected, self._shape = clip, expected, like.shape
+        self._noises: Iterator[Tensor] = (there for _, (there,) in ahead(drawn, lambda one: [one], like.device))
+
+    def __call__(self, total: Tensor) -> Tensor:
+        if total.shape != self._shape:
+            raise ValueError(f"The noise has shape {tuple(self._shape)}, the sum {tuple(total.shape)}.")
+        noise = next(self._noises, None)
+        if noise is None:
+            raise ValueError("This release was not charged: there were more of them than planned.")
+        return (total + noise) / self._expected
 
 
 def with_noise(total: Tensor, *, clip: float, noise: float, rng: torch.Generator) -> Tensor:
@@ -75,10 +96,14 @@ def gaussian(
     shape: Sequence[int], *, clip: float, noise: float, rng: torch.Generator, dtype: torch.dtype = torch.float32
 ) -> Tensor:
     """N(0, noise²·clip²·I), on the processor."""
+    check_release(clip, noise)
+    # In double precision: torch's single-precision normal never exceeds 5.8.
+    drawn = torch.randn(tuple(shape), generator=rng, dtype=torch.float64)
+    return (drawn * (noise * clip)).to(dtype)
+
+
+def check_release(clip: float, noise: float) -> None:
     if not clip > 0:
         raise UserError(f"clip: {clip:g} is no norm to clip to; write a number above 0.")
     if not noise >= 0:
         raise UserError(f"noise: {noise:g} is no noise; write a number from 0 up.")
-    # In double precision: torch's single-precision normal never exceeds 5.8.
-    drawn = torch.randn(tuple(shape), generator=rng, dtype=torch.float64)
-    return (drawn * (noise * clip)).to(dtype)

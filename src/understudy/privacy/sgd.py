@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from understudy.errors import UserError
-from understudy.privacy.mechanism import heard, noisy_mean, poisson_rows
+from understudy.privacy.mechanism import NoisyMeans, heard, poisson_rows
 
 FLOATS_AT_ONCE = 40_000_000  # of single gradients: bounds what a pass holds
 
@@ -35,34 +35,67 @@ class PrivateSteps:
         """Who is in the next step; it may be nobody."""
         return poisson_rows(records, self.rate, self.sampling)
 
-    def fill_gradients(self, module: nn.Module, loss: RecordLoss, *inputs: Tensor, at_once: int | None = None) -> None:
-        """``.grad`` of every trainable parameter: the private mean of the gradients of ``loss``.
 
-        ``inputs`` have a row a record; ``loss(call, *rows)`` gets the rows of one record without their first axis, and
-        runs the module by ``call``. Modules that mix records or draw by themselves are refused. ``at_once``: the most
-        records in one pass, where layers hold more than gradients do.
-        """
-        _check(module)
-        trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        where = next(iter(trained.values())).device
-        total = torch.zeros(sum(p.numel() for p in trained.values()), device=where)
-        rows = max(1, min(FLOATS_AT_ONCE // max(1, total.numel()), at_once or FLOATS_AT_ONCE))
-        weights = {name: p.detach() for name, p in trained.items()}
+class PrivateGradients:
+    """Private means of a module's gradients, one for each of the steps."""
 
-        def record(weights: dict[str, Tensor], *row: Tensor) -> Tensor:
-            return loss(lambda *given, **named: functional_call(module, weights, given, named), *row)
+    def __init__(self, module: nn.Module, private: PrivateSteps) -> None:
+        self.module, self.clip = module, private.clip
+        self._means = NoisyMeans(
+            _zeros(module),
+            clip=private.clip,
+            noise=private.noise,
+            expected=private.expected,
+            releases=private.steps,
+            rng=private.noises,
+        )
 
-        single = vmap(grad(record), in_dims=(None, *(0 for _ in inputs)))
-        for piece in zip(*(torch.split(each, rows) for each in inputs), strict=True):
-            if len(piece[0]):
-                total += _clipped_sum(list(single(weights, *piece).values()), self.clip)
-        mean = noisy_mean(total, clip=self.clip, noise=self.noise, expected=self.expected, rng=self.noises)
-        sizes = [p.numel() for p in trained.values()]
-        for p, part in zip(trained.values(), torch.split(mean, sizes), strict=True):
-            p.grad = part.view_as(p).clone()
+    def __call__(self, loss: RecordLoss, *inputs: Tensor, at_once: int | None = None) -> Tensor:
+        """Of the next step, as a vector; what is given is told at ``clipped_sum``."""
+        return self._means(clipped_sum(self.module, loss, *inputs, clip=self.clip, at_once=at_once))
 
 
-def _clipped_sum(gradients: Sequence[Tensor], clip: float) -> Tensor:
+def fill_gradients(module: nn.Module, mean: Tensor) -> None:
+    """``.grad`` of every trainable parameter, from the vector of all of them."""
+    trained = list(_trained(module).values())
+    for p, part in zip(trained, torch.split(mean, [p.numel() for p in trained]), strict=True):
+        p.grad = part.view_as(p).clone()
+
+
+def clipped_sum(
+    module: nn.Module, loss: RecordLoss, *inputs: Tensor, clip: float, at_once: int | None = None
+) -> Tensor:
+    """Σ gᵢ·min(1, clip/‖gᵢ‖) over the gradients of ``loss``, over all trainable parameters together.
+
+    ``inputs`` have a row a record; ``loss(call, *rows)`` gets the rows of one record without their first axis, and
+    runs the module by ``call``. Modules that mix records or draw by themselves are refused. ``at_once``: the most
+    records in one pass, where layers hold more than gradients do.
+    """
+    _check(module)
+    total = _zeros(module)
+    rows = max(1, min(FLOATS_AT_ONCE // max(1, total.numel()), at_once or FLOATS_AT_ONCE))
+    weights = {name: p.detach() for name, p in _trained(module).items()}
+
+    def record(weights: dict[str, Tensor], *row: Tensor) -> Tensor:
+        return loss(lambda *given, **named: functional_call(module, weights, given, named), *row)
+
+    single = vmap(grad(record), in_dims=(None, *(0 for _ in inputs)))
+    for piece in zip(*(torch.split(each, rows) for each in inputs), strict=True):
+        if len(piece[0]):
+            total += _clipped_piece(list(single(weights, *piece).values()), clip)
+    return total
+
+
+def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: p for name, p in module.named_parameters() if p.requires_grad}
+
+
+def _zeros(module: nn.Module) -> Tensor:
+    trained = list(_trained(module).values())
+    return torch.zeros(sum(p.numel() for p in trained), device=trained[0].device)
+
+
+def _clipped_piece(gradients: Sequence[Tensor], clip: float) -> Tensor:
     flat = [g.flatten(1) for g in gradients]
     norm = torch.stack([g.square().sum(1) for g in flat]).sum(0).sqrt()
     factors = (clip / norm.clamp(min=torch.finfo(norm.dtype).tiny)).clamp(max=1)

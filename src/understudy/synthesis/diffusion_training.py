@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from understudy.errors import UserError
 from understudy.learning.ahead import ahead
-from understudy.privacy.sgd import PrivateSteps
+from understudy.privacy.sgd import PrivateGradients, PrivateSteps, fill_gradients
 from understudy.randomness import private_global_stream
 from understudy.synthesis.diffusion_network import predict
 from understudy.synthesis.diffusion_schedule import T, add_noise, remaining, wanted
@@ -107,12 +107,13 @@ def _private_gradients(
     def record(call: Callable[..., Tensor], noisy: Tensor, t: Tensor, label: Tensor, goal: Tensor) -> Tensor:
         return functional.mse_loss(predict(call, noisy, t, label.expand(draws)), goal)
 
+    gradient = PrivateGradients(net, private)
     batches = (private.rows(len(x)) for _ in range(private.steps))
     drawn = (_drawn(rows, (len(rows), draws), x.shape[1:], settings.flip, coins) for rows in batches)
     for _, (rows, heads, t, noise) in ahead(drawn, lambda each: each, x.device):
         images = (_mirrored(x[rows], heads) if settings.flip else x[rows])[:, None]
         noisy, goal = add_noise(images, noise, kept[t]), wanted(settings.predicts, images, noise, kept[t])
-        private.fill_gradients(net, record, noisy, t, y[rows], goal, at_once=at_once)
+        fill_gradients(net, gradient(record, noisy, t, y[rows], goal, at_once=at_once))
         yield
 
 

@@ -75,16 +75,20 @@ class Terms:
         return cost
 
 
-def quarters_moved(x: Tensor, u: Tensor) -> Tensor:
-    """Each image with its four quarters in another order, one of 23 by ``u``, (n,) in [0, 1).
+def other_orders(u: Tensor) -> Tensor:
+    """(n, 4): of the quarters of n images, each one of 23 by ``u``, (n,) in [0, 1); none is the order they had."""
+    return torch.tensor(ORDERS)[(u * len(ORDERS)).long().clamp(max=len(ORDERS) - 1)]
+
+
+def quarters_moved(x: Tensor, order: Tensor) -> Tensor:
+    """Each image with its four quarters in an ``order``, (n, 4), of its own.
 
     The middle row or column of a side that is odd stays where it is.
     """
     high, wide = x.shape[2] // 2, x.shape[3] // 2
     corners = [(slice(a, a + high), slice(b, b + wide)) for a in (0, x.shape[2] - high) for b in (0, x.shape[3] - wide)]
     parts = torch.stack([x[:, :, rows, columns] for rows, columns in corners], 1)
-    order = torch.tensor(ORDERS)[(u * len(ORDERS)).long().clamp(max=len(ORDERS) - 1)]
-    moved = parts[torch.arange(len(x), device=x.device).unsqueeze(1), order.to(x.device)]
+    moved = parts[torch.arange(len(x), device=x.device).unsqueeze(1), order]
     spoilt = x.clone()
     for at, (rows, columns) in enumerate(corners):
         spoilt[:, :, rows, columns] = moved[:, at]

@@ -1,16 +1,18 @@
 """How a GAN is trained: judge and painter in turn, and an average of the painter along the way."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import starmap
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from understudy.learning import dsa
-from understudy.privacy.sgd import PrivateSteps, RecordLoss
+from understudy.learning.ahead import ahead
+from understudy.privacy.sgd import PrivateGradients, PrivateSteps, RecordLoss, clipped_sum, fill_gradients
 from understudy.synthesis.checkpoints import CourseSettings
-from understudy.synthesis.gan_losses import Loss, Terms, Variant, painter_cost, quarters_moved
+from understudy.synthesis.gan_losses import Loss, Terms, Variant, other_orders, painter_cost, quarters_moved
 from understudy.synthesis.gan_networks import Judge, Painter
 from understudy.synthesis.vae_training import shuffled
 
@@ -46,6 +48,15 @@ class GanSettings(CourseSettings):
         return self.augmentation or own
 
     @property
+    def augments(self) -> bool:
+        """Whether images are, before the judge sees them."""
+        return self.variant in ("diffaugment", "consistency")
+
+    def paints_after(self, step: int) -> bool:
+        """Whether the painter learns after this step of the judge, the first being 1."""
+        return step % self.judge_steps == 0
+
+    @property
     def terms(self) -> Terms:
         return Terms(self.variant, self.loss, self.consistency, self.negative)
 
@@ -53,6 +64,51 @@ class GanSettings(CourseSettings):
 def kept_share(average: float, updates: int) -> float:
     """Of the average, in an update after so many others: less at first, so that the start does not stay in it."""
     return min(average, (1 + updates) / (WARM_UP + updates))
+
+
+Change = dsa.Draw | Tensor | None  # of images: augmentation, an order of their quarters, none
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What an update of one network draws."""
+
+    z: Tensor  # (n, latent): what images are painted from
+    real: Change = None  # of records
+    painted: Change = None
+
+    def tensors(self) -> list[Tensor]:
+        numbers = [change.u if isinstance(change, dsa.Draw) else change for change in (self.real, self.painted)]
+        return [self.z, *(part for part in numbers if part is not None)]
+
+    def sent(self, there: Iterator[Tensor]) -> "Turn":
+        """The same with its ``tensors`` on the device, from where they come in their order."""
+
+        def change(drawn: Change) -> Change:
+            if drawn is None:
+                return None
+            return replace(drawn, there=next(there)) if isinstance(drawn, dsa.Draw) else next(there)
+
+        return Turn(next(there), change(self.real), change(self.painted))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a step draws."""
+
+    rows: Tensor  # which records
+    judge: Turn
+    painter: Turn | None  # None: it is not its turn
+    told: Sequence[Tensor] = ()  # private: to the painter, in the judge's turn and in its own
+
+    def tensors(self) -> list[Tensor]:
+        of_painter = [] if self.painter is None else self.painter.tensors()
+        return [self.rows, *self.judge.tensors(), *of_painter, *self.told]
+
+    def sent(self, there: Iterator[Tensor]) -> "Drawn":
+        rows, judge = next(there), self.judge.sent(there)
+        painter = None if self.painter is None else self.painter.sent(there)
+        return Drawn(rows, judge, painter, list(there))
 
 
 @dataclass
@@ -72,42 +128,33 @@ class Gan:
         }
         self.updates = 0
 
-    def painted(self, told: Tensor, rng: torch.Generator) -> Tensor:
-        z = torch.randn(len(told), self.settings.latent, generator=rng)
-        return self.painter(z.to(told.device), told)  # type: ignore[no-any-return]
-
-    def paint_better(self, told: Tensor, rng: torch.Generator) -> None:
-        images = self.painted(told, rng)
-        if self.settings.variant == "diffaugment":
-            images = augmented(images, dsa.draw(self.settings.kinds, rng, images=len(images)))
+    def paint_better(self, told: Tensor, turn: Turn) -> None:
+        images = changed(self.painter(turn.z, told), turn.painted)
         loss = painter_cost(self.judge(images, told), self.settings.loss).mean()
         self._step(self.painter, torch.autograd.grad(loss, list(self.painter.parameters())))
         self._average()
 
-    def judge_better(self, x: Tensor, told: Tensor, rng: torch.Generator) -> None:
+    def judge_better(self, x: Tensor, told: Tensor, turn: Turn) -> None:
         terms = self.settings.terms
         with torch.no_grad():
-            painted = self.painted(told, rng)
-        real_change, painted_change = changed(self.settings, x, painted, rng)
-        real = terms.real(self.judge, x, real_change, told).mean()
-        loss = real + terms.painted(self.judge, painted, painted_change, told).mean()
+            painted = self.painter(turn.z, told)
+        real = terms.real(self.judge, x, changed(x, turn.real), told).mean()
+        loss = real + terms.painted(self.judge, painted, changed(painted, turn.painted), told).mean()
         self._step(self.judge, torch.autograd.grad(loss, list(self.judge.parameters())))
 
     def judge_privately(
-        self, x: Tensor, told: Tensor, painted_told: Tensor, rng: torch.Generator, private: PrivateSteps
+        self, x: Tensor, told: Tensor, painted_told: Tensor, turn: Turn, gradient: PrivateGradients
     ) -> None:
         """The real side by a private step. The painted side rests on no record: it gets no noise, but is clipped image
         by image like the other one, or it would outweigh it."""
         terms = self.settings.terms
         with torch.no_grad():
-            painted = self.painted(painted_told, rng)
-        real_change, painted_change = changed_apart(self.settings, x, painted, private.coins, rng)
-        private.fill_gradients(self.judge, _of_one(terms.real), x, real_change, told)
-        from_records = _gradients(self.judge)
-        exact = replace(private, noise=0.0, expected=float(len(painted)))
-        exact.fill_gradients(self.judge, _of_one(terms.painted), painted, painted_change, painted_told)
-        both = [a + b for a, b in zip(from_records, _gradients(self.judge), strict=True)]
-        self._step(self.judge, both)
+            painted = self.painter(turn.z, painted_told)
+        from_records = gradient(_of_one(terms.real), x, changed(x, turn.real), told)
+        of_painted = painted, changed(painted, turn.painted), painted_told
+        from_painted = clipped_sum(self.judge, _of_one(terms.painted), *of_painted, clip=gradient.clip) / len(painted)
+        fill_gradients(self.judge, from_records + from_painted)
+        self.adams[self.judge].step()
 
     def _step(self, net: Painter | Judge, gradients: Sequence[Tensor]) -> None:
         for p, gradient in zip(net.parameters(), gradients, strict=True):
@@ -122,42 +169,77 @@ class Gan:
         self.updates += 1
 
 
-def changed(settings: GanSettings, x: Tensor, painted: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Both sides as the variant changes them: by one draw, or the judge would tell them by it."""
-    if settings.variant == "plain":
-        return x, painted
-    if settings.variant == "negative":
-        return quarters_moved(x, torch.rand(len(x), generator=rng)), painted
-    drawn = dsa.draw(settings.kinds, rng, images=max(len(x), len(painted)))
-    return augmented(x, drawn), augmented(painted, drawn)
-
-
-def changed_apart(
-    settings: GanSettings, x: Tensor, painted: Tensor, coins: torch.Generator, rng: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """The same for a private step: one kind of change, but each side has numbers of its own. The painted side gets no
-    noise, so nothing in it may follow from who came, and a record more moves what is drawn for places behind it."""
-    if settings.variant in ("plain", "negative"):
-        return changed(settings, x, painted, coins)
-    drawn = dsa.draw(settings.kinds, coins, images=len(x))
-    of_painted = dsa.draw(settings.kinds, rng, images=len(painted))
-    return augmented(x, drawn), augmented(painted, replace(of_painted, kind=drawn.kind))
+def changed(x: Tensor, change: Change) -> Tensor:
+    if change is None:
+        return x
+    return augmented(x, change) if isinstance(change, dsa.Draw) else quarters_moved(x, change)
 
 
 def augmented(x: Tensor, drawn: dsa.Draw) -> Tensor:
-    """By the first numbers of a draw for at least as many images; what is let in is black."""
-    return dsa.apply(dsa.Draw(drawn.kind, drawn.u[: len(x)]), x + 1) - 1
+    """What is let in is black."""
+    return dsa.apply(drawn, x + 1) - 1
+
+
+# ---- what is drawn
+
+
+def painters_turn(settings: GanSettings, images: int, rng: torch.Generator) -> Turn:
+    z = _noise(settings, images, rng)
+    augments = settings.variant == "diffaugment"
+    return Turn(z, painted=dsa.draw(settings.kinds, rng, images=images) if augments else None)
+
+
+def judges_turn(settings: GanSettings, images: int, rng: torch.Generator) -> Turn:
+    """As many images on both sides, and both are augmented by one draw, or the judge would tell them by it."""
+    z = _noise(settings, images, rng)
+    if not settings.augments:
+        return Turn(z, _spoiling(settings, images, rng))
+    change = dsa.draw(settings.kinds, rng, images=images)
+    return Turn(z, change, change)
+
+
+def judges_private_turn(
+    settings: GanSettings, records: int, images: int, coins: torch.Generator, rng: torch.Generator
+) -> Turn:
+    """The same for a private step: one kind of change, but each side has numbers of its own. The painted side gets no
+    noise, so nothing in it may follow from who came, and a record more moves what is drawn for places behind it."""
+    z = _noise(settings, images, rng)
+    if not settings.augments:
+        return Turn(z, _spoiling(settings, records, coins))
+    change = dsa.draw(settings.kinds, coins, images=records)
+    return Turn(z, change, replace(dsa.draw(settings.kinds, rng, images=images), kind=change.kind))
+
+
+def _noise(settings: GanSettings, images: int, rng: torch.Generator) -> Tensor:
+    return torch.randn(images, settings.latent, generator=rng)
+
+
+def _spoiling(settings: GanSettings, images: int, rng: torch.Generator) -> Tensor | None:
+    return other_orders(torch.rand(images, generator=rng)) if settings.variant == "negative" else None
+
+
+def _sent_ahead(draws: Iterable[Drawn], device: torch.device) -> Iterator[Drawn]:
+    for drawn, there in ahead(draws, Drawn.tensors, device):
+        yield drawn.sent(iter(there))
+
+
+# ---- training
 
 
 def train(gan: Gan, x: Tensor, told: Tensor, rng: torch.Generator) -> Iterator[int]:
     """Stops after each checkpoint and at the end, and says after which epoch; ``x`` between −1 and 1."""
     settings = gan.settings
     steps = settings.steps(len(x))
-    for step, batch in enumerate(shuffled(len(x), settings.batch, steps, rng), start=1):
-        rows = batch.to(x.device)
-        gan.judge_better(x[rows], told[rows], rng)
-        if step % settings.judge_steps == 0:
-            gan.paint_better(told[rows], rng)
+
+    def drawn(step: int, rows: Tensor) -> Drawn:
+        judge = judges_turn(settings, len(rows), rng)
+        return Drawn(rows, judge, painters_turn(settings, len(rows), rng) if settings.paints_after(step) else None)
+
+    draws = starmap(drawn, enumerate(shuffled(len(x), settings.batch, steps, rng), start=1))
+    for step, now in enumerate(_sent_ahead(draws, x.device), start=1):
+        gan.judge_better(x[now.rows], told[now.rows], now.judge)
+        if now.painter is not None:
+            gan.paint_better(told[now.rows], now.painter)
         yield from settings.kept_after(step, steps)
 
 
@@ -173,17 +255,23 @@ def train_privately(
 
     As many images are painted a step as ``batch`` says, with labels that rest on no record: who came must not show.
     """
-    settings = gan.settings
-    for step in range(1, private.steps + 1):
-        rows = private.rows(len(x)).to(x.device)
-        gan.judge_privately(x[rows], told[rows], some_labels(settings.batch, rng).to(x.device), rng, private)
-        if step % settings.judge_steps == 0:
-            gan.paint_better(some_labels(settings.batch, rng).to(x.device), rng)
+    settings, images = gan.settings, gan.settings.batch
+    gradient = PrivateGradients(gan.judge, private)
+
+    def drawn(step: int) -> Drawn:
+        rows, labels = private.rows(len(x)), some_labels(images, rng)
+        judge = judges_private_turn(settings, len(rows), images, private.coins, rng)
+        if not settings.paints_after(step):
+            return Drawn(rows, judge, None, [labels])
+        more = some_labels(images, rng)
+        return Drawn(rows, judge, painters_turn(settings, images, rng), [labels, more])
+
+    draws = map(drawn, range(1, private.steps + 1))
+    for step, now in enumerate(_sent_ahead(draws, x.device), start=1):
+        gan.judge_privately(x[now.rows], told[now.rows], now.told[0], now.judge, gradient)
+        if now.painter is not None:
+            gan.paint_better(now.told[1], now.painter)
         yield from settings.kept_after(step, private.steps)
-
-
-def _gradients(net: nn.Module) -> list[Tensor]:
-    return [p.grad for p in net.parameters() if p.grad is not None]
 
 
 def _of_one(cost: Callable[..., Tensor]) -> RecordLoss:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from understudy.learning.ahead import ahead
-from understudy.privacy.sgd import PrivateSteps, RecordLoss
+from understudy.privacy.sgd import PrivateGradients, PrivateSteps, RecordLoss, fill_gradients
 from understudy.synthesis.checkpoints import CourseSettings
 from understudy.synthesis.vae_networks import Autoencoder
 
@@ -92,11 +92,12 @@ def train_privately(
     capacity one by one, not only on average.
     """
     adam = torch.optim.Adam(net.parameters(), lr=settings.lr)
+    gradient = PrivateGradients(net, private)
     batches = (private.rows(len(x)) for _ in range(private.steps))
     draws = ((rows, torch.randn(len(rows), settings.latent, generator=private.coins)) for rows in batches)
     for step, (_, (rows, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
         loss = record_objective(settings, settings.capacity_at(step, private.steps))
-        private.fill_gradients(net, loss, x[rows], told[rows], noise)
+        fill_gradients(net, gradient(loss, x[rows], told[rows], noise))
         adam.step()
         yield from settings.kept_after(step + 1, private.steps)
 
