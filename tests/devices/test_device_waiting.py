@@ -1,6 +1,10 @@
-"""What makes an accelerator wait: a value that the processor reads back. More steps must not mean more of them."""
+"""What makes an accelerator wait: a value that the processor reads back, and draws that come one step at a time.
+
+More steps must not mean more of either, as long as what they draw goes over at once (64 MB).
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +21,13 @@ from understudy.federation import registry
 from understudy.learning.ahead import ahead
 from understudy.learning.dsa import ALL
 from understudy.learning.local import Local
+from understudy.learning.loop import Step
 from understudy.learning.pool import PerImage, learn_near
 from understudy.methods.averaging import Averaging
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
+from understudy.privacy.gradients import clipped_gradient_sum_with
+from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator
 from understudy.studies.catalogue import _built
 from understudy.synthesis.generator import entry
@@ -31,36 +38,36 @@ METHODS = {one.name: _built(one) for one in registry.entries() if one.role == "m
 TRAINING = [name for name, method in METHODS.items() if isinstance(method, Averaging) and name != "fedsgd"]
 
 
-def waits(work: Callable[[], object]) -> int:
-    before = reads_back()
+@dataclass(frozen=True)
+class Traffic:
+    reads_back: int
+    uploads: int
+
+
+def traffic(work: Callable[[], object]) -> Traffic:
+    before = Traffic(reads_back(), uploads())
     work()
-    return reads_back() - before
+    return Traffic(reads_back() - before.reads_back, uploads() - before.uploads)
 
 
-def sends(work: Callable[[], object]) -> int:
-    before = uploads()
-    work()
-    return uploads() - before
-
-
-def reads_of(words: dict[str, Any], folder: Path, privacy: dict[str, Any] | None = None) -> int:
+def traffic_of(words: dict[str, Any], folder: Path, privacy: dict[str, Any] | None = None) -> Traffic:
     def work() -> None:
         result = run_words({**words, "privacy": privacy}, folder, DEVICE)
         assert result.metrics[-1]["failures"] == []
 
-    return waits(work)
+    return traffic(work)
 
 
 @pytest.mark.parametrize("name", TRAINING)
-def test_local_training_reads_nothing_back_in_a_step(name: str, tmp_path: Path) -> None:
+def test_a_step_of_local_training_neither_sends_nor_reads_back(name: str, tmp_path: Path) -> None:
     def words(steps: int) -> dict[str, Any]:
         local = {**QUICK[name]["local"], "epochs": None, "steps": steps, "augment": ["flip", "crop"]}
         more = {"alone": {"steps": steps}} if name == "dense" else {}
         return {"method": {"name": name, "rounds": 1, **QUICK[name], "local": local, **more}}
 
     private = PRIVATE if METHODS[name].private else None
-    few, many = (reads_of(words(steps), tmp_path / str(steps), private) for steps in (3, 6))
-    assert many == few, f"{many - few} more for 3 more steps"
+    few, many = (traffic_of(words(steps), tmp_path / str(steps), private) for steps in (3, 6))
+    assert many == few
 
 
 def made_by(name: str, **settings: Any) -> dict[str, Any]:
@@ -75,8 +82,12 @@ WORK: dict[str, Callable[[int], dict[str, Any]]] = {
     "feddm's images": lambda n: made_by("feddm", steps=n),
     "feddm's augmented images": lambda n: made_by("feddm", steps=n, dsa=True),
     "feddm's server in its ball": lambda n: made_by("feddm", radius=0.01, server={"epochs": n, "lr": 0.5}),
+    "feddm's published noise": lambda n: made_by("feddm", steps=n, min_class_records=None, dp="paper", noise=0.2),
     "fedlap's real batches": lambda n: made_by("fedlap", real_batches=n),
     "fedlap's image steps": lambda n: made_by("fedlap", image_steps=n),
+    "fedlap's parts of its images": lambda n: made_by(
+        "fedlap", real_batches=n, ipc=4, pool_batch=5, radius_rule="fixed"
+    ),
     "dc's networks on images": lambda n: made_by("dc", iterations=1, inner=n),
     "fedcog's images": lambda n: with_fedcog(steps=n),
     "fedcog's image network": lambda n: with_fedcog(steps=n, generator="network"),
@@ -86,41 +97,52 @@ WORK: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", WORK)
-def test_synthesis_reads_nothing_back_in_a_step(what: str, tmp_path: Path) -> None:
-    few, many = (reads_of(WORK[what](steps), tmp_path / str(steps)) for steps in (3, 6))
-    assert many == few, f"{many - few} more for 3 more steps"
+def test_a_step_of_synthesis_neither_sends_nor_reads_back(what: str, tmp_path: Path) -> None:
+    few, many = (traffic_of(WORK[what](steps), tmp_path / str(steps)) for steps in (3, 6))
+    assert many == few
 
 
-@pytest.mark.parametrize("name", ["fedlap-dp", "psg"])
-def test_private_gradients_read_nothing_back(name: str, tmp_path: Path) -> None:
-    more = {"fedlap-dp": "real_batches", "psg": "batches"}[name]
-    few, many = (
-        reads_of({"method": {**QUICK[name], "name": name, "rounds": 1, more: n}}, tmp_path / str(n), PRIVATE)
-        for n in (2, 4)
-    )
+RELEASES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "feddm": lambda n: made_by("feddm", steps=n, min_class_records=None, dp="stat", noise=0.2),
+    "fedlap-dp": lambda n: made_by("fedlap-dp", real_batches=n),
+    "psg": lambda n: made_by("psg", batches=n),
+}
+
+
+@pytest.mark.parametrize("what", RELEASES)
+def test_a_private_release_neither_sends_nor_reads_back(what: str, tmp_path: Path) -> None:
+    few, many = (traffic_of(RELEASES[what](n), tmp_path / str(n), PRIVATE) for n in (2, 4))
     assert many == few
 
 
 GENERATORS: dict[str, dict[str, Any]] = {
-    "vae": {"width": 4, "hidden": 8},
+    "vae": {"width": 4, "hidden": 8, "conditional": True, "spread": "prior"},
     "gan": {"width": 4, "hidden": 8},
-    "gan, negative": {"width": 4, "hidden": 8, "variant": "negative"},
+    "gan, plain": {"width": 4, "hidden": 8, "variant": "plain"},
+    "gan, consistency": {"width": 4, "hidden": 8, "variant": "consistency"},
+    "gan, negative": {"width": 4, "hidden": 8, "variant": "negative", "judge_steps": 2},
     "diffusion": {"width": 8, "head": 8, "least_steps": 0},
 }
 
 
+def private_steps(steps: int) -> PrivateSteps:
+    return PrivateSteps(0.5, steps, 1.0, 1.0, 4.0, *(generator("private", i) for i in range(3)))
+
+
+@pytest.mark.parametrize("private", [False, True])
 @pytest.mark.parametrize("what", GENERATORS)
-def test_generators_read_nothing_back_in_a_step(what: str) -> None:
+def test_a_step_of_a_generator_neither_sends_nor_reads_back(what: str, private: bool) -> None:
     kind = entry(what.partition(",")[0])
     data = pictures()
 
     def fit(epochs: int) -> None:
         maker = kind.build(kind.settings.model_validate({**GENERATORS[what], "epochs": epochs, "batch": 8}))
         maker.device = torch.device(DEVICE)
-        maker.fit(data.sites["beech"].own, data.problem, generator("fit"))
+        steps = private_steps(3 * epochs) if private else None
+        maker.fit(data.sites["beech"].own, data.problem, generator("fit"), steps)
 
     fit(1)  # the first step makes what lasts
-    assert waits(lambda: fit(2)) == waits(lambda: fit(4))
+    assert traffic(lambda: fit(2)) == traffic(lambda: fit(4))
 
 
 # ---- what is sent
@@ -156,7 +178,7 @@ def test_the_draws_of_all_steps_go_over_together() -> None:
             augment=changes,
         )
 
-    assert sends(lambda: train(4)) == sends(lambda: train(8))
+    assert traffic(lambda: train(4)) == traffic(lambda: train(8))
 
 
 def test_points_of_the_sphere_go_over_together() -> None:
@@ -173,7 +195,7 @@ def test_points_of_the_sphere_go_over_together() -> None:
             rng=generator("matching"),
         )
 
-    assert sends(lambda: match(3)) == sends(lambda: match(6))
+    assert traffic(lambda: match(3)) == traffic(lambda: match(6))
 
 
 def test_what_goes_over_together_is_bounded_in_bytes_and_drawn_in_order() -> None:
@@ -192,16 +214,39 @@ def test_what_goes_over_together_is_bounded_in_bytes_and_drawn_in_order() -> Non
     before = uploads()
     for _, (there,) in ahead(waiting, noted, torch.device(DEVICE), most=most):
         assert there.device.type == "second"
-        # Drawn so far and not used yet: less than what goes over at once, and the draw that makes it full.
-        assert sum(held) - sum(one.nbytes for one in found) < most + held[-1]
+        assert there.untyped_storage().nbytes() <= most  # of all that came with it
+        # Drawn so far and not used yet: no more than what goes over at once, and the draw that had no room in it.
+        assert sum(held) - sum(one.nbytes for one in found) <= most + held[-1]
         found.append(there.cpu())
     assert all(map(torch.equal, found, drawn(generator("ahead"), 9)))
     assert 1 < uploads() - before < 9
+
+
+def test_a_step_that_draws_more_goes_alone() -> None:
+    sizes, most = [10, 200, 10, 10, 300], 100
+    before = uploads()
+    came = [there for _, (there,) in ahead(map(torch.zeros, sizes), lambda one: [one], torch.device(DEVICE), most=most)]
+    assert [len(one) for one in came] == sizes
+    assert uploads() - before == 4
+    assert [one.untyped_storage().nbytes() // 4 for one in came] == [10, 200, 20, 20, 300]
+
+
+def test_a_private_gradient_with_a_loss_of_its_own_sends_nothing() -> None:
+    net = small_net()
+    net.load(net.initial())
+    there = records().to(net.device)
+
+    def total(size: int) -> None:
+        step = Step(net, there.x[:size], there.y[:size], 0, None, torch.arange(size, device=net.device))
+        clipped_gradient_sum_with(net, step, [], 1.0)
+
+    total(1)  # the first makes what lasts
+    assert traffic(lambda: total(3)) == traffic(lambda: total(6))
 
 
 def test_a_ball_needs_no_answer() -> None:
     centre = torch.zeros(70_000, device=DEVICE)
     for length in (0.5, 3.0):
         w = torch.full((70_000,), length / 70_000**0.5).to(DEVICE)
-        assert waits(lambda: into_ball(w, centre, 1.0)) == 0  # noqa: B023
+        assert traffic(lambda: into_ball(w, centre, 1.0)).reads_back == 0  # noqa: B023
         assert w.cpu().norm().item() == pytest.approx(min(length, 1.0), rel=1e-4)

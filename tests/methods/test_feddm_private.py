@@ -18,15 +18,16 @@ from understudy.errors import UserError
 from understudy.federation.client import Client, Memory
 from understudy.federation.message import Message
 from understudy.federation.purse import Occasion, Purse
-from understudy.methods import feddm
 from understudy.methods.feddm import FedDM, FedDMSettings
 from understudy.models.network import Network
+from understudy.privacy import mechanism
 from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import Book, BudgetSpent
+from understudy.privacy.mechanism import gaussian
 from understudy.privacy.settings import PrivacySettings
 from understudy.studies.run import Result, play
 from understudy.synthesis.matching import Draws, embedding
-from understudy.synthesis.private_matching import PrivateMeans, published_noise
+from understudy.synthesis.private_matching import PrivateMeans
 
 PRIVACY = PrivacySettings(delta=1e-5, records=30)
 OWN = pictures([0] * 12 + [2] * 11)
@@ -208,11 +209,11 @@ def test_the_published_noise_is_a_share_of_the_clip_by_the_batch(
     # σ = 3, C = 5 where nothing else is said, |B| = 5: noise of 3·5/5 = 3 in all, that is 0.6 times the clip.
     seen: list[tuple[float, float]] = []
 
-    def watched(grad: torch.Tensor, ipc: int, clip: float, noise: float, rng: torch.Generator) -> torch.Tensor:
+    def watched(shape: Sequence[int], *, clip: float, noise: float, **given: Any) -> torch.Tensor:
         seen.append((clip, noise))
-        return published_noise(grad, ipc, clip, noise, rng)
+        return gaussian(shape, clip=clip, noise=noise, **given)
 
-    monkeypatch.setattr(feddm, "published_noise", watched)
+    monkeypatch.setattr(mechanism, "gaussian", watched)
     distilled(method(None, dp="paper", noise=3.0, steps=2), tmp_path)
     assert [clip for clip, _ in seen] == [5.0, 5.0]
     assert [noise for _, noise in seen] == pytest.approx([0.6, 0.6])

@@ -14,7 +14,7 @@ from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.synthesis.matching import Look, looks_near, match_distributions, match_means
-from understudy.synthesis.private_matching import PrivateMeans, Release, clip_from_noise, published_noise
+from understudy.synthesis.private_matching import PrivateMeans, PublishedNoise, Release, clip_from_noise
 
 
 def flat_net() -> Network:
@@ -135,8 +135,8 @@ def test_the_clip_is_the_median_length_of_noise() -> None:
 def test_the_published_clipping_is_of_the_mean_gradient_of_a_class() -> None:
     # Class 0: (3, 0) and (0, 4) together have the length 5, clipped to 1: a fifth. Class 1 is short enough.
     grad = torch.tensor([[3.0, 0.0], [0.0, 4.0], [0.1, 0.0], [0.0, 0.2]])
-    found = published_noise(grad, 2, clip=1.0, noise=0.0, rng=generator("none"))
+    found = PublishedNoise(grad, 2, clip=1.0, noise=0.0, steps=1, rng=generator("none"))(grad)
     assert torch.allclose(found, torch.tensor([[0.6, 0.0], [0.0, 0.8], [0.1, 0.0], [0.0, 0.2]]))
     large = torch.zeros(2000, 5)
-    noised = published_noise(large, 2, clip=4.0, noise=0.5, rng=generator("some"))
+    noised = PublishedNoise(large, 2, clip=4.0, noise=0.5, steps=1, rng=generator("some"))(large)
     assert noised.std().item() == pytest.approx(2.0, rel=0.03)  # noise · C

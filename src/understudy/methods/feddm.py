@@ -47,7 +47,7 @@ from understudy.methods.pooled import FEWEST, Pooled, PooledSettings, first_nois
 from understudy.models.network import Network
 from understudy.privacy.planning import check_promise, planned_records, solved_noise
 from understudy.synthesis.matching import looks_near, match_distributions, match_means, real_batch
-from understudy.synthesis.private_matching import PrivateMeans, Release, clip_from_noise, published_noise
+from understudy.synthesis.private_matching import PrivateMeans, PublishedNoise, Release, clip_from_noise
 
 PUBLISHED_CLIP = 5.0
 
@@ -136,7 +136,7 @@ class FedDM(Pooled):
                 real_size=self.settings.real_batch,
                 rng=client.rng("feddm matching"),
                 augment=self._augmentation(client),
-                alter=self._published_privacy(client) if self.settings.dp == "paper" else None,
+                alter=self._published_privacy(client, x) if self.settings.dp == "paper" else None,
                 **self._image_steps,
             )
         return self.reply(x, self._labels(classes), real)
@@ -210,7 +210,13 @@ class FedDM(Pooled):
         assert self.privacy is not None
         return self.owned(records, 1) if "labels" in self.privacy.public else list(range(self.net.problem.classes))
 
-    def _published_privacy(self, client: Client) -> Any:
-        settings, rng = self.settings, client.secret_rng("feddm published noise")
-        clip, noise = settings.clip or PUBLISHED_CLIP, settings.noise or 0.0
-        return lambda grad: published_noise(grad, settings.ipc, clip, noise / settings.real_batch, rng)
+    def _published_privacy(self, client: Client, images: Tensor) -> PublishedNoise:
+        settings = self.settings
+        return PublishedNoise(
+            images.to(self.net.device),
+            settings.ipc,
+            clip=settings.clip or PUBLISHED_CLIP,
+            noise=(settings.noise or 0.0) / settings.real_batch,
+            steps=settings.steps,
+            rng=client.secret_rng("feddm published noise"),
+        )

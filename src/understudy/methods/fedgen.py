@@ -33,6 +33,7 @@ from understudy.federation.message import Kind, Message, scalar
 from understudy.federation.method import State
 from understudy.federation.registry import method
 from understudy.federation.server import Brief, Reply, Server, Task, WrappedServer
+from understudy.learning.ahead import ahead
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Trained
 from understudy.methods.averaging import SOMEBODY, Averaging, AveragingSettings, Kit, Parts, Shapes, Term
@@ -99,7 +100,7 @@ class Imagined(Term):
             return None
         steps, ratio = settings.early_steps, settings.generated_batch / settings.local.batch
         labels = torch.randint(generator.classes, (steps, settings.generated_batch), generator=rng).to(net.device)
-        noise = generator.draw_noise(steps, settings.generated_batch, rng=rng)
+        noise = generator.draw_noise(steps, settings.generated_batch, rng=rng).to(net.device)
         trained = brief[GENERATOR].to(net.device)
         with generator.net.scoring():
             made = generator.make(noise.flatten(0, 1), labels.flatten(), trained)
@@ -107,7 +108,7 @@ class Imagined(Term):
             "generator": trained,
             "labels": labels,
             "made": made.view(*labels.shape, -1),
-            "noise": generator.draw_noise(steps, settings.local.batch, rng=rng),
+            "noise": generator.draw_noise(steps, settings.local.batch, rng=rng).to(net.device),
             "label_weight": scalar(ratio * weights[0]),
             "kl_weight": scalar(weights[1]),
         }
@@ -188,12 +189,16 @@ class FedGen(Averaging):
         net.load(state[GENERATOR])
         net.module.train()
         moving, adam = self._adam(server.round, state)
-        there, shares = [head.to(device) for head in heads], shares.to(device)
-        for _ in range(settings.generator_steps):
-            y = present[torch.randint(len(present), (settings.generator_batch,), generator=rng)].to(device)
-            noise = generator.draw_noise(settings.generator_batch, rng=rng)
+        there, shares, broadcast = [head.to(device) for head in heads], shares.to(device), broadcast.to(device)
+
+        def drawn() -> tuple[Tensor, Tensor]:
+            y = present[torch.randint(len(present), (settings.generator_batch,), generator=rng)]
+            return y, generator.draw_noise(settings.generator_batch, rng=rng)
+
+        draws = (drawn() for _ in range(settings.generator_steps))
+        for _, (y, noise) in ahead(draws, lambda each: each, device):
             net.grad.zero_()
-            self.generator_loss(noise, y, broadcast.to(device), there, shares).backward()  # type: ignore[no-untyped-call]
+            self.generator_loss(noise, y, broadcast, there, shares).backward()  # type: ignore[no-untyped-call]
             adam.step()
         learnt = adam.state[moving]
         return {

@@ -181,30 +181,42 @@ class FedLap(Method):
     def match(self, client: Client, w_g: Tensor, images: MovingImages, real_gradient: RealGradient) -> Tensor:
         """The images moved along the path, in place; the model at its end is returned."""
         settings, w_g = self.settings, w_g.to(self.net.device)
-        w = w_g
+        w, subsets = w_g, self._subsets(client, len(images.y))
         for _ in range(settings.restarts):
             w = w_g
             for stage in range(1, settings.stages + 1):
                 if self._distance(w, w_g) >= settings.radius:
                     break
-                self._match_here(client, w, images, real_gradient)
+                self._match_here(client, w, images, real_gradient, subsets)
                 if settings.path_epochs and stage < settings.stages:
                     w = self._walk(client, w, Examples(images.x, images.y)).to(self.net.device)
         return w
 
-    def _match_here(self, client: Client, w: Tensor, images: MovingImages, real_gradient: RealGradient) -> None:
+    def _match_here(
+        self,
+        client: Client,
+        w: Tensor,
+        images: MovingImages,
+        real_gradient: RealGradient,
+        subsets: Iterator[Tensor | None],
+    ) -> None:
         settings = self.settings
         for change in self._changes(client):
             self.net.load(w)
             wanted = real_gradient(w, change)
             if wanted is None:
                 continue
-            rows = None
-            if len(images.y) > settings.pool_batch:
-                chosen = torch.randperm(len(images.y), generator=client.rng("fedlap subset"))[: settings.pool_batch]
-                rows = chosen.to(self.net.device)
             target = Target(self.net, wanted, settings.criterion)
-            match_gradient(self.net, images, target, steps=settings.image_steps, draw=change, rows=rows)
+            match_gradient(self.net, images, target, steps=settings.image_steps, draw=change, rows=next(subsets))
+
+    def _subsets(self, client: Client, images: int) -> Iterator[Tensor | None]:
+        """Which images move in each match of a round; None: all."""
+        at_once = self.settings.pool_batch
+        if images <= at_once:
+            return repeat(None)
+        rng = client.rng("fedlap subset")
+        drawn = (torch.randperm(images, generator=rng)[:at_once] for _ in range(self.settings.most_batches))
+        return (rows for _, (rows,) in ahead(drawn, lambda rows: [rows], self.net.device))
 
     def _changes(self, client: Client) -> Iterator[Draw | None]:
         """One for each real batch of a stage."""

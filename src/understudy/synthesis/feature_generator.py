@@ -29,7 +29,8 @@ class FeatureGenerator:
         return self.net.redrawn(int(torch.randint(2**62, (), generator=rng)))
 
     def draw_noise(self, *shape: int, rng: torch.Generator) -> Tensor:
-        return torch.rand(*shape, self.noise, generator=rng).to(self.net.device)
+        """On the processor."""
+        return torch.rand(*shape, self.noise, generator=rng)
 
     def make(self, noise: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
         """(n, features); under the weights that are loaded, or others."""

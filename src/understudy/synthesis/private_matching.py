@@ -3,6 +3,7 @@
 A record enters the statistic of its own class only, so a release of all classes costs as much as that of one.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.models.network import Network
-from understudy.privacy.mechanism import clip_rows, gaussian, poisson_rows, with_noise
+from understudy.privacy.mechanism import NoisyMeans, clip_rows, gaussian, poisson_rows
 from understudy.synthesis.matching import Draws, at_once, augmented, embedding, members_of
 
 NOISE_IMAGES = 256
@@ -95,10 +96,16 @@ class PrivateMeans:
         return torch.stack([part.sum(0) for part in torch.split(v, sizes)])
 
 
-def published_noise(grad: Tensor, ipc: int, clip: float, noise: float, rng: torch.Generator) -> Tensor:
+class PublishedNoise:
     """Each class's gradient, which is already a mean over the batch, clipped to C, plus N(0, (noise·C)²).
 
-    No guarantee for anybody: one record can move the clipped mean by 2C, whatever the batch.
+    No guarantee for anybody: one record can move the clipped mean by 2C, whatever the batch. ``like``: the images.
     """
-    clipped = clip_rows(grad.reshape(len(grad) // ipc, -1), clip)
-    return with_noise(clipped, clip=clip, noise=noise, rng=rng).view_as(grad)
+
+    def __init__(self, like: Tensor, ipc: int, *, clip: float, noise: float, steps: int, rng: torch.Generator) -> None:
+        self._by_class = len(like) // ipc, ipc * math.prod(like.shape[1:])
+        rows = like.reshape(self._by_class)
+        self._noisy = NoisyMeans(rows, clip=clip, noise=noise, expected=1.0, releases=steps, rng=rng)
+
+    def __call__(self, grad: Tensor) -> Tensor:
+        return self._noisy(clip_rows(grad.reshape(self._by_class), self._noisy.clip)).view_as(grad)
