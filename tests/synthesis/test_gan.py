@@ -18,6 +18,7 @@ from understudy.privacy.sgd import PrivateGradients, PrivateSteps
 from understudy.randomness import generator
 from understudy.synthesis import gan_training
 from understudy.synthesis.gan import ConditionalGan
+from understudy.synthesis.gan_draws import augmented, changed, judges_private_turn, judges_turn, painters_turn
 from understudy.synthesis.gan_losses import (
     Loss,
     Terms,
@@ -29,16 +30,8 @@ from understudy.synthesis.gan_losses import (
     real_cost,
 )
 from understudy.synthesis.gan_networks import Judge, Painter
-from understudy.synthesis.gan_training import (
-    Gan,
-    GanSettings,
-    augmented,
-    changed,
-    judges_private_turn,
-    judges_turn,
-    kept_share,
-    painters_turn,
-)
+from understudy.synthesis.gan_settings import GanSettings
+from understudy.synthesis.gan_training import Gan, kept_share
 from understudy.synthesis.image_layout import Layout
 
 EIGHT = Problem(shape=(1, 8, 8), classes=3, mean=(0.5,), std=(0.25,))

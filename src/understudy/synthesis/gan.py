@@ -20,7 +20,8 @@ from understudy.errors import UserError
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import private_global_stream
 from understudy.synthesis.gan_networks import Judge, Painter
-from understudy.synthesis.gan_training import Gan, GanSettings, train, train_privately
+from understudy.synthesis.gan_settings import GanSettings
+from understudy.synthesis.gan_training import Gan, train, train_privately
 from understudy.synthesis.generator import Generator, Stage, State, generator
 from understudy.synthesis.image_layout import layout_of
 from understudy.synthesis.labels_told import groups_of, require_seen, told_in_full
