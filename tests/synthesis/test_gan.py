@@ -98,18 +98,18 @@ def brightness(x: Tensor, _told: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("variant", "real", "painted"),
     [
-        # An image of 0.5 that is changed to one of −0.5, hinge: real 1 − 0.5, painted 1 + 0.5.
+        # An image of 0.5 that is changed to one of −0.25, hinge: real 1 − 0.5, painted 1 + 0.5.
         ("plain", 0.5, 1.5),
-        ("diffaugment", 1.5, 0.5),  # of the changed one: 1 + 0.5 and 1 − 0.5
-        ("consistency", 0.5 + 10 * 1, 1.5 + 10 * 1),  # (0.5 − (−0.5))² = 1
-        ("negative", 0.5 + 0.25 * 0.5, 0.75 * 1.5),  # a quarter of what is called painted are spoilt records
+        ("diffaugment", 1.25, 0.75),  # of the changed one: 1 + 0.25 and 1 − 0.25
+        ("consistency", 0.5 + 10 * 0.5625, 1.5 + 10 * 0.5625),  # (0.5 − (−0.25))² = 0.5625
+        ("negative", 0.5 + 0.25 * 0.75, 0.75 * 1.5),  # a quarter of what is called painted are spoilt records
     ],
 )
 def test_what_each_variant_costs_the_judge_by_hand(variant: Variant, real: float, painted: float) -> None:
     terms = Terms(variant, "hinge", consistency=10, negative=0.25)
     x, told = torch.full((2, 1, 2, 2), 0.5), torch.zeros(2, 3)
-    assert terms.real(brightness, x, -x, told).tolist() == pytest.approx([real] * 2)
-    assert terms.painted(brightness, x, -x, told).tolist() == pytest.approx([painted] * 2)
+    assert terms.real(brightness, x, -x / 2, told).tolist() == pytest.approx([real] * 2)
+    assert terms.painted(brightness, x, -x / 2, told).tolist() == pytest.approx([painted] * 2)
 
 
 def test_quarters_are_moved_by_hand() -> None:
