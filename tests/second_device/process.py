@@ -19,11 +19,15 @@ def _process() -> ProcessPoolExecutor:
 
 def call(module: str, function: str, given: Mapping[str, Any]) -> None:
     """Calls a function of a module there; what it raises is raised here."""
+    there = _process()
+    asked = there.submit(_call, module, function, dict(given))
+    process = next(iter(there._processes.values()))  # there is one once something was asked
     try:
-        _process().submit(_call, module, function, dict(given)).result(SECONDS)
+        asked.result(SECONDS)
     except BrokenProcessPool:
         _process.cache_clear()  # the next test has a new one
-        raise AssertionError("the process of the second device died in this test") from None
+        process.join(10)
+        raise AssertionError(f"the process of the second device died, exit code {process.exitcode}") from None
 
 
 def close() -> None:
