@@ -16,10 +16,10 @@ from benchmarks.timing import Apart, Turn, beside_us, take_turns
 from benchmarks.training import random_images
 from understudy.data.problem import Problem
 from understudy.randomness import generator, private_global_stream
-from understudy.synthesis.diffusion_network import Frame, build
-from understudy.synthesis.diffusion_schedule import remaining
-from understudy.synthesis.diffusion_settings import DiffusionSettings
-from understudy.synthesis.diffusion_training import train
+from understudy.synthesis.diffusion.network import Frame, build
+from understudy.synthesis.diffusion.schedule import remaining
+from understudy.synthesis.diffusion.settings import DiffusionSettings
+from understudy.synthesis.diffusion.training import train
 
 TINY = DiffusionSettings(epochs=1, least_steps=0, weights="ema")
 PROBLEMS = (Problem((1, 8, 8), 10), Problem((1, 28, 28), 10))

@@ -20,7 +20,7 @@ from understudy.data.problem import Problem
 from understudy.heap import keep_freed_memory
 from understudy.models.network import Network
 from understudy.randomness import generator
-from understudy.studies.run import one_thread
+from understudy.runs.play import one_thread
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, match_gradient
 from understudy.synthesis.pullback import weight_gradient
 

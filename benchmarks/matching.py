@@ -18,7 +18,7 @@ from benchmarks.training import convnet_by_hand, network
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.models.network import Network
-from understudy.models.registry import FastPath
+from understudy.models.zoo import FastPath
 from understudy.randomness import generator
 from understudy.synthesis.matching import match_distributions
 

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.report import Row
 from benchmarks.timing import Turn, take_turns
 from understudy.config.resolve import resolve
-from understudy.studies.run import play
+from understudy.runs.play import play
 
 CLIENTS, STEPS, TURNS = 4, 60, 4
 CONFIG: dict[str, Any] = {

@@ -5,12 +5,12 @@ from pathlib import Path
 import torch
 from pydantic import Field
 
+from understudy.base_settings import Settings
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Server
-from understudy.settings import Settings
 
 METHOD = f"{Path(__file__).resolve()}:Parcels"
 

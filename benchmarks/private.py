@@ -19,7 +19,7 @@ from benchmarks.timing import Apart, Turn, beside_us, take_turns
 from benchmarks.training import CONVNET, SIMPLE, network, random_images
 from understudy.data.problem import Problem
 from understudy.models.network import Network
-from understudy.models.registry import FastPath, entry
+from understudy.models.zoo import FastPath, entry
 from understudy.privacy.gradients import clipped_gradient_sum
 
 CLIP = 1.0

@@ -16,11 +16,11 @@ from benchmarks.training import LR, SIMPLE, Case, Ours, holdings, network
 from understudy.engines.inline import Inline
 from understudy.federation.registry import entry as method_named
 from understudy.heap import keep_freed_memory
-from understudy.methods.averaging import Averaging
+from understudy.methods.shared.averaging import Averaging
 from understudy.models.network import Network
-from understudy.models.registry import entry
+from understudy.models.zoo import entry
 from understudy.randomness import generator
-from understudy.studies.run import one_thread
+from understudy.runs.play import one_thread
 from understudy.synthesis.inversion import invert
 
 CASE = Case(SIMPLE.model, SIMPLE.problem, SIMPLE.by_hand, clients=2, a_turn=2)

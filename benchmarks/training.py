@@ -27,11 +27,11 @@ from understudy.federation.running import RunServer
 from understudy.federation.site import Site
 from understudy.heap import keep_freed_memory
 from understudy.learning.local import Local
-from understudy.methods.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.models.network import Network
-from understudy.models.registry import FastPath, entry
+from understudy.models.zoo import FastPath, entry
 from understudy.randomness import generator
-from understudy.studies.run import one_thread
+from understudy.runs.play import one_thread
 
 SEED, LR = 0, 0.05
 

@@ -16,15 +16,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from understudy.config.schema import EngineSettings, ModelPlan, Plan, Top
+from understudy.base_settings import Settings, settings_in
+from understudy.config.describe import describe_generators, describe_methods, describe_models, reference
+from understudy.config.schema import EngineSettings, MethodPlan, ModelPlan, Top
 from understudy.data.settings import DataSettings
 from understudy.data.splits import SplitSettings
+from understudy.papers.fedcog import SAID
 from understudy.privacy.policy import Policy
-from understudy.privacy.settings import PrivacySettings
-from understudy.settings import Settings, settings_in
-from understudy.studies.catalogue import describe_generators, describe_methods, describe_models
-from understudy.studies.fedcog_study import SAID
-from understudy.studies.reference import reference
+from understudy.privacy.promise import PrivacySettings
 from understudy.view.listings import flat, typed
 
 HERE = Path(__file__).parent
@@ -248,7 +247,7 @@ def settings_page() -> str:
         "Beside these, what the network itself lets one choose:",
         _by_name(describe_models()),
         "## method",
-        _of(Plan),
+        _of(MethodPlan),
         "Beside these, the settings of the method: [a page each](methods/README.md), or `understudy methods NAME`.",
         "## with",
         "A list of add-ons, by name or with settings, such as `with: [{name: fedssyn, records: 0.5}]`; on the command "

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "run": "understudy.studies.api",
-    "Result": "understudy.studies.run",
+    "run": "understudy.runs.api",
+    "Result": "understudy.runs.play",
     "Federation": "understudy.data.federation",
     "Examples": "understudy.data.examples",
     "Problem": "understudy.data.problem",
@@ -23,7 +23,7 @@ _HOMES = {
     "add_on": "understudy.federation.registry",
     "Client": "understudy.federation.client",
     "Server": "understudy.federation.server",
-    "Settings": "understudy.settings",
+    "Settings": "understudy.base_settings",
     "UserError": "understudy.errors",
 }
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from understudy.base_settings import Settings
     from understudy.data.examples import Examples
     from understudy.data.federation import Federation
     from understudy.data.problem import Problem
@@ -54,9 +55,8 @@ if TYPE_CHECKING:
     from understudy.federation.method import Method, State, task
     from understudy.federation.registry import add_on, method
     from understudy.federation.server import Server
-    from understudy.settings import Settings
-    from understudy.studies.api import run
-    from understudy.studies.run import Result
+    from understudy.runs.api import run
+    from understudy.runs.play import Result
 
 
 def __getattr__(name: str) -> Any:

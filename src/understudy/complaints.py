@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from understudy.base_settings import Settings, settings_in
 from understudy.errors import UserError
-from understudy.settings import Settings, settings_in
 
 
 def checked(settings: type[Settings], given: Mapping[str, Any], where: str) -> Any:

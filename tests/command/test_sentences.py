@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from in_a_fork import Done, understudy
-from understudy.studies import serving  # noqa: F401 - imported once here, and not in every copy
+from understudy.runs import remote as serving  # noqa: F401 - imported once here, and not in every copy
 
 QUICK = ["data.limit=60", "clients=2", "model=softmax", "rounds=1", "engine=inline"]
 PRIVATE = ["method.name=dp-fedavg", "privacy={epsilon: 80, delta: 1e-4, records: 20}", "method.noise=null"]

@@ -16,8 +16,8 @@ from understudy.data.mnist import IdxSet
 from understudy.data.published import PublishedFile
 from understudy.errors import UserError
 from understudy.federation.registry import Entry
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
+from understudy.methods.shared.averaging import AveragingSettings
 from understudy.own_code import own
 
 

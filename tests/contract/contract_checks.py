@@ -18,7 +18,7 @@ from understudy.engines.inline import Inline
 from understudy.federation.exchange import Answer, Engine, Request, failed
 from understudy.federation.method import Method
 from understudy.federation.site import Site
-from understudy.studies.run import Result, play
+from understudy.runs.play import Result, play
 
 ROUNDS = 3
 
@@ -192,7 +192,7 @@ def check_state_is_never_written_in_place(case: Case, folder: Path) -> None:
         return after
 
     method.round = watched_round  # type: ignore[method-assign]
-    with patch("understudy.studies.run.build_method", lambda *_: method):
+    with patch("understudy.runs.play.build_method", lambda *_: method):
         play(config, folder / "run")
     assert seen, "no round was run"
     assert all(seen), "a round wrote into the State that it was given"

@@ -9,15 +9,15 @@ import torch
 from test_contract import QUICK
 from torch import Tensor, nn
 
+from understudy.config.describe import _built
 from understudy.config.resolve import resolve
 from understudy.config.schema import Live
 from understudy.data.federation import Federation
 from understudy.errors import UserError
 from understudy.federation import registry
-from understudy.methods.averaging import Averaging
 from understudy.methods.dp_fedavg import PrivateAveraging
-from understudy.studies.catalogue import _built
-from understudy.studies.run import Result, play
+from understudy.methods.shared.averaging import Averaging
+from understudy.runs.play import Result, play
 
 BUILT = {entry.name: _built(entry) for entry in registry.entries() if entry.role == "method"}
 PRIVATE = [name for name, method in BUILT.items() if isinstance(method, PrivateAveraging)]  # they refuse such networks

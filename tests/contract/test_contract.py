@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from contract_checks import CHECKS, Case
 
+from understudy.config.describe import describe_methods
 from understudy.errors import UserError
 from understudy.federation import registry
-from understudy.studies.catalogue import describe_methods
 
 # Settings that keep a method quick; a method that is not listed runs with its defaults.
 SURROGATE = {

@@ -22,8 +22,8 @@ from understudy.federation.message import Message
 from understudy.federation.method import Method, State
 from understudy.federation.server import Server
 from understudy.federation.site import SCORE, Site
-from understudy.studies.folder import RunFolder
-from understudy.studies.run import play
+from understudy.runs.folder import RunFolder
+from understudy.runs.play import play
 
 SOON = 20.0  # seconds: no test of a bound on time may depend on how busy a machine is
 

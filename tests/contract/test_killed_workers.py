@@ -14,9 +14,9 @@ from test_contract import CASES, QUICK
 
 from understudy.federation import site
 from understudy.federation.exchange import Request
-from understudy.privacy.charges import Book, Charge
-from understudy.studies.run import Result, play
-from understudy.studies.watching import Observer
+from understudy.privacy.charges import Charge, ChargeLog
+from understudy.runs.play import Result, play
+from understudy.runs.watching import Observer
 
 TWO = {"name": "workers", "workers": 2}
 
@@ -101,16 +101,16 @@ def test_a_client_whose_worker_dies_again_and_again_is_named_in_the_summary(
 PRIVATE = {"delta": 1e-5, "records": 12}  # real noise, so that ε is counted
 PRIVATE_CASE = Case("dp-fedavg", QUICK["dp-fedavg"], privacy=PRIVATE)
 MOMENTS = {
-    "the charge is open": (Book, "open"),
+    "the charge is open": (ChargeLog, "open"),
     "the task is done": (site, "_work"),
     "the reply is on disk, and not yet listed": (site, "_file"),
     "the reply is listed, and not yet closed": (site, "write_whole"),
-    "the charge is closed": (Book, "close"),
+    "the charge is closed": (ChargeLog, "close"),
 }
 
 
 def charged(result: Result, client: str) -> list[Charge]:
-    return Book(result.folder / "clients" / client / "charges.jsonl").charges()
+    return ChargeLog(result.folder / "clients" / client / "charges.jsonl").charges()
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -23,12 +23,12 @@ from understudy.federation.exchange import Request
 from understudy.federation.message import Message
 from understudy.federation.method import State, task
 from understudy.federation.server import Server
-from understudy.federation.shelf import Shelf
+from understudy.federation.tensor_store import TensorStore
 from understudy.files import write_whole
-from understudy.methods.averaging import Averaging, AveragingSettings
-from understudy.studies.folder import RunFolder
-from understudy.studies.run import RunStopped
-from understudy.synthesis.vae import Vae
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.runs.folder import RunFolder
+from understudy.runs.play import RunStopped
+from understudy.synthesis.vae.vae import Vae
 
 
 class Killed(BaseException):
@@ -48,7 +48,7 @@ def killed_at_write(number: int) -> Iterator[None]:
             raise Killed
         whole(path, data, durable=durable)
 
-    names = ("federation.shelf", "federation.site", "studies.folder", "studies.rounds")
+    names = ("federation.tensor_store", "federation.site", "runs.folder", "runs.rounds")
     with ExitStack() as patches:
         for name in names:
             patches.enter_context(patch(f"understudy.{name}.write_whole", write))
@@ -88,7 +88,7 @@ def test_a_round_that_is_undone_leaves_no_trace_in_any_memory(tmp_path: Path) ->
     run = RunFolder(tmp_path / "run")
     versions = run.checkpoints.notes(run.checkpoints.entries()[-1])["versions"]
     for client in ("ash", "beech", "cedar", "elm"):
-        memory, _ = Shelf(run.path / "clients" / client / run.id / "memory").get(versions[client])
+        memory, _ = TensorStore(run.path / "clients" / client / run.id / "memory").get(versions[client])
         assert float(memory["asked"]) == 3.0
 
 

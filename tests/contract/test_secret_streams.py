@@ -26,8 +26,8 @@ from understudy.config.build import build_data, build_method, build_network
 from understudy.data.federation import Federation
 from understudy.errors import UserError
 from understudy.federation import registry, site
+from understudy.federation.budget import Budget
 from understudy.federation.client import Client
-from understudy.federation.purse import Purse
 from understudy.privacy.mechanism import gaussian, poisson_rows
 from understudy.randomness import generator
 from understudy.synthesis import generator as generators
@@ -144,7 +144,7 @@ def watched() -> Iterator[Watch]:
         yield watch
 
 
-def repeated(_: Purse, __: int, *words: int | str) -> torch.Generator:
+def repeated(_: Budget, __: int, *words: int | str) -> torch.Generator:
     """In place of the operating system's, so that two runs can be compared."""
     return generator("a secret that repeats", *words)
 
@@ -177,7 +177,7 @@ def test_noise_and_sampling_come_from_secret_streams_alone(name: str, tmp_path: 
 def test_nothing_that_the_public_seed_draws_follows_the_records(name: str, tmp_path: Path) -> None:
     asked = []
     for at, data in enumerate((CASES[name].federation(), without_one(CASES[name].federation()))):
-        with patch.object(Purse, "secret_stream", repeated), watched() as watch:
+        with patch.object(Budget, "secret_stream", repeated), watched() as watch:
             CASES[name].play(tmp_path / str(at), data)
         asked.append([(draw.client, draw.purpose, draw.what) for draw in watch.draws if not draw.secret])
         assert any(draw.secret for draw in watch.draws)

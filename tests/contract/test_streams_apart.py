@@ -8,7 +8,7 @@ import torch
 from contract_checks import Case
 from torch import Tensor
 
-from understudy.federation.purse import Purse
+from understudy.federation.budget import Budget
 
 LOCAL = {"steps": 2, "batch": 6, "lr": 0.1, "schedule": "constant"}
 LAP = {"restarts": 1, "stages": 1, "real_batches": 2, "image_steps": 1, "ipc": 1, "batch": 6, "server_epochs": 1}
@@ -28,10 +28,10 @@ def test_no_stream_both_samples_records_and_makes_noise(
 ) -> None:
     secret: list[torch.Generator] = []
     used: dict[str, list[torch.Generator]] = {"rand": [], "randn": []}
-    give_out = Purse.secret_stream
+    give_out = Budget.secret_stream
 
-    def noted(purse: Purse, seed: int, *words: int | str) -> torch.Generator:
-        secret.append(give_out(purse, seed, *words))
+    def noted(budget: Budget, seed: int, *words: int | str) -> torch.Generator:
+        secret.append(give_out(budget, seed, *words))
         return secret[-1]
 
     def watched(kind: str) -> Any:
@@ -45,7 +45,7 @@ def test_no_stream_both_samples_records_and_makes_noise(
 
         return drawing
 
-    monkeypatch.setattr(Purse, "secret_stream", noted)
+    monkeypatch.setattr(Budget, "secret_stream", noted)
     for kind in used:
         monkeypatch.setattr(torch, kind, watched(kind))
     Case(name, PRIVATE[name], privacy={"delta": 1e-5, "records": 12}).play(tmp_path / "run", rounds=1)

@@ -10,12 +10,12 @@ from understudy.data import sets
 from understudy.data.canvases import CanvasesSettings, Habits, Stock, draw, habits_of, read_canvases, sizes
 from understudy.data.dataset import Dataset
 from understudy.data.digits import read_mnist_5k
-from understudy.data.picture import split_figure
 from understudy.data.settings import DataSettings, federation, load_dataset
 from understudy.data.skew import measure_skew
 from understudy.data.splits import Iid, Users, make_split
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
+from understudy.view.split import split_figure
 
 SMALL = CanvasesSettings(users=4, records=30, test=40)
 

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from understudy.data.examples import Examples
 from understudy.data.federation import Arrays, Federation
-from understudy.data.picture import draw_split, split_figure
 from understudy.data.settings import DataSettings, federation, load_dataset
 from understudy.data.skew import entropy, measure_skew, total_variation
 from understudy.data.splits import ClassPairs, Split
 from understudy.errors import UserError
+from understudy.view.split import draw_split, split_figure
 
 
 def pair(n: int, label: int = 0, width: int = 3) -> tuple[object, object]:

@@ -18,14 +18,14 @@ from understudy.config.schema import Live
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.errors import UserError
-from understudy.models import registry
+from understudy.models import zoo as registry
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
 from understudy.privacy.sgd import _clipped_piece
 from understudy.randomness import generator
-from understudy.studies.measure import measure
-from understudy.studies.run import Result
+from understudy.runs.measure import measure
+from understudy.runs.play import Result
 
 FEDAVG = {"name": "fedavg", "rounds": 2, **QUICK["fedavg"]}
 

@@ -15,6 +15,7 @@ from test_contract import PRIVATE, QUICK
 from torch import Tensor, nn
 
 from second_device import reads_back, uploads
+from understudy.config.describe import _built
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.federation import registry
@@ -23,13 +24,12 @@ from understudy.learning.dsa import ALL
 from understudy.learning.local import Local
 from understudy.learning.loop import Step
 from understudy.learning.pool import PerImage, learn_near
-from understudy.methods.averaging import Averaging
+from understudy.methods.shared.averaging import Averaging
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum_with
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator
-from understudy.studies.catalogue import _built
 from understudy.synthesis.generator import entry
 from understudy.synthesis.matching import into_ball, match_distributions
 

@@ -9,7 +9,7 @@ import typer
 import yaml
 
 import understudy.cli  # noqa: F401 the commands add themselves
-from understudy.cli.words import app
+from understudy.cli.app import app
 from understudy.config.resolve import resolve
 from understudy.privacy.policy import read_policy
 

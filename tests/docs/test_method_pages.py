@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from understudy.config.build import build_data, build_method, build_network
+from understudy.config.describe import describe_methods
 from understudy.config.read import pairs, read
 from understudy.config.resolve import resolve
-from understudy.studies.catalogue import describe_methods
-from understudy.studies.reproduce import STUDIES
+from understudy.papers.reproduce import STUDIES
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from understudy.data.federation import Federation
-from understudy.engines.workers import WAITING, Job, Workers
+from understudy.engines.workers import WAITING, Assignment, Workers
 from understudy.federation.client import Client
 from understudy.federation.exchange import NOTHING, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.server import Server
 from understudy.federation.site import Site
-from understudy.models import registry as models
+from understudy.models import zoo as models
 from understudy.models.network import Network
 
 NAMES = [f"c{i:02d}" for i in range(12)]
@@ -124,7 +124,9 @@ def test_a_worker_that_died_with_nothing_to_do_is_replaced_too(workers: Workers)
 
 
 def test_what_nobody_waits_for_is_not_asked_again(workers: Workers, tmp_path: Path) -> None:
-    workers._again.extend(map(Job, requests("Sleepy.die_at_first", NAMES[:1], [])))  # of an exchange that was left
+    workers._again.extend(
+        map(Assignment, requests("Sleepy.die_at_first", NAMES[:1], []))
+    )  # of an exchange that was left
     answers = list(workers.exchange(requests("Sleepy.nap", NAMES[:3], [], round=2)))
     assert [a.client for a in answers] == NAMES[:3]
     assert not (tmp_path / "tries/c00").exists()

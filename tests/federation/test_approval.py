@@ -10,17 +10,17 @@ import pytest
 import torch
 
 from understudy.data.federation import Federation
-from understudy.federation.approval import Desk
+from understudy.federation.approval import ApprovalQueue
 from understudy.federation.client import Client
 from understudy.federation.exchange import NOTHING, Answer, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.server import Server
 from understudy.federation.site import Site, answer
-from understudy.models import registry as models
+from understudy.models import zoo as models
 from understudy.models.network import Network
 from understudy.privacy.policy import Policy
-from understudy.privacy.settings import PrivacySettings
+from understudy.privacy.promise import PrivacySettings
 from understudy.view.waiting import print_waiting
 
 WAITS = "its reply waits for a person's approval there (understudy approve FOLDER)"
@@ -34,7 +34,7 @@ class Noisy(Method):
     @task(x="examples", y="labels", mean="statistics")
     def release(self, client: Client, brief: Message) -> Message:
         type(self).works += 1
-        client.ledger.charge(rate=0.1, noise=2.0, steps=1, clip=1.0, covers=("x", "y"))
+        client.budget.charge(rate=0.1, noise=2.0, steps=1, clip=1.0, covers=("x", "y"))
         client.memory["works"] = torch.tensor(float(self.works))
         noise = torch.randn(2, 1, 4, 4, generator=client.secret_rng("noise"))
         return Message(x=noise, y=torch.tensor([0, 1], dtype=torch.uint8), mean=torch.ones(()))
@@ -88,7 +88,7 @@ def test_a_reply_waits_and_nothing_of_it_is_where_an_engine_sends_from(tmp_path:
     assert (first.outcome, first.why, first.read(), first.charges) == ("waiting", WAITS, b"", ())
     assert {"waiting/run-r1s1/reply.safetensors", "waiting/run-r1s1/about.json"} <= files(site)
     assert "run/reply-1.safetensors" not in files(site)
-    (held,) = Desk(site.folder).held()
+    (held,) = ApprovalQueue(site.folder).held()
     about = {part["part"]: part for part in held.about["parts"]}
     # 2 images of 16 float32 numbers are 128 bytes; two labels are a byte each; scores wait with the rest.
     assert about["x"] == {"part": "x", "kind": "examples", "shape": [2, 1, 4, 4], "bytes": 128, "covered": True}
@@ -111,31 +111,31 @@ def test_a_person_is_told_of_examples_that_no_sheet_shows(
 ) -> None:
     site = site_with(tmp_path, approval=("examples",))
     ask(site, method, work="release_more")
-    held = Desk(site.folder).held()
+    held = ApprovalQueue(site.folder).held()
     assert (held[0].examples(), held[0].not_shown()) == (None, 3)
     print_waiting(held)
     assert "3 examples that no sheet shows" in " ".join(capsys.readouterr().out.split())
     ask(site, method, round=2)
-    assert [one.not_shown() for one in Desk(site.folder).held()] == [0]
+    assert [one.not_shown() for one in ApprovalQueue(site.folder).held()] == [0]
 
 
 def test_asked_again_before_a_decision_it_says_the_same_and_works_and_pays_once(tmp_path: Path, method: Noisy) -> None:
     site = site_with(tmp_path, approval=("examples",))
     for _ in range(3):
-        assert (ask(site, method).outcome, Noisy.works, len(site.book.charges())) == ("waiting", 1, 1)
+        assert (ask(site, method).outcome, Noisy.works, len(site.charge_log.charges())) == ("waiting", 1, 1)
 
 
 def test_after_a_yes_exactly_those_bytes_leave_as_often_as_they_are_asked_for(tmp_path: Path, method: Noisy) -> None:
     site = site_with(tmp_path, approval=("examples", "weights"))
     ask(site, method)
     waited = (site.folder / "waiting/run-r1s1/reply.safetensors").read_bytes()
-    (held,) = Desk(site.folder).held()
-    Desk(site.folder).decide(held, "yes")
+    (held,) = ApprovalQueue(site.folder).held()
+    ApprovalQueue(site.folder).decide(held, "yes")
     for _ in range(2):  # the second time as after a kill of the server
         sent = ask(site, method)
         assert (sent.outcome, sent.version, sent.read(), len(sent.charges)) == ("done", "r1s1", waited, 1)
-    assert Desk(site.folder).held() == []
-    assert (Noisy.works, len(site.book.charges())) == (1, 1)
+    assert ApprovalQueue(site.folder).held() == []
+    assert (Noisy.works, len(site.charge_log.charges())) == (1, 1)
     (line,) = map(json.loads, (site.folder / "approvals.jsonl").read_text().splitlines())
     assert {"decision": "yes", "run": "run", "round": 1, "step": 1, "task": "Noisy.release"}.items() <= line.items()
     assert {"when", "by", "sha256", "parts"} <= line.keys()
@@ -144,27 +144,27 @@ def test_after_a_yes_exactly_those_bytes_leave_as_often_as_they_are_asked_for(tm
 def test_after_a_no_it_refuses_and_the_charge_stands(tmp_path: Path, method: Noisy) -> None:
     site = site_with(tmp_path, approval=("examples",))
     ask(site, method)
-    (held,) = Desk(site.folder).held()
-    Desk(site.folder).decide(held, "no")
+    (held,) = ApprovalQueue(site.folder).held()
+    ApprovalQueue(site.folder).decide(held, "no")
     for _ in range(2):
         refused = ask(site, method)
         assert (refused.outcome, refused.why) == ("refused", "a person there said no to its reply")
-        assert (Noisy.works, len(site.book.charges())) == (1, 1)
+        assert (Noisy.works, len(site.charge_log.charges())) == (1, 1)
     assert ask(site_with(tmp_path), method).outcome == "refused", "a no holds also where the policy asks no more"
-    (again,) = Desk(site.folder).held()
-    Desk(site.folder).decide(again, "yes")
+    (again,) = ApprovalQueue(site.folder).held()
+    ApprovalQueue(site.folder).decide(again, "yes")
     assert ask(site, method).outcome == "done", "as long as the round is asked for, a person may think again"
 
 
 def test_a_yes_is_for_those_bytes_and_no_others(tmp_path: Path, method: Noisy) -> None:
     site = site_with(tmp_path, approval=("examples",))
     ask(site, method)
-    (before,) = Desk(site.folder).held()
-    Desk(site.folder).decide(before, "yes")
+    (before,) = ApprovalQueue(site.folder).held()
+    ApprovalQueue(site.folder).decide(before, "yes")
     file = site.folder / "waiting/run-r1s1/reply.safetensors"
     file.write_bytes(Message(x=torch.zeros(2, 1, 4, 4), y=torch.tensor([0, 1], dtype=torch.uint8)).to_bytes())
     assert ask(site, method).outcome == "waiting"
-    (after,) = Desk(site.folder).held()
+    (after,) = ApprovalQueue(site.folder).held()
     assert (after.decision, after.id == before.id) == (None, False)
 
 
@@ -174,10 +174,10 @@ def test_a_yes_in_one_round_is_none_in_the_next_and_what_nobody_will_ask_for_goe
     site = site_with(tmp_path, approval=("examples",))
     ask(site, method)
     ask(site, method, run="another")
-    for held in Desk(site.folder).held():
-        Desk(site.folder).decide(held, "yes")
+    for held in ApprovalQueue(site.folder).held():
+        ApprovalQueue(site.folder).decide(held, "yes")
     assert ask(site, method, round=2).outcome == "waiting"
-    assert sorted(held.folder.name for held in Desk(site.folder).held()) == ["another-r1s1", "run-r2s1"]
+    assert sorted(held.folder.name for held in ApprovalQueue(site.folder).held()) == ["another-r1s1", "run-r2s1"]
     assert ask(site, method, run="another").outcome == "done", "another run's reply is as it was"
     assert Noisy.works == 3
 
@@ -209,9 +209,9 @@ def test_killed_on_the_way_to_the_desk_it_waits_all_the_same(tmp_path: Path, met
     killed = patch("understudy.federation.approval.write_whole", side_effect=KeyboardInterrupt)
     with killed, pytest.raises(KeyboardInterrupt):
         ask(site, method)
-    assert Desk(site.folder).held() == []
-    assert (ask(site, method).outcome, len(Desk(site.folder).held())) == ("waiting", 1)
-    assert (Noisy.works, len(site.book.charges())) == (1, 1)
+    assert ApprovalQueue(site.folder).held() == []
+    assert (ask(site, method).outcome, len(ApprovalQueue(site.folder).held())) == ("waiting", 1)
+    assert (Noisy.works, len(site.charge_log.charges())) == (1, 1)
 
 
 @pytest.mark.parametrize("run", ["../../elsewhere", "*", "", "a/b"])

@@ -24,7 +24,7 @@ from understudy.federation.exchange import Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.site import Site, answer
-from understudy.privacy.settings import PrivacySettings
+from understudy.privacy.promise import PrivacySettings
 
 SOON = 10.0  # seconds for one of them, on a machine that is busy with other things
 

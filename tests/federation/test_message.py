@@ -8,7 +8,7 @@ from safetensors.torch import save
 
 from understudy.errors import UserError
 from understudy.federation.message import Message, labels_from_wire, labels_to_wire
-from understudy.federation.shelf import Shelf
+from understudy.federation.tensor_store import TensorStore
 
 
 def test_a_message_comes_back_from_bytes_as_it_was() -> None:
@@ -73,32 +73,32 @@ def test_labels_take_one_byte_up_to_256_classes_and_two_beyond() -> None:
 
 
 def test_a_shelf_gives_back_what_was_put_and_stores_equal_parts_once(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    store = TensorStore(tmp_path)
     pool = torch.arange(100.0)
-    shelf.put("r1", Message(pool=pool, w=torch.zeros(2)), round=1)
-    shelf.put("r2", Message(pool=pool.clone(), w=torch.ones(2)), round=2)
+    store.put("r1", Message(pool=pool, w=torch.zeros(2)), round=1)
+    store.put("r2", Message(pool=pool.clone(), w=torch.ones(2)), round=2)
     assert len(list((tmp_path / "parts").iterdir())) == 3
-    parts, notes = shelf.get("r2")
+    parts, notes = store.get("r2")
     assert notes == {"round": 2}
     assert parts["w"].tolist() == [1, 1]
-    shelf.keep_only(["r2"])
-    assert shelf.entries() == ["r2"]
+    store.keep_only(["r2"])
+    assert store.entries() == ["r2"]
     assert len(list((tmp_path / "parts").iterdir())) == 2
 
 
 def test_a_part_that_was_written_in_place_after_all_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
-    shelf, w = Shelf(tmp_path), torch.zeros(2)
-    shelf.put("r1", {"w": w})
+    store, w = TensorStore(tmp_path), torch.zeros(2)
+    store.put("r1", {"w": w})
     w.add_(1)
-    shelf.put("r2", {"w": w})
-    assert Shelf(tmp_path).get("r1")[0]["w"].tolist() == [0, 0]
-    assert Shelf(tmp_path).get("r2")[0]["w"].tolist() == [1, 1]
+    store.put("r2", {"w": w})
+    assert TensorStore(tmp_path).get("r1")[0]["w"].tolist() == [0, 0]
+    assert TensorStore(tmp_path).get("r2")[0]["w"].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("harm", ["manifest", "part", "gone", "changed"])
 def test_a_shelf_that_was_cut_in_half_says_so_and_what_to_do(tmp_path: Path, harm: str) -> None:
-    shelf = Shelf(tmp_path)
-    shelf.put("r1", Message(w=torch.zeros(100)))
+    store = TensorStore(tmp_path)
+    store.put("r1", Message(w=torch.zeros(100)))
     part = next((tmp_path / "parts").iterdir())
     victim = tmp_path / "r1.json" if harm == "manifest" else part
     if harm == "gone":
@@ -108,7 +108,7 @@ def test_a_shelf_that_was_cut_in_half_says_so_and_what_to_do(tmp_path: Path, har
     else:
         victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
     with pytest.raises(UserError, match=r"missing or damaged.*begin anew"):
-        Shelf(tmp_path).get("r1")
+        TensorStore(tmp_path).get("r1")
 
 
 @pytest.mark.parametrize("kind", [torch.complex64, torch.float8_e4m3fn, torch.uint16, torch.uint32])

@@ -21,12 +21,12 @@ from understudy.federation.method import Method, State, task
 from understudy.federation.running import RunServer
 from understudy.federation.server import Server, TooFewReplies
 from understudy.privacy.accounting import Spending, epsilon
-from understudy.privacy.charges import Book, epsilon_of
+from understudy.privacy.charges import ChargeLog, epsilon_of
 from understudy.privacy.ledger import Release
-from understudy.studies.folder import RunFolder
-from understudy.studies.releases import Releases
-from understudy.studies.run import Result, play
-from understudy.studies.watching import Observer, RunStopped
+from understudy.runs.folder import RunFolder
+from understudy.runs.play import Result, play
+from understudy.runs.releases import Releases
+from understudy.runs.watching import Observer, RunStopped
 
 # One round: 200 releases at rate 0.0256 and σ = 1, ε 2.787 after it; two rounds 3.6, three 4.3.
 RATE, NOISE, STEPS = 0.0256, 1.0, 200
@@ -39,7 +39,7 @@ class Spender(Method):
 
     @task(mean="statistics", radius="scalars", x="examples", y="labels")
     def release(self, client: Client, brief: Message) -> Message:
-        client.ledger.charge(rate=RATE, noise=NOISE, steps=STEPS, clip=1.0, covers=("mean",))
+        client.budget.charge(rate=RATE, noise=NOISE, steps=STEPS, clip=1.0, covers=("mean",))
         noise = torch.randn(4, generator=client.secret_rng("noise"))
         parts = {"mean": client.own.x.float().mean() + noise, "radius": torch.ones(())}
         parts |= {"x": client.own.x[:3], "y": client.own.y[:3].to(torch.uint8)}
@@ -63,7 +63,7 @@ class Diverging(Spender):
 
     @task(mean="statistics")
     def release(self, client: Client, brief: Message) -> Message:
-        client.ledger.charge(rate=RATE, noise=NOISE, steps=STEPS, clip=1.0, covers=("mean",))
+        client.budget.charge(rate=RATE, noise=NOISE, steps=STEPS, clip=1.0, covers=("mean",))
         return Message(mean=torch.full((4,), torch.nan if client.id == "ash" else 1.0))
 
 
@@ -73,7 +73,7 @@ class Uneven(Spender):
     @task(mean="statistics")
     def release(self, client: Client, brief: Message) -> Message:
         steps = STEPS if client.id == "ash" else 1
-        client.ledger.charge(rate=RATE, noise=NOISE, steps=steps, clip=1.0, covers=("mean",))
+        client.budget.charge(rate=RATE, noise=NOISE, steps=steps, clip=1.0, covers=("mean",))
         return Message(mean=torch.zeros(4))
 
 
@@ -339,7 +339,7 @@ class CutShort(Spender):
 
 def books(out: Path) -> float:
     """The largest ε by the sites' own books."""
-    charges = [Book(path).charges() for path in out.glob("clients/*/charges.jsonl")]
+    charges = [ChargeLog(path).charges() for path in out.glob("clients/*/charges.jsonl")]
     return max(epsilon_of(mine, 1e-5, "rdp") for mine in charges)
 
 
@@ -443,7 +443,7 @@ def test_what_was_spent_by_work_whose_failure_nobody_heard_of_is_in_every_later_
     knows only what these tell: they tell it again with their answer."""
     monkeypatch.setattr(Moody, "tries", 0)
     if books_elsewhere:
-        monkeypatch.setattr(Releases, "ledger_with_books", Releases.ledger)
+        monkeypatch.setattr(Releases, "ledger_with_charge_logs", Releases.ledger)
 
     def killed(*_: object) -> None:
         raise Killed

@@ -80,9 +80,9 @@ def test_bytes_of_every_ask_of_a_round_are_added_up() -> None:
     for brief in (first, second):
         list(server.ask(method.count, brief, ["ash"]))
     sent = [number(request).nbytes for request in engine.requests]
-    assert (server.books.up, server.books.down) == ({"ash": sum(sent)}, {"ash": first.nbytes + second.nbytes})
+    assert (server.record.up, server.record.down) == ({"ash": sum(sent)}, {"ash": first.nbytes + second.nbytes})
     server.begin(2)
-    assert (server.books.up, server.books.down) == ({}, {})
+    assert (server.record.up, server.record.down) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_cannot_be_read_has_left_all_the_same(about: dict[str, Any]) -> Non
     size = len({**whole, **about}["read"]())
     assert [release.parts for release in written] == [{"undeclared": ("undeclared", size)}]
     assert server.ledger.epsilon is None, "nothing covers it"
-    assert server.books.up == {"ash": size}
+    assert server.record.up == {"ash": size}
 
 
 def test_what_comes_too_late_is_written_down_and_counts_for_nothing() -> None:
@@ -118,8 +118,8 @@ def test_what_comes_too_late_is_written_down_and_counts_for_nothing() -> None:
     engine.late(asked, Answer("ash", "done", "", "r1s1", sent.to_bytes))
     about = [(one.round, one.step, one.heard, dict(one.parts)) for one in written]
     assert about[1:] == [(1, 1, 2, {"number": ("scalars", 4)})]
-    assert (server.settled(), server.books.answered, server.books.failures) == ({}, set(), [])
-    assert server.books.up == {"ash": sent.nbytes}
+    assert (server.settled(), server.record.answered, server.record.failures) == ({}, set(), [])
+    assert server.record.up == {"ash": sent.nbytes}
     assert server.ledger.epsilon is None
 
 
@@ -151,7 +151,7 @@ def test_refused_replies_are_none_of_those_needed() -> None:
     ash, _ = server.ask(method.count, Message(), ["ash", "beech"])
     server.check_replies()
     ash.refuse("it smells")
-    assert server.books.answered == {"beech"}
+    assert server.record.answered == {"beech"}
     with pytest.raises(TooFewReplies, match="1 of 2 clients answered"):
         server.check_replies()
 
@@ -159,9 +159,9 @@ def test_refused_replies_are_none_of_those_needed() -> None:
 def test_images_of_a_refused_reply_are_not_kept() -> None:
     server, _, method = begun(images)
     ash, _ = server.ask(method.draw, Message(), ["ash", "beech"])
-    assert set(server.books.examples) == {"ash", "beech"}
+    assert set(server.record.examples) == {"ash", "beech"}
     ash.refuse("it smells")
-    assert set(server.books.examples) == {"beech"}
+    assert set(server.record.examples) == {"beech"}
 
 
 def test_a_client_scores_once_a_round_and_only_a_model() -> None:
@@ -177,10 +177,10 @@ def test_scores_that_nobody_asked_for_are_that_clients_failure() -> None:
     scores = torch.tensor([10.0, 10.0, 0.0], dtype=torch.float64)
     server, _, method = begun(lambda request: number(request).but({SCORE: scores}), score_at_clients=True)
     assert len(list(server.ask(method.count, MODEL, ["ash"]))) == 1
-    assert server.books.scores.count == 10
+    assert server.record.scores.count == 10
     assert not list(server.ask(method.count, MODEL, ["ash"], at_least=0))
-    assert server.books.scores.count == 10
-    assert [failure["why"] for failure in server.books.failures] == ["it sent scores that nobody asked for"]
+    assert server.record.scores.count == 10
+    assert [failure["why"] for failure in server.record.failures] == ["it sent scores that nobody asked for"]
 
 
 def test_draws_of_the_server_differ_by_round_and_purpose_and_go_on_within_one() -> None:
@@ -226,7 +226,9 @@ def test_who_is_left_out_is_not_asked_again_and_the_cohort_of_its_round_stays() 
     assert server.cohort() == list(NAMES)
     list(server.ask(method.count, MODEL, to=server.cohort()))
     assert [request.client for request in engine.requests[4:]] == ["ash", "cedar", "elm"]
-    assert server.books.failures == [{"client": "beech", "why": "it is left out from now on: its keys are not its own"}]
+    assert server.record.failures == [
+        {"client": "beech", "why": "it is left out from now on: its keys are not its own"}
+    ]
     server.undo()
     server.begin(2)
     assert server.cohort() == ["ash", "cedar", "elm"] == server.able()

@@ -18,10 +18,10 @@ from understudy.federation.message import Kind, Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.server import Server
 from understudy.federation.site import Site, answer
-from understudy.models import registry as models
+from understudy.models import zoo as models
 from understudy.models.network import Network
 from understudy.privacy.policy import Policy
-from understudy.privacy.settings import PrivacySettings
+from understudy.privacy.promise import PrivacySettings
 
 
 class Counting(Method):
@@ -43,14 +43,14 @@ class Counting(Method):
     @task(value="scalars")
     def despair(self, client: Client, brief: Message) -> Message:
         """Says after its work why there is nothing to send, which tells something of what came out."""
-        client.ledger.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
+        client.budget.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
         raise UserError("what it made is not sound")
 
     @task(value="scalars")
     def pay_or_not(self, client: Client, brief: Message) -> Message:
         """What it does depends on what the server says."""
         if "pay" in brief:
-            client.ledger.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
+            client.budget.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
         if "fail" in brief:
             raise UserError("what it made is not sound")
         return Message(value=client.own.x.float().mean())
@@ -58,10 +58,10 @@ class Counting(Method):
     @task(value="scalars")
     def pay_twice(self, client: Client, brief: Message) -> Message:
         """Two mechanisms that cost the same; told so, it fails between them."""
-        client.ledger.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
+        client.budget.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
         if "fail" in brief:
             raise UserError("what it made is not sound")
-        client.ledger.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
+        client.budget.charge(rate=0.1, noise=1.0, steps=2, clip=1.0, covers=("value",))
         return Message(value=torch.zeros(()))
 
     @task(x="examples", y="labels")
@@ -267,13 +267,13 @@ def test_work_that_failed_lends_its_charge_to_nothing_else(guarded: Site, method
     paid = answer(guarded, method, again)
     in_vain = [()] if first == "Counting.pay_or_not" else []  # told once more, since nobody may have heard of it
     assert (paid.outcome, [charge["covers"] for charge in paid.charges]) == ("done", [("value",), *in_vain])
-    assert len(guarded.book.charges()) == 2  # it cost again
+    assert len(guarded.charge_log.charges()) == 2  # it cost again
 
 
 def test_two_mechanisms_that_cost_the_same_cost_twice(guarded: Site, method: Counting) -> None:
     done = answer(guarded, method, request(1, 1, task="Counting.pay_twice"))
     assert [charge["number"] for charge in done.charges] == [0, 1]
-    assert [charge.number for charge in guarded.book.charges()] == [0, 1]
+    assert [charge.number for charge in guarded.charge_log.charges()] == [0, 1]
 
 
 def test_every_mechanism_has_a_line_of_its_own_also_after_a_failure_between_two(
@@ -283,7 +283,7 @@ def test_every_mechanism_has_a_line_of_its_own_also_after_a_failure_between_two(
     failed = answer(guarded, method, replace(request(1, 1, task="Counting.pay_twice"), body=word))
     done = answer(guarded, method, request(1, 1, task="Counting.pay_twice"))
     assert [[charge["number"] for charge in one.charges] for one in (failed, done)] == [[0], [1, 2, 0]]
-    assert [charge.number for charge in guarded.book.charges()] == [0, 1, 2]
+    assert [charge.number for charge in guarded.charge_log.charges()] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("round", "step"), [(10**9 + 1, 1), (-1, 1), (1, -1), (1, 10**9 + 1)])
@@ -292,7 +292,7 @@ def test_no_round_or_step_that_a_server_names_spoils_the_book(
 ) -> None:
     asked = answer(guarded, method, request(round, step, task="Counting.pay_twice"))
     assert (asked.outcome, asked.code) == ("refused", "bad-request")
-    assert guarded.book.charges() == []
+    assert guarded.charge_log.charges() == []
 
 
 STRICTER = [Policy(kinds=("weights",)), Policy(smallest_class=3), Policy(examples_a_round=3), Policy(epsilon=1.0)]

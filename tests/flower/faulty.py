@@ -6,10 +6,11 @@ from pathlib import Path
 
 import torch
 
+from understudy.base_settings import NoSettings
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
-from understudy.federation.registry import NoSettings, method
+from understudy.federation.registry import method
 from understudy.federation.server import Server
 
 

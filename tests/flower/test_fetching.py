@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from understudy.engines.flower.dialling import Server, reason, silence
+from understudy.engines.flower.dialling import ServerAddress, reason, silence
 from understudy.engines.flower.fetching import Fetching, Withdrawn
 from understudy.engines.flower.processes import free_port
 
@@ -63,7 +63,7 @@ def test_the_rest_of_the_client_is_untouched() -> None:
     assert fetching().other == "as it is"
 
 
-SITE = Server("server.example.org:8443", Path("keys/ca.crt"), Path("keys/north"))
+SITE = ServerAddress("server.example.org:8443", Path("keys/ca.crt"), Path("keys/north"))
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_why_a_node_ended_is_told_in_a_sentence(said: str, told: str) -> None:
 
 
 def test_a_server_that_does_not_answer_is_named() -> None:
-    nobody = Server(f"127.0.0.1:{free_port()}", None, None)
+    nobody = ServerAddress(f"127.0.0.1:{free_port()}", None, None)
     assert silence(nobody) == f"Nothing answers at {nobody.address} (Connection refused); it is tried again."
 
 
 def test_what_is_no_name_of_a_host_is_told_too() -> None:
-    assert "no name of a host" in str(silence(Server("a..b:8443", None, None)))
+    assert "no name of a host" in str(silence(ServerAddress("a..b:8443", None, None)))

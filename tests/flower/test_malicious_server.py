@@ -22,7 +22,7 @@ from understudy.engines.flower.proxy import nginx, proxy
 from understudy.federation.exchange import Answer, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method
-from understudy.studies.site import build_site
+from understudy.runs.remote import build_site
 
 pytestmark = [
     pytest.mark.slow,  # Flower's node looks for a message every few seconds

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from understudy.engines.flower import attending, node
-from understudy.engines.flower.dialling import Server
+from understudy.engines.flower.dialling import ServerAddress
 from understudy.engines.flower.keys import Certificates
 from understudy.engines.flower.node import Node
 from understudy.engines.flower.processes import dialled, free_port, is_free
@@ -56,7 +56,7 @@ def test_workers_of_roots_nginx_can_reach_its_folder(
 
 
 def made(folder: Path, said: list[str]) -> Node:
-    return Node(Door(free_port(), folder / "secret"), Server("127.0.0.1:1", None, None), folder, said.append)
+    return Node(Door(free_port(), folder / "secret"), ServerAddress("127.0.0.1:1", None, None), folder, said.append)
 
 
 def until(happened: Any) -> None:

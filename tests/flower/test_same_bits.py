@@ -7,7 +7,7 @@ import pytest
 
 import understudy as us
 from understudy.engines.flower.proxy import nginx
-from understudy.studies.folder import RunFolder
+from understudy.runs.folder import RunFolder
 
 pytestmark = pytest.mark.skipif(nginx() is None, reason="nginx is not installed")
 

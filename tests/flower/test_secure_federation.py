@@ -13,7 +13,7 @@ import understudy as us
 from understudy.engines.flower.proxy import nginx
 from understudy.federation.message import Message
 from understudy.federation.secure import party
-from understudy.federation.shelf import Shelf
+from understudy.federation.tensor_store import TensorStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(nginx() is None, reason="nginx is not installed")]
 
@@ -61,8 +61,8 @@ def test_a_site_lost_after_its_shares_is_recovered_from_the_others(tmp_path: Pat
 def dropped_according_to(federation: Federation, site: str) -> list[int]:
     """Whose key's shares a site was asked for: of one that had shared it, and then sent no input."""
     (folder,) = (federation.folder / "sites" / site / "state").glob("*/memory")
-    shelf = Shelf(folder)
-    memory, _ = shelf.get(shelf.entries()[-1])
+    store = TensorStore(folder)
+    memory, _ = store.get(store.entries()[-1])
     kept = Message.from_bytes(party.to_bytes(memory[party.KEPT]))
     dropped: list[int] = kept[party.DROPPED].tolist()
     return dropped

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from understudy.engines.flower.dialling import Server
+from understudy.engines.flower.dialling import ServerAddress
 from understudy.engines.flower.keys import Certificates, admit, make_node, make_server
 from understudy.engines.flower.link import Link, superlink
 from understudy.engines.flower.node import supernode
@@ -42,7 +42,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
             yield Opened(folder, certificates, link, address)
 
 
-def ends(server: Server, folder: Path) -> str:
+def ends(server: ServerAddress, folder: Path) -> str:
     """What a node says when it is turned away."""
     said: list[str] = []
     with supernode(folder, server, said.append):
@@ -55,13 +55,13 @@ def ends(server: Server, folder: Path) -> str:
 
 def test_a_node_whose_key_is_not_known_is_refused(opened: Opened, tmp_path: Path) -> None:
     make_node(tmp_path, "stranger")
-    said = ends(Server(opened.address, opened.certificates.ca, tmp_path / "stranger"), tmp_path / "site")
+    said = ends(ServerAddress(opened.address, opened.certificates.ca, tmp_path / "stranger"), tmp_path / "site")
     assert "305" in said or "refused" in said.lower() or "not registered" in said.lower()
 
 
 def test_a_node_that_trusts_another_authority_does_not_connect(opened: Opened, tmp_path: Path) -> None:
     other = make_server(tmp_path / "other", [])
-    with supernode(tmp_path / "site", Server(opened.address, other.ca, opened.folder / "known" / "ash"), print):
+    with supernode(tmp_path / "site", ServerAddress(opened.address, other.ca, opened.folder / "known" / "ash"), print):
         log, until = tmp_path / "site" / "supernode.log", time.monotonic() + 60
         while time.monotonic() < until and not (log.exists() and "ertificate" in log.read_text()):
             time.sleep(0.2)
@@ -138,13 +138,13 @@ def online(link: Link) -> list[str]:
 
 def test_a_stolen_key_is_turned_away_as_long_as_its_owner_is_there(opened: Opened, tmp_path: Path) -> None:
     stolen = shutil.copy(opened.folder / "known" / "ash", tmp_path / "ash")
-    mine = Server(opened.address, opened.certificates.ca, opened.folder / "known" / "ash")
+    mine = ServerAddress(opened.address, opened.certificates.ca, opened.folder / "known" / "ash")
     with supernode(tmp_path / "owner", mine, print) as owner:
         until = time.monotonic() + 60
         while "ash" not in online(opened.link) and time.monotonic() < until:
             time.sleep(0.2)
         before = owner.pid
-        said = ends(Server(opened.address, opened.certificates.ca, Path(stolen)), tmp_path / "thief")
+        said = ends(ServerAddress(opened.address, opened.certificates.ca, Path(stolen)), tmp_path / "thief")
         assert "turned ash away" in said
         assert online(opened.link) == ["ash"]
         assert owner.pid == before, "its owner was not sent away"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from understudy.errors import UserError
-from understudy.learning.dsa import ALL, WITHOUT_FLIP, Draw, Kind, apply, draw
+from understudy.learning.dsa import ALL, WITHOUT_FLIP, Draw, DsaKind, apply, draw
 from understudy.randomness import generator
 
 
@@ -15,7 +15,7 @@ def image(*rows: list[float]) -> Tensor:
     return torch.tensor([[list(row) for row in rows]]).unsqueeze(0)
 
 
-def with_numbers(kind: Kind, *u: float) -> Draw:
+def with_numbers(kind: DsaKind, *u: float) -> Draw:
     return Draw(kind, torch.tensor([[*u, *[0.0] * (3 - len(u))]]))
 
 
@@ -102,7 +102,7 @@ OTHERS = torch.randn(3, 3, 8, 8, generator=generator("other images"))
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_a_siamese_draw_does_the_same_to_every_image_of_both_batches(kind: Kind) -> None:
+def test_a_siamese_draw_does_the_same_to_every_image_of_both_batches(kind: DsaKind) -> None:
     for seed in range(5):
         shared = draw([kind], generator(seed))
         together = apply(shared, torch.cat([SOME, OTHERS]))
@@ -113,7 +113,7 @@ def test_a_siamese_draw_does_the_same_to_every_image_of_both_batches(kind: Kind)
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_a_plain_draw_has_parameters_for_each_image(kind: Kind) -> None:
+def test_a_plain_draw_has_parameters_for_each_image(kind: DsaKind) -> None:
     same = SOME[:1].repeat(12, 1, 1, 1)
     apart = draw([kind], generator("plain"), images=12)
     found = apply(apart, same)
@@ -146,7 +146,7 @@ def test_a_draw_takes_from_its_own_generator_alone_and_equally_much_for_each_kin
 
 @settings(max_examples=20, deadline=None)
 @given(st.sampled_from(ALL), st.integers(0, 10_000), st.booleans())
-def test_every_change_is_differentiable_in_the_images(kind: Kind, seed: int, siamese: bool) -> None:
+def test_every_change_is_differentiable_in_the_images(kind: DsaKind, seed: int, siamese: bool) -> None:
     chosen = draw([kind], generator(seed), images=None if siamese else 2)
     x = torch.randn(2, 2, 4, 4, generator=generator(seed, "x"), dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: apply(chosen, x), [x])
@@ -167,5 +167,5 @@ def test_what_cannot_be_augmented_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_an_empty_batch_stays_empty_whatever_is_drawn(kind: Kind) -> None:
+def test_an_empty_batch_stays_empty_whatever_is_drawn(kind: DsaKind) -> None:
     assert apply(draw((kind,), generator("empty")), torch.zeros(0, 3, 8, 8)).shape == (0, 3, 8, 8)

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from understudy.base_settings import NoSettings
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
@@ -19,9 +20,8 @@ from understudy.learning.heterogeneity import (
     smoothness,
 )
 from understudy.learning.loop import full_gradient
-from understudy.models.dense import MlpSettings, mlp, softmax
+from understudy.models.mlp import MlpSettings, mlp, softmax
 from understudy.models.network import Network
-from understudy.models.registry import NoSettings
 
 
 def at_zero(*targets: float) -> Slopes:

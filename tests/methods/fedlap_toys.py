@@ -7,14 +7,14 @@ import pytest
 from stage import SEED, Stage, bound, pictures
 
 from understudy.data.examples import Examples
+from understudy.federation.budget import Budget, Occasion
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method
-from understudy.federation.purse import Occasion, Purse
 from understudy.methods import fedlap
 from understudy.methods.fedlap import FedLap, FedLapSettings
 from understudy.models.network import Network
-from understudy.privacy.charges import Book
+from understudy.privacy.charges import ChargeLog
 
 SITES = {"a": pictures([0] * 6 + [2] * 5, name="a"), "b": pictures([1] * 7, name="b")}
 QUICK: dict[str, Any] = {
@@ -44,7 +44,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Paying(Stage):
-    """A stage whose clients have a purse."""
+    """A stage whose clients have a budget."""
 
     def __init__(self, method: Method, own: dict[str, Examples], book: Path):
         super().__init__(method, own)
@@ -53,7 +53,7 @@ class Paying(Stage):
     def client(self, name: str, round: int | None = None) -> Client:
         plain = super().client(name, round)
         occasion = Occasion("run", plain.round, 1, "FedLapDp.distil")
-        purse = Purse(Book(self.book / f"{name}.jsonl"), occasion, self.method.privacy, None, len(plain.own))
+        budget = Budget(ChargeLog(self.book / f"{name}.jsonl"), occasion, self.method.privacy, None, len(plain.own))
         return Client(
-            name, plain.round, own=plain.own, held_out=plain.held_out, memory=plain.memory, seed=SEED, ledger=purse
+            name, plain.round, own=plain.own, held_out=plain.held_out, memory=plain.memory, seed=SEED, budget=budget
         )

@@ -8,15 +8,15 @@ import torch
 from stage import Stage, bound, image_net, pictures
 from torch import Tensor
 
+from understudy.base_settings import Settings
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.federation.method import Method, State
 from understudy.learning.local import Local
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
-from understudy.methods.fedssyn import POOL_Y, Fedssyn, FedssynSettings
+from understudy.methods.fedssyn.fedssyn import POOL_Y, Fedssyn, FedssynSettings
+from understudy.methods.shared.averaging import AveragingSettings
 from understudy.privacy.sgd import PrivateSteps
-from understudy.settings import Settings
 from understudy.synthesis import generator as generators
 from understudy.synthesis.generator import Generator, generator
 

@@ -13,7 +13,7 @@ from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task_name
 from understudy.federation.server import Brief, Reply, Server, Task
 from understudy.models.network import Network
-from understudy.models.registry import entry
+from understudy.models.zoo import entry
 from understudy.randomness import generator, private_global_stream
 
 SEED = 0

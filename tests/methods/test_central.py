@@ -18,8 +18,8 @@ from understudy.learning.loop import train
 from understudy.learning.plan import passes
 from understudy.methods.central import POOL, Central, CentralSettings
 from understudy.models.network import Network
-from understudy.models.registry import entry
-from understudy.privacy.settings import PrivacySettings
+from understudy.models.zoo import entry
+from understudy.privacy.promise import PrivacySettings
 from understudy.randomness import generator
 
 LOCAL = Local(epochs=2, batch=4, lr=0.1)

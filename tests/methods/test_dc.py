@@ -17,7 +17,7 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Trained
 from understudy.methods import dc
 from understudy.methods.dc import DC, DCSettings, halves
-from understudy.methods.pooled import first_noise
+from understudy.methods.shared.pooled import first_noise
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.synthesis.gradient_matching import MovingImages

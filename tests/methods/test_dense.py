@@ -15,9 +15,9 @@ from understudy.errors import UserError
 from understudy.federation.message import Message
 from understudy.learning.local import Local
 from understudy.learning.loop import train
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.dense import EPOCH, SPEED, Dense, DenseSettings, distilling, pool
 from understudy.methods.fedavg import fedavg
+from understudy.methods.shared.averaging import AveragingSettings
 from understudy.models.network import Network
 
 ALONE = Local(epochs=2, batch=4, lr=0.1)

@@ -8,9 +8,9 @@ from stage import Stage, batchnorm_net, bound, cloud, coin, image_net, pictures,
 
 from understudy.learning.local import Local
 from understudy.learning.loop import Trained
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.ditto import Ditto, DittoSettings
 from understudy.methods.fedavg import fedavg
+from understudy.methods.shared.averaging import AveragingSettings
 
 TWO_STEPS = Local(epochs=2, batch=10, lr=0.1)
 SITES = {"a": records([1], [0]), "b": records([2], [1])}

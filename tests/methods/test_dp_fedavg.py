@@ -20,7 +20,6 @@ from understudy.federation.message import Kind, Message
 from understudy.federation.method import State
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Step, Trained, full_gradient
-from understudy.methods.averaging import _Active
 from understudy.methods.dp_fedavg import DpSettings, PrivateAveraging, private
 from understudy.methods.fedcog import Consensus, FedCogSettings
 from understudy.methods.feddecorr import Decorrelation
@@ -28,14 +27,15 @@ from understudy.methods.feddyn import ScaledDual
 from understudy.methods.fedgen import FedGenSettings, Imagined
 from understudy.methods.fedprox import Proximal
 from understudy.methods.moon import Contrast
-from understudy.methods.parts import Kit, Parts, Shapes, Term
 from understudy.methods.scaffold import ControlVariate
+from understudy.methods.shared.averaging import _Active
+from understudy.methods.shared.parts import Kit, Parts, Shapes, Term
 from understudy.models.network import Network
-from understudy.models.registry import entry
+from understudy.models.zoo import entry
 from understudy.privacy.mechanism import NoisyMeans
 from understudy.randomness import generator, private_global_stream
-from understudy.studies.folder import RunFolder
-from understudy.studies.run import Result, RunStopped, play
+from understudy.runs.folder import RunFolder
+from understudy.runs.play import Result, RunStopped, play
 
 
 def softmax(features: int = 2, classes: int = 2) -> Network:

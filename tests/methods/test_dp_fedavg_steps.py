@@ -12,8 +12,8 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.learning.local import Local
 from understudy.methods.dp_fedavg import DpSettings, PrivateAveraging
-from understudy.privacy.charges import Book
-from understudy.privacy.settings import PrivacySettings
+from understudy.privacy.charges import ChargeLog
+from understudy.privacy.promise import PrivacySettings
 
 OWN = records([1, 1, 1], [0, 0, 0])  # at w = 0 the slope of (x = 1, class 0) is −½, that of (x = 1, class 1) is ½
 HARDLY = 1e-9  # noise
@@ -40,7 +40,7 @@ def test_a_sum_is_divided_by_the_planned_records_and_those_that_were_dealt(tmp_p
     dealt = client(chosen, tmp_path / "dealt")
     dealt.keep_dealt(Message(x=torch.ones(2, 1), y=torch.ones(2, dtype=torch.uint8)))
     assert chosen.train(dealt, start)["change"].item() == pytest.approx(0.1 * 0.5 / 6)
-    assert [charge.divisor for charge in Book(tmp_path / "dealt" / "a.jsonl").charges()] == [6]
+    assert [charge.divisor for charge in ChargeLog(tmp_path / "dealt" / "a.jsonl").charges()] == [6]
 
 
 def test_the_rate_follows_its_schedule(tmp_path: Path) -> None:

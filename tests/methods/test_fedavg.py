@@ -9,8 +9,8 @@ from stage import Stage, batchnorm_net, bound, cloud, coin, play, records, sigmo
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.learning.local import Local
-from understudy.methods.averaging import Averaging, AveragingSettings, Term
 from understudy.methods.fedavg import fedavg
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Term
 
 ONE_STEP = Local(epochs=1, batch=10, lr=0.1)
 # At w = 0 either class has probability ½. One record x=1 of class 0: slope (½−1)·1 = −0.5, so a steps to +0.05.

@@ -7,9 +7,9 @@ import torch
 from stage import Stage, batchnorm_net, bound, cloud, coin, play, records, sigmoid, softmax_net
 
 from understudy.learning.local import Local
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedavgm import PRESETS, FedAvgMSettings, fedavgm
+from understudy.methods.shared.averaging import AveragingSettings
 
 ONE_STEP = Local(epochs=1, batch=10, lr=0.1)
 SITES = {"a": records([1], [0])}  # slope σ(w) − 1

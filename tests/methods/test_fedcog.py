@@ -13,11 +13,11 @@ from understudy.errors import UserError
 from understudy.federation.message import Message, scalar
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, full_gradient
-from understudy.methods.averaging import Averaging, AveragingSettings, Kit
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedcog import PREVIOUS, Consensus, FedCogSettings, fedcog
 from understudy.methods.feddm import FedDM, FedDMSettings
 from understudy.methods.scaffold import ScaffoldSettings, scaffold
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.synthesis.inversion import invert

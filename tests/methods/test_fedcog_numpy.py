@@ -15,11 +15,11 @@ from stage import SEED, Stage, bound, cloud, softmax_net
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.learning.local import Local
-from understudy.methods.averaging import Averaging, AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedcog import FedCogSettings, fedcog
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.models.network import Network
-from understudy.models.registry import entry
+from understudy.models.zoo import entry
 from understudy.randomness import generator
 from understudy.synthesis.labels import label_sets, labels_from_counts, largest_remainder
 

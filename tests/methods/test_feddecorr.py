@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from understudy.data.problem import Problem
 from understudy.learning.local import Local
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.feddecorr import Decorrelation, FedDecorrSettings, feddecorr, repetition
+from understudy.methods.shared.averaging import AveragingSettings
 from understudy.models.network import Network
 from understudy.randomness import generator
 

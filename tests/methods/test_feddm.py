@@ -19,11 +19,11 @@ from understudy.learning import loop, pool
 from understudy.learning.local import Local
 from understudy.learning.loop import Trained
 from understudy.learning.plan import EMPTY
-from understudy.methods import pooled
 from understudy.methods.feddm import FedDM, FedDMSettings
+from understudy.methods.shared import pooled
 from understudy.models.network import Network
 from understudy.randomness import generator
-from understudy.studies.api import run
+from understudy.runs.api import run
 from understudy.synthesis.matching import into_ball
 
 ONE_STEP = Local(epochs=1, batch=100, lr=0.1)

@@ -13,7 +13,7 @@ from understudy.learning import dsa
 from understudy.learning.local import Local
 from understudy.methods.feddm import FedDM, FedDMSettings
 from understudy.models.network import Network
-from understudy.models.registry import entry
+from understudy.models.zoo import entry
 from understudy.randomness import generator
 from understudy.synthesis.matching import embedding, matching_gradient
 

@@ -15,17 +15,17 @@ from understudy.config.schema import Live
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
 from understudy.errors import UserError
+from understudy.federation.budget import Budget, Occasion
 from understudy.federation.client import Client, Memory
 from understudy.federation.message import Message
-from understudy.federation.purse import Occasion, Purse
 from understudy.methods.feddm import FedDM, FedDMSettings
 from understudy.models.network import Network
 from understudy.privacy import mechanism
 from understudy.privacy.accounting import Spending, epsilon
-from understudy.privacy.charges import Book, BudgetSpent
+from understudy.privacy.charges import BudgetSpent, ChargeLog
 from understudy.privacy.mechanism import gaussian
-from understudy.privacy.settings import PrivacySettings
-from understudy.studies.run import Result, play
+from understudy.privacy.promise import PrivacySettings
+from understudy.runs.play import Result, play
 from understudy.synthesis.matching import Draws, embedding
 from understudy.synthesis.private_matching import PrivateMeans
 
@@ -41,8 +41,8 @@ def method(privacy: PrivacySettings | None = PRIVACY, **given: object) -> FedDM:
 
 
 def client(folder: Path, privacy: PrivacySettings | None = PRIVACY, own: Examples = OWN) -> Client:
-    purse = Purse(Book(folder / "charges.jsonl"), Occasion("run", 1, 1, "FedDM.distil"), privacy, None, len(own))
-    return Client("a", 1, own=own, held_out=own.none(), memory=Memory({}), seed=0, ledger=purse)
+    budget = Budget(ChargeLog(folder / "charges.jsonl"), Occasion("run", 1, 1, "FedDM.distil"), privacy, None, len(own))
+    return Client("a", 1, own=own, held_out=own.none(), memory=Memory({}), seed=0, budget=budget)
 
 
 def distilled(chosen: FedDM, folder: Path, own: Examples = OWN, net: Network | None = None) -> Message:
@@ -51,7 +51,7 @@ def distilled(chosen: FedDM, folder: Path, own: Examples = OWN, net: Network | N
 
 
 def charges(folder: Path) -> list[tuple[float, float, int, tuple[str, ...]]]:
-    return [(c.rate, c.noise, c.steps, c.covers) for c in Book(folder / "charges.jsonl").charges()]
+    return [(c.rate, c.noise, c.steps, c.covers) for c in ChargeLog(folder / "charges.jsonl").charges()]
 
 
 def test_a_round_is_charged_once_for_its_steps_whatever_the_classes(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_a_charge_comes_before_a_record_is_touched(tmp_path: Path) -> None:
     small = PrivacySettings(epsilon=0.01, delta=1e-5, records=30)
     chosen = bound(method(small), image_net())
     assert isinstance(chosen, FedDM)
-    purse = Purse(Book(tmp_path / "charges.jsonl"), Occasion("run", 1, 1, "FedDM.distil"), small, None, len(OWN))
-    guarded = Guarded("a", 1, own=OWN, held_out=OWN.none(), memory=Memory({}), seed=0, ledger=purse)
+    budget = Budget(ChargeLog(tmp_path / "charges.jsonl"), Occasion("run", 1, 1, "FedDM.distil"), small, None, len(OWN))
+    guarded = Guarded("a", 1, own=OWN, held_out=OWN.none(), memory=Memory({}), seed=0, budget=budget)
     with pytest.raises(BudgetSpent):
         chosen.distil(guarded, Message(model=chosen.net.initial()))
 

@@ -10,9 +10,9 @@ from stage import Stage, batchnorm_net, bound, cloud, coin, play, records, sigmo
 
 from understudy.errors import UserError
 from understudy.learning.local import Local
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.feddyn import PRESETS, FedDynSettings, feddyn
+from understudy.methods.shared.averaging import AveragingSettings
 
 TWO_STEPS = Local(epochs=2, batch=10, lr=0.1)
 SITES = {"a": records([1], [0]), "b": records([2], [1])}

@@ -7,9 +7,9 @@ import torch
 from stage import Stage, batchnorm_net, bound, cloud, coin, play, records, softmax_net
 
 from understudy.learning.local import Local
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedexp import PRESETS, FedExPSettings, fedexp
+from understudy.methods.shared.averaging import AveragingSettings
 
 ONE_STEP = Local(epochs=1, batch=10, lr=0.1)
 # At w = 0 a steps by +0.05; b, a record x=4 of class 1, by −0.1·4·½ = −0.2. Three records of b's kind weigh 3 of 4.

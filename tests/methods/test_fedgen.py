@@ -15,9 +15,9 @@ from understudy.federation.message import Message
 from understudy.federation.method import State
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedgen import GENERATOR, MEAN, SQUARE, STEPS, FedGen, FedGenSettings
+from understudy.methods.shared.averaging import AveragingSettings
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.synthesis.feature_generator import FeatureGenerator, divergence_from, sameness, teachers_loss

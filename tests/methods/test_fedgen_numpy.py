@@ -18,9 +18,9 @@ from torch import nn
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.learning.local import Local
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedgen import GENERATOR, MEAN, SQUARE, STEPS, FedGen, FedGenSettings
+from understudy.methods.shared.averaging import AveragingSettings
 from understudy.models.network import Network
 from understudy.randomness import generator
 

@@ -24,9 +24,9 @@ from understudy.models.network import Network
 from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import BudgetSpent
 from understudy.privacy.mechanism import NoisyMeans, poisson_rows
-from understudy.privacy.planning import Plan
-from understudy.privacy.settings import PrivacySettings
-from understudy.studies.api import run
+from understudy.privacy.planning import NoisePlan
+from understudy.privacy.promise import PrivacySettings
+from understudy.runs.api import run
 
 PRIVACY = {"delta": 1e-5, "records": 20, "test_noise": True}
 
@@ -108,7 +108,7 @@ def test_nothing_is_sampled_where_the_budget_is_spent(tmp_path: Path, monkeypatc
 # ---- what is released
 
 
-def released(chosen: FedLapDp, own: Examples, plan: Plan, book: Path, releases: int = 1) -> Tensor:
+def released(chosen: FedLapDp, own: Examples, plan: NoisePlan, book: Path, releases: int = 1) -> Tensor:
     """(releases, parameters)"""
     client = Paying(chosen, {"a": own}, book).client("a", 1)
     chosen.net.load(chosen.net.initial())
@@ -120,7 +120,7 @@ def released(chosen: FedLapDp, own: Examples, plan: Plan, book: Path, releases: 
 @pytest.mark.parametrize("clip", [0.05, 1.0])
 def test_one_record_moves_a_release_by_at_most_the_clip_over_the_planned_batch(clip: float, tmp_path: Path) -> None:
     # Without noise; rate 1, so that the new record is in: at most C/(q·n̄) = C/20 apart, and the divisor stays 20.
-    chosen, plan = method(clip=clip), Plan(records=20, rate=1.0, steps=4, noise=0.0)
+    chosen, plan = method(clip=clip), NoisePlan(records=20, rate=1.0, steps=4, noise=0.0)
     new = pictures([1], name="new")
     before, after = (released(chosen, own, plan, tmp_path)[0] for own in (SITES["a"], SITES["a"].and_also(new)))
     alone = released(chosen, new, plan, tmp_path)[0]
@@ -136,7 +136,7 @@ def test_dealt_records_count_in_the_divisor_and_nowhere_in_the_charge(tmp_path: 
     client.keep_dealt(Message(x=dealt.x, y=dealt.y.to(torch.uint8)))
     net = chosen.net
     net.load(net.initial())
-    found = chosen._private_gradient(client, Plan(records=11, rate=1.0, steps=4, noise=0.0))(net.initial(), None)
+    found = chosen._private_gradient(client, NoisePlan(records=11, rate=1.0, steps=4, noise=0.0))(net.initial(), None)
     assert found is not None
     torch.testing.assert_close(found, full_gradient(net, net.initial(), own.and_also(dealt), 100), rtol=1e-4, atol=1e-6)
     # Planned for 20 records in batches of 4: q = 0.2, and 0.2·(20 + 7) = 5.4 are expected where 7 are dealt.
@@ -152,7 +152,7 @@ def test_dealt_records_count_in_the_divisor_and_nowhere_in_the_charge(tmp_path: 
 
 def test_a_client_without_records_releases_noise_of_the_planned_size(tmp_path: Path) -> None:
     # σ·C/(q·n̄) = 2·0.5/(0.25·40) = 0.1; some 9000 draws, so within 5 % (six deviations).
-    chosen, plan = method(clip=0.5), Plan(records=40, rate=0.25, steps=4, noise=2.0)
+    chosen, plan = method(clip=0.5), NoisePlan(records=40, rate=0.25, steps=4, noise=2.0)
     noise = released(chosen, SITES["a"].none(), plan, tmp_path, releases=80)
     assert noise.numel() > 9000
     assert noise.std().item() == pytest.approx(0.1, rel=0.05)
@@ -169,7 +169,7 @@ def test_batches_are_poisson_draws_of_the_planned_rate(tmp_path: Path, monkeypat
         return torch.zeros_like(net.grad)
 
     monkeypatch.setattr(fedlap_dp, "clipped_gradient_sum", counted)
-    released(method(), pictures([0] * 60), Plan(60, 0.1, 4, 1.0), tmp_path, releases=300)
+    released(method(), pictures([0] * 60), NoisePlan(60, 0.1, 4, 1.0), tmp_path, releases=300)
     # Binomial(60, 0.1): mean 6, deviation 2.3; of 300 the mean within 0.55 (four deviations).
     assert sum(sizes) / 300 == pytest.approx(6, abs=0.55)
     assert len(set(sizes)) > 6
@@ -227,7 +227,7 @@ def test_one_augmentation_is_applied_before_gradients_of_records_are_taken(
 
     monkeypatch.setattr(fedlap_dp, "clipped_gradient_sum", kept)
     chosen, own = method(), SITES["a"]
-    gradient = chosen._private_gradient(Paying(chosen, {"a": own}, tmp_path).client("a", 1), Plan(11, 1.0, 1, 1.0))
+    gradient = chosen._private_gradient(Paying(chosen, {"a": own}, tmp_path).client("a", 1), NoisePlan(11, 1.0, 1, 1.0))
     upside = Draw("flip", torch.zeros(1, 3))  # below ½: flipped
     gradient(chosen.net.initial(), upside)
     assert torch.equal(seen[0], chosen.net.problem.scale(own.x).flip(3))

@@ -9,9 +9,9 @@ from stage import Stage, batchnorm_net, bound, cloud, coin, play, records, sigmo
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.learning.local import Local
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fednova import FedNovaSettings, effective_steps, fednova
+from understudy.methods.shared.averaging import AveragingSettings
 
 # With batches of two, a takes one step and b two.
 SITES = {"a": records([1], [0]), "b": records([2, 2, 2], [1, 1, 1])}

@@ -8,9 +8,9 @@ from stage import Stage, batchnorm_net, bound, cloud, coin, play, records, sigmo
 
 from understudy.federation.message import Message
 from understudy.learning.local import Local
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedprox import PRESETS, FedProxSettings, Proximal, fedprox
+from understudy.methods.shared.averaging import AveragingSettings
 
 TWO_STEPS = Local(epochs=2, batch=10, lr=0.1)
 SITES = {"a": records([1], [0])}  # slope σ(w) − 1

@@ -12,12 +12,12 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.learning.local import Local
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedpvr import FedPvrSettings, block_of, fedpvr
 from understudy.methods.scaffold import ScaffoldSettings, scaffold
+from understudy.methods.shared.averaging import AveragingSettings
 from understudy.models.network import Network
-from understudy.models.registry import entry
+from understudy.models.zoo import entry
 
 TWO_STEPS = Local(epochs=2, batch=10, lr=0.1)
 

@@ -12,10 +12,10 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.learning.local import Local
-from understudy.methods import beforehand
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedreg import FedRegSettings, Made, Maker, Reminding, fedreg, input_range
+from understudy.methods.shared import beforehand
+from understudy.methods.shared.averaging import AveragingSettings
 from understudy.models.network import Network
 
 

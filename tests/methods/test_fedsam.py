@@ -9,9 +9,9 @@ from stage import batchnorm_net, cloud, coin, image_net, pictures, play, records
 
 from understudy.learning.local import Local
 from understudy.learning.loop import Step, plain
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedsam import FedSamSettings, fedsam, sharp
+from understudy.methods.shared.averaging import AveragingSettings
 
 
 def settings(rho: float, local: Local, **more: object) -> FedSamSettings:

@@ -9,9 +9,9 @@ from stage import Stage, batchnorm_net, bound, cloud, coin, play, records, softm
 from understudy.config.resolve import resolve
 from understudy.errors import UserError
 from understudy.learning.local import Local
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedsgd import FedSgdSettings, fedsgd
+from understudy.methods.shared.averaging import AveragingSettings
 
 SITES = {"a": records([1], [0]), "b": records([2, 2, 2], [1, 1, 1])}
 

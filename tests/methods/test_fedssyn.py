@@ -13,9 +13,9 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.server import Server
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
-from understudy.methods.fedssyn import GIVEN, POOL_X, POOL_Y, FedssynSettings, slices
+from understudy.methods.fedssyn.fedssyn import GIVEN, POOL_X, POOL_Y, FedssynSettings, slices
+from understudy.methods.shared.averaging import AveragingSettings
 
 
 @pytest.fixture(autouse=True)

@@ -18,14 +18,14 @@ from understudy.config.schema import Live
 from understudy.data.federation import Federation
 from understudy.errors import UserError
 from understudy.federation.method import Method
-from understudy.methods import fedssyn_privacy
 from understudy.methods.dp_fedavg import DpSettings, dp_fedavg
-from understudy.methods.fedssyn import Fedssyn, FedssynSettings
-from understudy.methods.fedssyn_privacy import PrivateExchange
+from understudy.methods.fedssyn import privacy as fedssyn_privacy
+from understudy.methods.fedssyn.fedssyn import Fedssyn, FedssynSettings
+from understudy.methods.fedssyn.privacy import PrivateExchange
 from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import Charge, composed
-from understudy.privacy.settings import PrivacySettings
-from understudy.studies.run import Result, play
+from understudy.privacy.promise import PrivacySettings
+from understudy.runs.play import Result, play
 
 
 @pytest.fixture(autouse=True)

@@ -23,12 +23,12 @@ from understudy.errors import UserError
 from understudy.federation.exchange import Engine
 from understudy.federation.message import Message
 from understudy.federation.method import Method
-from understudy.federation.shelf import Shelf
 from understudy.federation.site import Site
-from understudy.methods.kept_generators import KEPT
+from understudy.federation.tensor_store import TensorStore
+from understudy.methods.fedssyn.kept_generators import KEPT
 from understudy.privacy.policy import Policy
-from understudy.studies.run import Result, RunStopped, play
-from understudy.synthesis.vae import Vae
+from understudy.runs.play import Result, RunStopped, play
+from understudy.synthesis.vae.vae import Vae
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +62,8 @@ def run(
 
 
 def memory(out: Path, client: str) -> Message:
-    shelf = Shelf(out / "clients" / client / (out / "run-id").read_text() / "memory")
-    return shelf.get(shelf.entries()[-1])[0]
+    store = TensorStore(out / "clients" / client / (out / "run-id").read_text() / "memory")
+    return store.get(store.entries()[-1])[0]
 
 
 def images(out: Path) -> dict[str, Tensor]:

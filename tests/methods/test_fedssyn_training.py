@@ -16,13 +16,13 @@ from understudy.data.examples import Examples
 from understudy.federation.method import Method
 from understudy.learning import loop
 from understudy.learning.loop import Trained
-from understudy.methods import averaging
-from understudy.methods.averaging import Averaging, AveragingSettings, Term
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedcog import Consensus
 from understudy.methods.feddm import FedDM, FedDMSettings
-from understudy.methods.fedssyn import POOL_Y, Fedssyn
+from understudy.methods.fedssyn.fedssyn import POOL_Y, Fedssyn
 from understudy.methods.scaffold import ScaffoldSettings, scaffold
+from understudy.methods.shared import averaging
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Term
 from understudy.models.network import Network
 
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.errors import UserError
-from understudy.federation.shelf import Shelf
-from understudy.methods.kept_generators import keep, kept_by
+from understudy.federation.tensor_store import TensorStore
+from understudy.methods.fedssyn.kept_generators import keep, kept_by
 from understudy.synthesis.generator import Stage
 
 OWN = pictures([0, 1, 2])
@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> Path:
     for epoch in (5, 10):
         keep(memory, Stage(epoch, {"w": torch.tensor([float(epoch)])}), OWN)
     (tmp_path / "run-id").write_text("named")
-    Shelf(tmp_path / "clients" / "ash" / "named" / "memory").put("r0s1", memory)
+    TensorStore(tmp_path / "clients" / "ash" / "named" / "memory").put("r0s1", memory)
     return tmp_path
 
 

@@ -5,7 +5,7 @@ import torch
 from stage import batchnorm_net, cloud, coin, records
 
 from understudy.federation.client import Client, Memory
-from understudy.methods.local_scores import local_scores, means
+from understudy.methods.shared.local_scores import local_scores, means
 
 
 def test_the_numbers_of_a_client_by_hand() -> None:

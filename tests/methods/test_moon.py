@@ -15,13 +15,13 @@ from understudy.data.problem import Problem
 from understudy.learning.augmentation import augment
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch
-from understudy.methods import beforehand
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.moon import PREVIOUS, MoonSettings, moon
-from understudy.models.dense import MlpSettings
+from understudy.methods.shared import beforehand
+from understudy.methods.shared.averaging import AveragingSettings
+from understudy.models.mlp import MlpSettings
 from understudy.models.network import Network
-from understudy.models.registry import entry
+from understudy.models.zoo import entry
 from understudy.randomness import generator
 
 

@@ -7,7 +7,7 @@ import torch
 
 from understudy.federation.message import Message
 from understudy.federation.server import Reply
-from understudy.methods.outliers import learnt_from
+from understudy.methods.shared.outliers import learnt_from
 
 
 def replies(*sizes: float) -> list[Reply]:

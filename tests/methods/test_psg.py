@@ -9,18 +9,18 @@ from stage import Stage, batchnorm_net, bound, cloud, coin, records, softmax_net
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
 from understudy.errors import UserError
+from understudy.federation.budget import Budget, Occasion
 from understudy.federation.client import Client, Memory
 from understudy.federation.message import Message
-from understudy.federation.purse import Occasion, Purse
 from understudy.learning.local import Local
 from understudy.methods import psg
 from understudy.methods.psg import PSG, PSGSettings
 from understudy.models.network import Network
 from understudy.privacy.accounting import Spending, epsilon
-from understudy.privacy.charges import Book
+from understudy.privacy.charges import ChargeLog
 from understudy.privacy.gradients import clipped_gradient_sum
-from understudy.privacy.settings import PrivacySettings
-from understudy.studies.api import run
+from understudy.privacy.promise import PrivacySettings
+from understudy.runs.api import run
 
 PRIVACY = PrivacySettings(delta=1e-5, records=20)
 OWN = cloud("a", 15)
@@ -42,8 +42,8 @@ def method(privacy: PrivacySettings | None = PRIVACY, **given: object) -> PSG:
 
 
 def client(folder: Path, own: Examples = OWN, privacy: PrivacySettings | None = PRIVACY) -> Client:
-    purse = Purse(Book(folder / "charges.jsonl"), Occasion("run", 1, 1, "PSG.condense"), privacy, None, len(own))
-    return Client("a", 1, own=own, held_out=own.none(), memory=Memory({}), seed=0, ledger=purse)
+    budget = Budget(ChargeLog(folder / "charges.jsonl"), Occasion("run", 1, 1, "PSG.condense"), privacy, None, len(own))
+    return Client("a", 1, own=own, held_out=own.none(), memory=Memory({}), seed=0, budget=budget)
 
 
 def test_the_published_numbers_are_the_defaults() -> None:
@@ -65,7 +65,7 @@ def test_as_many_gradients_are_made_as_were_charged(tmp_path: Path, monkeypatch:
     made: list[int] = []
 
     def watched(net: Network, x: torch.Tensor, y: torch.Tensor, clip: float) -> torch.Tensor:
-        assert Book(tmp_path / "charges.jsonl").charges(), "before a record is touched"
+        assert ChargeLog(tmp_path / "charges.jsonl").charges(), "before a record is touched"
         made.append(len(y))
         return clipped_gradient_sum(net, x, y, clip)
 
@@ -73,7 +73,7 @@ def test_as_many_gradients_are_made_as_were_charged(tmp_path: Path, monkeypatch:
     chosen = method()
     bound(chosen, softmax_net())
     chosen.condense(client(tmp_path), Message())
-    (charge,) = Book(tmp_path / "charges.jsonl").charges()
+    (charge,) = ChargeLog(tmp_path / "charges.jsonl").charges()
     assert (charge.rate, charge.noise, charge.steps, charge.clip) == (0.25, 2.0, 24, 0.1)
     assert charge.covers == ("x", "y")
     assert len(made) == charge.steps == 24
@@ -104,7 +104,7 @@ def test_dealt_records_count_in_the_divisor_and_not_in_the_plan(tmp_path: Path) 
     found = chosen._private_gradient(one.examples, None, chosen._means(one, plan))
     assert found.tolist() == [pytest.approx(-0.1, abs=1e-6)]
     chosen.condense(one, Message())
-    (charge,) = Book(tmp_path / "charges.jsonl").charges()
+    (charge,) = ChargeLog(tmp_path / "charges.jsonl").charges()
     assert (charge.rate, charge.noise, charge.steps, charge.divisor) == (1, 1e-9, 24, 7)
 
 

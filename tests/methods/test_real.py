@@ -9,7 +9,7 @@ from understudy.federation.message import Message
 from understudy.learning.local import Local
 from understudy.methods.feddm import FedDM, FedDMSettings
 from understudy.methods.real import CHOSEN, Real, RealSettings
-from understudy.privacy.settings import PrivacySettings
+from understudy.privacy.promise import PrivacySettings
 
 ONE_STEP = Local(epochs=1, batch=100, lr=0.1)
 SITES = {"a": pictures([0] * 12 + [1] * 9 + [2] * 11, name="a"), "b": pictures([1] * 15 + [2], name="b")}

@@ -9,13 +9,13 @@ from stage import Stage, batchnorm_net, bound
 
 from understudy.errors import UserError
 from understudy.learning.local import Local
-from understudy.methods.averaging import Averaging
 from understudy.methods.fedavgm import FedAvgMSettings, fedavgm
 from understudy.methods.feddyn import FedDynSettings, feddyn
 from understudy.methods.fedexp import FedExPSettings, fedexp
 from understudy.methods.fednova import FedNovaSettings, fednova
 from understudy.methods.fedprox import FedProxSettings, fedprox
 from understudy.methods.fedsgd import FedSgdSettings, fedsgd
+from understudy.methods.shared.averaging import Averaging
 
 SGD = Local(epochs=1, batch=4, lr=0.1)
 BUILD: dict[str, Callable[[str], Averaging]] = {

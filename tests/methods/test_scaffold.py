@@ -10,9 +10,9 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.learning.local import Local
 from understudy.learning.loop import full_gradient
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.scaffold import ScaffoldSettings, scaffold
+from understudy.methods.shared.averaging import AveragingSettings
 
 TWO_STEPS = Local(epochs=2, batch=10, lr=0.1)
 SITES = {"a": records([1], [0]), "b": records([2], [1])}

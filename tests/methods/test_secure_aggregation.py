@@ -16,9 +16,9 @@ from understudy.federation.method import Method, State, task, task_name
 from understudy.federation.registry import entry
 from understudy.federation.secure import party
 from understudy.federation.server import Brief, Reply, Server, Task, TooFewReplies
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.secure_aggregation import SecureAggregationSettings, secure_aggregation
+from understudy.methods.shared.averaging import AveragingSettings
 
 NAMES = ("ash", "beech", "cedar", "elm", "fir")
 # Client number k sends (2^k, −k, 1.5): a sum of the first parts tells who is in it.

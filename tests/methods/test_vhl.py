@@ -13,8 +13,8 @@ from understudy.errors import UserError
 from understudy.federation.message import Message
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
+from understudy.methods.shared.averaging import AveragingSettings
 from understudy.methods.vhl import VHL, VHLSettings, VirtualHomogeneity, supervised_contrast, vhl
 from understudy.models.network import Network
 

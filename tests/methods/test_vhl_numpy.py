@@ -17,8 +17,8 @@ from torch import nn
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.learning.local import Local
-from understudy.methods.averaging import AveragingSettings
 from understudy.methods.fedavg import fedavg
+from understudy.methods.shared.averaging import AveragingSettings
 from understudy.methods.vhl import VHLSettings, vhl
 from understudy.models.network import Network
 from understudy.randomness import generator

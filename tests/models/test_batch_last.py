@@ -8,7 +8,7 @@ from understudy.data.problem import Problem
 from understudy.methods.moon import Projected
 from understudy.models.batch_last import batch_last, gains
 from understudy.models.network import Network
-from understudy.models.registry import entry
+from understudy.models.zoo import entry
 
 DIGITS = Problem((1, 28, 28), 10, mean=(0.3,), std=(0.4,))
 COLOUR = Problem((3, 32, 32), 10)

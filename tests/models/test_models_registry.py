@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from understudy.base_settings import NoSettings
 from understudy.data.problem import Problem
 from understudy.errors import UserError
-from understudy.models import registry
+from understudy.models import zoo as registry
 from understudy.models.classifier import Classifier
-from understudy.models.registry import NoSettings, entry, model, names
+from understudy.models.zoo import entry, model, names
 
 ALL = ["cifar100-cnn", "convnet", "mlp", "resnet18", "simple-cnn", "small-convnet", "softmax", "vgg11"]
 

@@ -7,15 +7,15 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
+from understudy.base_settings import Settings
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.models.classifier import Classifier
 from understudy.models.convnet import ConvNetSettings, SmallConvNetSettings
-from understudy.models.dense import MlpSettings
-from understudy.models.registry import entry
+from understudy.models.mlp import MlpSettings
 from understudy.models.resnet import ResNetSettings
+from understudy.models.zoo import entry
 from understudy.randomness import private_global_stream
-from understudy.settings import Settings
 
 
 def build(name: str, shape: tuple[int, ...], classes: int = 10, settings: Settings | None = None) -> Classifier:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from understudy.errors import UserError
-from understudy.privacy.charges import Book, BudgetSpent, Charge, Limit, composed, epsilon_of
+from understudy.privacy.charges import BudgetSpent, Charge, ChargeLog, Limit, composed, epsilon_of
 
 ROUND = {"rate": 0.0256, "noise": 1.0, "steps": 200}  # one round of FedLAP-DP: ε = 2.787 at δ = 1e-5
 
@@ -49,15 +49,15 @@ def test_noise_that_can_be_repeated_protects_nobody() -> None:
 
 
 def test_a_charge_is_on_disk_at_once_and_work_that_never_left_reuses_it(tmp_path: Path) -> None:
-    book = Book(tmp_path / "charges.jsonl")
+    book = ChargeLog(tmp_path / "charges.jsonl")
     book.open(a_charge(), [])
-    assert Book(tmp_path / "charges.jsonl").charges() == [a_charge()]
+    assert ChargeLog(tmp_path / "charges.jsonl").charges() == [a_charge()]
     book.open(a_charge(), [])  # the process was killed and asked again: its reply never left
     assert len(book.charges()) == 1
 
 
 def test_once_its_reply_has_left_the_same_work_costs_again(tmp_path: Path) -> None:
-    book = Book(tmp_path / "charges.jsonl")
+    book = ChargeLog(tmp_path / "charges.jsonl")
     booked = book.open(a_charge(), [])
     assert booked == a_charge()
     book.close([booked])
@@ -69,21 +69,21 @@ def test_once_its_reply_has_left_the_same_work_costs_again(tmp_path: Path) -> No
 
 def test_other_work_at_the_same_place_is_booked_beside_it(tmp_path: Path) -> None:
     """As after a restart with more records: a ledger that knows charges by their place must see both."""
-    book = Book(tmp_path / "charges.jsonl")
+    book = ChargeLog(tmp_path / "charges.jsonl")
     book.open(a_charge(), [])
     assert book.open(replace(a_charge(), rate=0.01), []).number == 1
     assert len({charge.place for charge in book.charges()}) == 2
 
 
 def test_what_could_not_be_read_back_is_not_booked(tmp_path: Path) -> None:
-    book = Book(tmp_path / "charges.jsonl")
+    book = ChargeLog(tmp_path / "charges.jsonl")
     with pytest.raises(UserError, match="cannot be read"):
         book.open(a_charge(round=-1), [])
     assert book.charges() == []
 
 
 def test_the_limit_is_hard_and_counts_every_run_of_the_site(tmp_path: Path) -> None:
-    book, limit = Book(tmp_path / "charges.jsonl"), Limit("the site's policy", 3.2, 1e-5, "rdp")
+    book, limit = ChargeLog(tmp_path / "charges.jsonl"), Limit("the site's policy", 3.2, 1e-5, "rdp")
     book.open(a_charge(run="last year"), [limit])
     before = book.path.read_bytes()
     with pytest.raises(BudgetSpent, match=r"bring ε to 3\.\d+, and the site's policy allows 3\.2 at δ = 1e-05"):
@@ -92,7 +92,7 @@ def test_the_limit_is_hard_and_counts_every_run_of_the_site(tmp_path: Path) -> N
 
 
 def test_a_damaged_book_stops_all_spending(tmp_path: Path) -> None:
-    book = Book(tmp_path / "charges.jsonl")
+    book = ChargeLog(tmp_path / "charges.jsonl")
     book.open(a_charge(), [])
     with book.path.open("a") as file:
         file.write(json.dumps({"charge": {}})[:9] + "\n")
@@ -101,7 +101,7 @@ def test_a_damaged_book_stops_all_spending(tmp_path: Path) -> None:
 
 
 def test_a_line_that_was_cut_off_was_never_relied_on(tmp_path: Path) -> None:
-    book = Book(tmp_path / "charges.jsonl")
+    book = ChargeLog(tmp_path / "charges.jsonl")
     book.open(a_charge(), [])
     with book.path.open("a") as file:
         file.write(json.dumps({"charge": a_charge(2).as_dict()})[:40])  # the power went

@@ -12,7 +12,7 @@ from understudy.errors import UserError
 from understudy.learning.losses import per_record_loss
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
-from understudy.models.registry import entry
+from understudy.models.zoo import entry
 from understudy.privacy.gradients import ByLayer, OneByOne, _choose, clipped_gradient_sum
 from understudy.privacy.layers import of_convolution
 from understudy.randomness import generator

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.errors import UserError
-from understudy.federation.purse import no_purse
+from understudy.federation.budget import no_budget
 from understudy.privacy.mechanism import (
     NoisyMeans,
     clip_rows,
@@ -17,7 +17,7 @@ from understudy.privacy.mechanism import (
     secret_generator,
     with_noise,
 )
-from understudy.privacy.settings import PrivacySettings
+from understudy.privacy.promise import PrivacySettings
 from understudy.randomness import generator
 
 
@@ -35,9 +35,9 @@ def private_mean(
 
 def streams_of_a_client(seed: int, test_noise: bool, *words: int | str) -> list[torch.Generator]:
     """One for sampling, one for noise."""
-    purse = no_purse("a", 1)
-    purse.privacy = PrivacySettings(test_noise=test_noise)
-    return [purse.secret_stream(seed, *words, purpose) for purpose in ("sampling", "noise")]
+    budget = no_budget("a", 1)
+    budget.privacy = PrivacySettings(test_noise=test_noise)
+    return [budget.secret_stream(seed, *words, purpose) for purpose in ("sampling", "noise")]
 
 
 def test_long_rows_are_shortened_and_short_ones_stay() -> None:

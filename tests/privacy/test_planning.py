@@ -5,8 +5,8 @@ import pytest
 from understudy.errors import UserError
 from understudy.learning.local import Local
 from understudy.privacy.accounting import Spending, epsilon
-from understudy.privacy.planning import Plan, planned, planned_records
-from understudy.privacy.settings import PrivacySettings
+from understudy.privacy.planning import NoisePlan, planned, planned_records
+from understudy.privacy.promise import PrivacySettings
 
 ROUND = Spending(0.0256, 1.0, 200)  # ε = 2.787 at δ = 1e-5
 STEPS = Local(steps=200, batch=256)
@@ -18,8 +18,8 @@ def promise(**more: object) -> PrivacySettings:
 
 def test_a_plan_by_hand() -> None:
     # 256 of 10 000 records a step. An epoch is ⌊10 000/256⌋ = 39 steps, five are 195.
-    assert planned(promise(), Local(epochs=5, batch=256), 1.0, 3, 10) == Plan(10_000, 0.0256, 195, 1.0)
-    assert planned(promise(records=100), Local(epochs=5, batch=256), 1.0, 3, 10) == Plan(100, 1.0, 5, 1.0)
+    assert planned(promise(), Local(epochs=5, batch=256), 1.0, 3, 10) == NoisePlan(10_000, 0.0256, 195, 1.0)
+    assert planned(promise(records=100), Local(epochs=5, batch=256), 1.0, 3, 10) == NoisePlan(100, 1.0, 5, 1.0)
 
 
 @pytest.mark.parametrize("own", [0, 3, 20_000])

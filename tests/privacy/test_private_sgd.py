@@ -10,7 +10,7 @@ from torch.nn import functional
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.models.network import Network
-from understudy.models.registry import entry
+from understudy.models.zoo import entry
 from understudy.privacy.gradients import clipped_gradient_sum
 from understudy.privacy.sgd import PrivateGradients, PrivateSteps, RecordLoss, fill_gradients
 from understudy.randomness import generator

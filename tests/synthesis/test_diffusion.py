@@ -11,13 +11,13 @@ from understudy.complaints import checked
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
-from understudy.methods.fedssyn import FedssynSettings
+from understudy.methods.fedssyn.fedssyn import FedssynSettings
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator
-from understudy.synthesis import diffusion
-from understudy.synthesis.diffusion import Diffusion, as_pixels
-from understudy.synthesis.diffusion_network import Frame, build
-from understudy.synthesis.diffusion_settings import DiffusionSettings
+from understudy.synthesis.diffusion import diffusion
+from understudy.synthesis.diffusion.diffusion import Diffusion, as_pixels
+from understudy.synthesis.diffusion.network import Frame, build
+from understudy.synthesis.diffusion.settings import DiffusionSettings
 
 EIGHT = Problem(shape=(1, 8, 8), classes=3, mean=(0.5,), std=(0.25,))
 BRIEF = DiffusionSettings(epochs=2, least_steps=0, batch=4, width=4, head=4, groups=2, sampling_steps=2)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from understudy.randomness import generator
-from understudy.synthesis.diffusion_schedule import add_noise, draw, remaining, sampler, wanted
+from understudy.synthesis.diffusion.schedule import add_noise, draw, remaining, sampler, wanted
 
 
 def f(share: float) -> float:

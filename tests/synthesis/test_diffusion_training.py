@@ -11,11 +11,11 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.privacy.sgd import PrivateGradients, PrivateSteps
 from understudy.randomness import generator, private_global_stream
-from understudy.synthesis import diffusion_training
-from understudy.synthesis.diffusion_network import Frame, build, predict
-from understudy.synthesis.diffusion_schedule import T, add_noise, remaining
-from understudy.synthesis.diffusion_settings import DiffusionSettings
-from understudy.synthesis.diffusion_training import Average, _batches, _private_gradients, ema_decay, train
+from understudy.synthesis.diffusion import training as diffusion_training
+from understudy.synthesis.diffusion.network import Frame, build, predict
+from understudy.synthesis.diffusion.schedule import T, add_noise, remaining
+from understudy.synthesis.diffusion.settings import DiffusionSettings
+from understudy.synthesis.diffusion.training import Average, _batches, _private_gradients, ema_decay, train
 
 EIGHT = Problem(shape=(1, 8, 8), classes=3)
 BRIEF = DiffusionSettings(

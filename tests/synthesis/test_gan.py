@@ -16,10 +16,10 @@ from understudy.errors import UserError
 from understudy.learning import dsa
 from understudy.privacy.sgd import PrivateGradients, PrivateSteps
 from understudy.randomness import generator
-from understudy.synthesis import gan_training
-from understudy.synthesis.gan import ConditionalGan
-from understudy.synthesis.gan_draws import augmented, changed, judges_private_turn, judges_turn, painters_turn
-from understudy.synthesis.gan_losses import (
+from understudy.synthesis.gan import training as gan_training
+from understudy.synthesis.gan.draws import augmented, changed, judges_private_turn, judges_turn, painters_turn
+from understudy.synthesis.gan.gan import ConditionalGan
+from understudy.synthesis.gan.losses import (
     Loss,
     Terms,
     Variant,
@@ -29,10 +29,10 @@ from understudy.synthesis.gan_losses import (
     quarters_moved,
     real_cost,
 )
-from understudy.synthesis.gan_networks import Judge, Painter
-from understudy.synthesis.gan_settings import GanSettings
-from understudy.synthesis.gan_training import Gan, kept_share
-from understudy.synthesis.image_layout import Layout
+from understudy.synthesis.gan.networks import Judge, Painter
+from understudy.synthesis.gan.settings import GanSettings
+from understudy.synthesis.gan.training import Gan, kept_share
+from understudy.synthesis.image_layout import ImageLayout
 
 EIGHT = Problem(shape=(1, 8, 8), classes=3, mean=(0.5,), std=(0.25,))
 BRIEF = GanSettings(epochs=2, batch=4, width=2, hidden=8, latent=3)
@@ -64,7 +64,7 @@ def shades(settings: GanSettings, state: dict[str, Tensor], *labels: int) -> Ten
 
 
 def small_gan(settings: GanSettings) -> Gan:
-    layout = Layout(1, 8, 8)
+    layout = ImageLayout(1, 8, 8)
     with torch.random.fork_rng():
         torch.random.manual_seed(0)
         painters = [Painter(layout, 3, settings.latent, settings.width) for _ in range(2)]
@@ -210,7 +210,7 @@ def test_a_record_more_moves_the_sum_of_a_private_step_by_the_clip_at_most(
         torch.rand(first, generator=coins)  # negative: one number a record, and this was the first one's
 
         def follows(
-            kinds: Sequence[dsa.Kind],
+            kinds: Sequence[dsa.DsaKind],
             rng: torch.Generator,
             *,
             images: int,

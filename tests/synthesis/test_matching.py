@@ -13,7 +13,7 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
-from understudy.models.registry import entry
+from understudy.models.zoo import entry
 from understudy.randomness import generator
 from understudy.synthesis.matching import (
     embedding,

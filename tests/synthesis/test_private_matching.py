@@ -14,7 +14,7 @@ from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.synthesis.matching import Look, looks_near, match_distributions, match_means
-from understudy.synthesis.private_matching import PrivateMeans, PublishedNoise, Release, clip_from_noise
+from understudy.synthesis.private_matching import PlannedRelease, PrivateMeans, PublishedNoise, clip_from_noise
 
 
 def flat_net() -> Network:
@@ -29,7 +29,7 @@ def flat_net() -> Network:
     return Network(build, Problem(shape=(2,), classes=2))
 
 
-def released(real: Examples, release: Release, planned: tuple[int, ...] = ()) -> torch.Tensor:
+def released(real: Examples, release: PlannedRelease, planned: tuple[int, ...] = ()) -> torch.Tensor:
     net = flat_net()
     means = PrivateMeans(net, real, (0, 1), release, lambda purpose: generator(purpose), planned=planned)
     with net.frozen(), torch.no_grad():
@@ -44,14 +44,14 @@ def test_a_release_by_hand() -> None:
     # C = 5: (3, 4) is as long as that and stays, (6, 8) becomes (3, 4); their sum (6, 8) over q·n̄ = 1·4 is (1.5, 2).
     # Class 1 has (0, 1) alone: (0, 0.25), by the same divisor.
     real = some([(3, 4), (0, 1), (6, 8)], [0, 1, 0])
-    found = released(real, Release(rate=1, records=4, clip=5, noise=0))
+    found = released(real, PlannedRelease(rate=1, records=4, clip=5, noise=0))
     assert found.tolist() == [[pytest.approx(1.5), 2, 0, 0], [0, 0.25, 0, 0]]
 
 
 def test_records_that_were_dealt_count_in_the_divisor_of_their_class() -> None:
     # Two own records a class are planned; class 0 was dealt two more: (1+3+5+7)/(2+2) = 4 and (2+4)/2 = 3.
     real = some([(1, 0), (3, 0), (0, 2), (0, 4), (5, 0), (7, 0)], [0, 0, 1, 1, 0, 0])
-    found = released(real, Release(rate=1, records=2, clip=100, noise=0), planned=(4, 2))
+    found = released(real, PlannedRelease(rate=1, records=2, clip=100, noise=0), planned=(4, 2))
     assert found.tolist() == [[4, 0, 0, 0], [0, 3, 0, 0]]
 
 
@@ -65,7 +65,7 @@ def test_one_record_more_moves_one_class_by_no_more_than_the_clip(
 ) -> None:
     # σ = 0, every record sampled: neighbours differ by at most C / (q·(n̄ + m)), and only in the record's own class; the
     # divisor is planned, so no other number moves, however many records there are. Three of class 1 were dealt.
-    release = Release(rate=1, records=7, clip=clip, noise=0)
+    release = PlannedRelease(rate=1, records=7, clip=clip, noise=0)
     xs, ys = [row for row, _ in held], [y for _, y in held]
     before, after = (
         released(some([*xs, *more, *[(9, 9)] * 3], [*ys, *[label] * len(more), 1, 1, 1]), release, planned=(7, 10))
@@ -77,7 +77,7 @@ def test_one_record_more_moves_one_class_by_no_more_than_the_clip(
 
 def test_a_class_without_records_releases_noise_of_the_planned_size() -> None:
     # std σC/(q·n̄) = 2·3/(0.25·40) = 0.6, over 4 numbers in each of 3000 releases of 2 classes.
-    net, release = flat_net(), Release(rate=0.25, records=40, clip=3, noise=2)
+    net, release = flat_net(), PlannedRelease(rate=0.25, records=40, clip=3, noise=2)
     means = PrivateMeans(net, some([], []), (0, 1), release, lambda purpose: generator(purpose))
     with net.frozen(), torch.no_grad():
         found = torch.cat([means(means.draw(), None) for _ in range(3000)])
@@ -87,7 +87,7 @@ def test_a_class_without_records_releases_noise_of_the_planned_size() -> None:
 
 def test_records_are_drawn_one_by_one_and_numbers_vary() -> None:
     # 40 records of (1, 0) at q = ¼: on average 10 of them, binomial with variance 7.5; the divisor 0.25·40 stays.
-    net, release = flat_net(), Release(rate=0.25, records=40, clip=1, noise=0)
+    net, release = flat_net(), PlannedRelease(rate=0.25, records=40, clip=1, noise=0)
     means = PrivateMeans(net, some([(1, 0)] * 40, [0] * 40), (0,), release, lambda purpose: generator(purpose))
     with net.frozen(), torch.no_grad():
         drawn = torch.stack([means(means.draw(), None)[0, 0] * 10 for _ in range(2000)])
@@ -109,7 +109,9 @@ def test_without_noise_and_with_all_records_it_is_plain_matching() -> None:
         momentum=0.5,
         rng=generator("a"),
     )
-    means = PrivateMeans(net, real, (0, 1), Release(rate=1, records=2, clip=100, noise=0), lambda _: generator("b"))
+    means = PrivateMeans(
+        net, real, (0, 1), PlannedRelease(rate=1, records=2, clip=100, noise=0), lambda _: generator("b")
+    )
     looks = looks_near(net, net.initial(), 1e-12, 2, means, generator("c"), looks=3)
     private = match_means(net, x, looks, ipc=2, lr=0.1, momentum=0.5)
     assert torch.allclose(plain, private, atol=1e-6)

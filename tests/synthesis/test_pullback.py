@@ -9,7 +9,7 @@ from torch import nn
 from understudy.data.problem import Problem
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
-from understudy.models.registry import entry
+from understudy.models.zoo import entry
 from understudy.randomness import generator
 from understudy.synthesis import pullback
 from understudy.synthesis.pullback import chain_of, layer_by_layer, through_the_graph, weight_gradient

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from understudy.base_settings import Settings
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator as random_generator
-from understudy.settings import Settings
 from understudy.synthesis import generator as generators
 from understudy.synthesis.generator import Generator, Stage, entry, generator, names
 

@@ -14,10 +14,10 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator
-from understudy.synthesis.image_layout import Layout, layout_of
-from understudy.synthesis.vae import Vae, _statistics
-from understudy.synthesis.vae_networks import Autoencoder, Encoder
-from understudy.synthesis.vae_training import VaeSettings, divergence_from_unit, objective, record_objective
+from understudy.synthesis.image_layout import ImageLayout, layout_of
+from understudy.synthesis.vae.networks import Autoencoder, Encoder
+from understudy.synthesis.vae.training import VaeSettings, divergence_from_unit, objective, record_objective
+from understudy.synthesis.vae.vae import Vae, _statistics
 
 EIGHT = Problem(shape=(1, 8, 8), classes=3, mean=(0.5,), std=(0.25,))
 BRIEF = VaeSettings(epochs=2, batch=4, width=2, hidden=8, latent=3)
@@ -95,13 +95,13 @@ def test_few_records_are_seen_more_often_where_steps_are_asked_for() -> None:
     [(8, 1, 4, 0), (14, 1, 7, 0), (15, 1, 8, 1), (28, 2, 7, 0), (30, 2, 8, 2), (32, 3, 4, 0), (64, 4, 4, 0)],
 )
 def test_how_often_a_side_is_halved(side: int, stages: int, left: int, padding: int) -> None:
-    layout = Layout(1, side, side)
+    layout = ImageLayout(1, side, side)
     assert (layout.stages, layout.rows, layout.columns) == (stages, left, left)
     assert (layout.below, layout.beside) == (padding, padding)
 
 
 def test_the_encoder_at_64_pixels_is_the_published_one() -> None:
-    encoder = Encoder(Layout(1, 64, 64), told=0, latent=10, width=32, hidden=256)
+    encoder = Encoder(ImageLayout(1, 64, 64), told=0, latent=10, width=32, hidden=256)
     convolutions = (16 * 32 + 32) + 3 * (16 * 32 * 32 + 32)
     dense = (512 * 256 + 256) + (256 * 256 + 256) + (256 * 20 + 20)
     assert sum(p.numel() for p in encoder.parameters()) == convolutions + dense

@@ -1,6 +1,6 @@
 """Panels side by side in one picture."""
 
-from understudy.studies.experiment import Panel, Trace
+from understudy.papers.experiment import Panel, Trace
 from understudy.view.experiment import panels_figure
 
 

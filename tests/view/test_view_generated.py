@@ -14,7 +14,7 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.methods.fedcog import Consensus, Images
 from understudy.models.network import Network
-from understudy.studies.generated import Generated, generated
+from understudy.runs.regenerated import Generated, generated
 from understudy.view.generated import caption, class_means, generated_figure, generated_sheet
 from understudy.view.mosaic import lay_out
 

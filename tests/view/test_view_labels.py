@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.view.labels import push_apart
+from understudy.view.label_places import push_apart
 
 
 def test_labels_with_room_stay_where_they_are() -> None:

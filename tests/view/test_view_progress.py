@@ -5,8 +5,8 @@ import pytest
 from rich.console import Console
 from written_runs import line, write_run
 
-from understudy.studies.run import Observer
-from understudy.view.progress import RichProgress, Standing
+from understudy.runs.play import Observer
+from understudy.view.progress import HowFar, RichProgress
 
 
 def watcher(*, terminal: bool = False) -> tuple[RichProgress, io.StringIO]:
@@ -104,14 +104,14 @@ def test_within_a_round_it_counts_who_answered_of_those_asked(tmp_path: Path) ->
 
 
 def test_who_answers_again_begins_the_next_exchange() -> None:
-    standing = Standing(1, 0, 2, 2)
+    standing = HowFar(1, 0, 2, 2)
     for client in ("a", "b", "a"):
         standing.hear(client)
     assert standing.heard == {"a"}
 
 
 def test_the_time_left_is_that_of_the_mean_round_and_the_opening_has_its_own() -> None:
-    standing = Standing(5, -1, 2, 2)
+    standing = HowFar(5, -1, 2, 2)
     standing.score(line(0, 0.1, seconds=100.0))
     assert standing.seconds_left() is None
     standing.score(line(1, 0.1, seconds=10.0))

@@ -8,7 +8,7 @@ from rich.console import Console
 from written_runs import write_run
 
 from understudy.data.skew import ClientSkew, Skew
-from understudy.studies.compare import compare
+from understudy.runs.compare import compare
 from understudy.view.listings import flat, print_generators, shape_words
 from understudy.view.numbers import duration, megabytes, percent, size
 from understudy.view.tables import (

@@ -9,7 +9,7 @@ import yaml
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
-from understudy.studies.folder import RunFolder
+from understudy.runs.folder import RunFolder
 
 GREY = Problem((1, 2, 2), 3, mean=(0.5,), std=(0.25,))
 

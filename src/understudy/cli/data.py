@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from understudy import patience
-from understudy.cli.words import Json, Overrides, app, print_json
+from understudy.cli.app import Json, Overrides, app, print_json
 
 data_app = typer.Typer(help="Data sets, and how a split deals them out.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
@@ -45,8 +45,8 @@ def data_describe(
     from understudy.config.build import build_data
     from understudy.config.read import pairs
     from understudy.config.resolve import resolve
-    from understudy.data.picture import draw_split
     from understudy.data.skew import measure_skew
+    from understudy.view.split import draw_split
     from understudy.view.tables import print_skew
 
     inside = {key if key.startswith("data.") else f"data.{key}": value for key, value in pairs(changes or []).items()}

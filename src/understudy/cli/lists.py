@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.words import Json, app, print_json
+from understudy.cli.app import Json, app, print_json
 
 
 @app.command()
@@ -13,7 +13,7 @@ def methods(
     as_json: Json = False,
 ) -> None:
     """What methods and add-ons there are, what each sends; with NAME its paper, its settings and what they mean."""
-    from understudy.studies.catalogue import describe_methods
+    from understudy.config.describe import describe_methods
     from understudy.view.tables import print_methods
 
     found = describe_methods(name)
@@ -23,7 +23,7 @@ def methods(
 @app.command()
 def models(as_json: Json = False) -> None:
     """Networks by name, with their parameter counts and settings."""
-    from understudy.studies.catalogue import describe_models
+    from understudy.config.describe import describe_models
     from understudy.view.tables import print_models
 
     found = describe_models()
@@ -36,7 +36,7 @@ def generators(
     as_json: Json = False,
 ) -> None:
     """What can make images from a client's records, for fedssyn and central; with NAME its settings."""
-    from understudy.studies.catalogue import describe_generators
+    from understudy.config.describe import describe_generators
     from understudy.view.listings import print_generators
 
     found = describe_generators(name)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.words import Json, RunDir, app, print_json
+from understudy.cli.app import Json, RunDir, app, print_json
 
 privacy_app = typer.Typer(help="What noise promises, and what a promise costs.", no_args_is_help=True)
 app.add_typer(privacy_app, name="privacy")
@@ -58,7 +58,7 @@ def privacy_noise(
 @privacy_app.command("ledger")
 def privacy_ledger(folder: RunDir, as_json: Json = False) -> None:
     """What left each client of a run, what that cost, and what no guarantee covers."""
-    from understudy.studies.folder import RunFolder
+    from understudy.runs.folder import RunFolder
     from understudy.view.ledger import print_ledger
 
     print_json(RunFolder(folder).ledger()) if as_json else print_ledger(folder)

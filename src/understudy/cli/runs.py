@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.words import Json, Overrides, app, print_json
+from understudy.cli.app import Json, Overrides, app, print_json
 from understudy.errors import UserError
 
 
@@ -22,8 +22,8 @@ def run(
     """Run one federation from a config or a preset."""
     from understudy.config.read import pairs, read
     from understudy.config.resolve import resolve
-    from understudy.studies.api import next_folder, resolve_for_resume
-    from understudy.studies.run import play
+    from understudy.runs.api import next_folder, resolve_for_resume
+    from understudy.runs.play import play
     from understudy.view.progress import RichProgress
     from understudy.view.tables import print_summary
 
@@ -60,7 +60,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare runs in a table."""
-    from understudy.studies.compare import compare as rows_of
+    from understudy.runs.compare import compare as rows_of
     from understudy.view.tables import print_comparison
 
     rows = rows_of(folders, target=target)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.words import Json, Overrides, app, print_json
+from understudy.cli.app import Json, Overrides, app, print_json
 
 
 @app.command()
@@ -18,8 +18,8 @@ def measure(
     as_json: Json = False,
 ) -> None:
     """Measure ζ², σ², δ² and L at one model, before and after shuffling, beside the bounds of Fedssyn's Lemma 1."""
-    from understudy.studies.measure import measure as measured
-    from understudy.view.measure import print_measured
+    from understudy.runs.measure import measure as measured
+    from understudy.view.measured import print_measured
 
     found = measured(source, changes, at=at, target=target, against=against)
     print_json(found.as_dict()) if as_json else print_measured(found)

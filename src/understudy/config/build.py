@@ -15,9 +15,9 @@ from understudy.data.settings import federation
 from understudy.errors import UserError, no_memory
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.method import Method
-from understudy.models import registry as models
+from understudy.models import zoo as models
 from understudy.models.network import Network, check_outputs
-from understudy.models.registry import FastPath
+from understudy.models.zoo import FastPath
 from understudy.own_code import is_own, own
 
 

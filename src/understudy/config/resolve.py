@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
+from understudy.base_settings import NoSettings, Settings
 from understudy.complaints import checked, unknown_key, unknown_name
 from understudy.config.read import Keys, Words, check_keys, override
-from understudy.config.schema import LIVE, Branched, Chosen, Config, EngineSettings, Live, ModelPlan, Plan, Top
+from understudy.config.schema import LIVE, Branched, Chosen, Config, EngineSettings, Live, MethodPlan, ModelPlan, Top
 from understudy.data.settings import DataSettings
 from understudy.errors import UserError
 from understudy.federation import registry
-from understudy.federation.registry import Entry, NoSettings
-from understudy.models import registry as models
+from understudy.federation.registry import Entry
+from understudy.models import zoo as models
 from understudy.own_code import full_name, is_own, own
-from understudy.settings import Settings
 
 SECTIONS = ("data", "model", "method", "with", "engine")
 IGNORED = ("version", "problem", "data_digest")  # in a resolved config, for people
-BRANCHED = "branched"  # written by `studies.branching` alone
+BRANCHED = "branched"  # written by `runs.branching` alone
 
 
 def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live | None = None) -> Config:
@@ -52,7 +52,7 @@ def _keys() -> Keys:
     plans: dict[str, type[Settings]] = {
         "data": DataSettings,
         "model": ModelPlan,
-        "method": Plan,
+        "method": MethodPlan,
         "engine": EngineSettings,
     }
     sections: dict[str, Sequence[str]] = {name: [*plan.model_fields] for name, plan in plans.items()}
@@ -91,15 +91,15 @@ def _data(given: Words) -> DataSettings:
     return settings
 
 
-def _method(given: Words, live: Live) -> tuple[Plan, Chosen]:
-    general = {key: given.pop(key) for key in Plan.model_fields if key in given}
-    plan: Plan = checked(Plan, general, "method")
+def _method(given: Words, live: Live) -> tuple[MethodPlan, Chosen]:
+    general = {key: given.pop(key) for key in MethodPlan.model_fields if key in given}
+    plan: MethodPlan = checked(MethodPlan, general, "method")
     if plan.name == LIVE and live.method is None:
         raise UserError("This run was given its method in Python; pass `method=` again to go on with it.")
     entry = _live_method(live) if live.method is not None else _entry(plan.name, "method")
     name = LIVE if live.method is not None else full_name(plan.name)
     given = _over_defaults(_over_preset(given, entry, "method"), entry)
-    known = [*Plan.model_fields, *entry.settings.model_fields]
+    known = [*MethodPlan.model_fields, *entry.settings.model_fields]
     for key in given:
         if key not in entry.settings.model_fields:
             raise unknown_key(key, known, "method")

@@ -11,19 +11,19 @@ import torch
 from pydantic import Field, StrictFloat, StrictInt, field_validator
 from torch import nn
 
+from understudy.base_settings import Settings
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.data.settings import DataSettings
 from understudy.federation.method import Method
 from understudy.federation.registry import Entry
 from understudy.privacy.policy import Policy, read_policy
-from understudy.privacy.settings import PrivacySettings
-from understudy.settings import Settings
+from understudy.privacy.promise import PrivacySettings
 
 LIVE = "live"  # an object that was passed in Python: the config can only say that it was there
 
 
-class Plan(Settings):
+class MethodPlan(Settings):
     """The part of ``method`` that every method has."""
 
     name: str = "fedavg"  # see `understudy methods`, or file.py:Class
@@ -105,7 +105,7 @@ class Config:
     data: DataSettings | None  # None: the federation was passed
     model: ModelPlan
     model_settings: Mapping[str, Any]
-    plan: Plan
+    plan: MethodPlan
     method: Chosen
     add_ons: tuple[Chosen, ...]
     engine: EngineSettings

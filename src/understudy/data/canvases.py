@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from understudy.base_settings import Settings
 from understudy.data.dataset import Dataset
 from understudy.data.digits import NAMES, read_mnist_5k
 from understudy.data.examples import Examples
@@ -23,7 +24,6 @@ from understudy.data.problem import Problem
 from understudy.data.resize import average
 from understudy.data.strata import Indices, largest_remainder
 from understudy.randomness import numpy_generator
-from understudy.settings import Settings
 
 QUARTERS = np.array([(0, 0), (0, 1), (1, 0), (1, 1)])  # (down, across)
 # A digit moves towards its neighbour by at most the blank margin of an MNIST image, 4 pixels in 28.

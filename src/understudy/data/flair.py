@@ -19,6 +19,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from understudy.base_settings import Settings
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
 from understudy.data.images import stack_images
@@ -27,7 +28,6 @@ from understudy.data.published import Progress, data_folder, find, places
 from understudy.data.resize import shrunk
 from understudy.data.source import Source
 from understudy.errors import UserError
-from understudy.settings import Settings
 
 INDEX, IMAGES = "labels_and_metadata.json", "small_images"
 PARTITIONS = ("train", "val", "test")
@@ -54,7 +54,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, as in it
 AT_ONCE = 256  # images in memory at full size
 HOME = "https://github.com/apple/ml-flair"
 
-Entry = dict[str, Any]
+FlairEntry = dict[str, Any]
 
 
 class FlairSettings(Settings):
@@ -72,7 +72,7 @@ def find_index(folder: Path | None) -> Path | None:
     return find([INDEX], places(("flair",), (), folder))
 
 
-def read_entries(path: Path) -> list[Entry]:
+def read_entries(path: Path) -> list[FlairEntry]:
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as broken:
@@ -82,7 +82,7 @@ def read_entries(path: Path) -> list[Entry]:
     return entries
 
 
-def check_entries(entries: Sequence[Entry], field: str, path: Path) -> None:
+def check_entries(entries: Sequence[FlairEntry], field: str, path: Path) -> None:
     """Only what is used: each has its ids, a partition and the labels that were asked for."""
     for number, entry in enumerate(entries):
         for name in ("image_id", "user_id", "partition", field):
@@ -98,7 +98,7 @@ def check_entries(entries: Sequence[Entry], field: str, path: Path) -> None:
             )
 
 
-def label_names(entries: Sequence[Entry], settings: FlairSettings, path: Path) -> tuple[str, ...]:
+def label_names(entries: Sequence[FlairEntry], settings: FlairSettings, path: Path) -> tuple[str, ...]:
     """In alphabetical order; the fine ones are those that occur in any partition, as its authors number them."""
     used = {label for entry in entries for label in entry[_field(settings)]}
     if settings.labels == "fine":
@@ -108,7 +108,7 @@ def label_names(entries: Sequence[Entry], settings: FlairSettings, path: Path) -
     return COARSE
 
 
-def _of_largest_users(entries: list[Entry], users: int | None) -> list[Entry]:
+def _of_largest_users(entries: list[FlairEntry], users: int | None) -> list[FlairEntry]:
     if users is None:
         return entries
     images = Counter(str(entry["user_id"]) for entry in entries)
@@ -116,7 +116,7 @@ def _of_largest_users(entries: list[Entry], users: int | None) -> list[Entry]:
     return [entry for entry in entries if str(entry["user_id"]) in kept]
 
 
-def _examples(entries: Sequence[Entry], names: Sequence[str], settings: FlairSettings, folder: Path) -> Examples:
+def _examples(entries: Sequence[FlairEntry], names: Sequence[str], settings: FlairSettings, folder: Path) -> Examples:
     column = {name: at for at, name in enumerate(names)}
     x = torch.empty(len(entries), 3, settings.size, settings.size, dtype=torch.uint8)
     y = torch.zeros(len(entries), len(names))
@@ -128,7 +128,7 @@ def _examples(entries: Sequence[Entry], names: Sequence[str], settings: FlairSet
     return Examples(x, y)
 
 
-def _photographs(entries: Sequence[Entry], folder: Path) -> Tensor:
+def _photographs(entries: Sequence[FlairEntry], folder: Path) -> Tensor:
     files = [folder / IMAGES / f"{entry['image_id']}.jpg" for entry in entries]
     for file in files:
         if not file.is_file():

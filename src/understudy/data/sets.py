@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from understudy.base_settings import Settings
 from understudy.complaints import unknown_name
 from understudy.data import cifar, digits, flair, mnist
 from understudy.data.canvases import CanvasesSettings, read_canvases
@@ -16,7 +17,6 @@ from understudy.data.published import Progress
 from understudy.data.shapes import ShapesSettings, read_shapes
 from understudy.data.source import Source
 from understudy.errors import UserError
-from understudy.settings import Settings
 
 SETTINGS: dict[str, type[Settings]] = {"shapes": ShapesSettings, "canvases": CanvasesSettings, "flair": FlairSettings}
 NATURAL_USERS = ("canvases", "flair")  # that say whose record each is

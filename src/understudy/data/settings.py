@@ -9,6 +9,7 @@ import torch
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from understudy import patience
+from understudy.base_settings import Settings
 from understudy.data.canvases import CanvasesSettings
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
@@ -22,7 +23,6 @@ from understudy.data.shapes import ShapesSettings
 from understudy.data.splits import Dirichlet, SplitSettings, make_split
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
-from understudy.settings import Settings
 
 OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel")  # a named data set brings these along
 OF_NAMED_SETS = ("folder", *SETTINGS)

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from understudy.base_settings import Settings
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.data.strata import draw_share
 from understudy.randomness import numpy_generator
-from understudy.settings import Settings
 
 SHAPES = ("square", "ellipse", "heart")
 REACH = 0.5  # of the largest shape from its centre, where the image reaches from −1 to 1

@@ -29,7 +29,7 @@ TRIES = 3  # workers that may die over one request before its client counts as f
 
 
 @dataclass(frozen=True)
-class Job:
+class Assignment:
     request: Request
     deaths: int = 0  # of workers that had it
 
@@ -38,13 +38,13 @@ class Job:
 class Worker:
     process: ForkProcess
     pipe: Connection
-    busy: Job | None = None
+    busy: Assignment | None = None
 
 
 class Workers(Engine):
     def __init__(self, sites: Mapping[str, Site], method: Method, workers: int):
         self._sites, self._method = sites, method
-        self._again: deque[Job] = deque()  # what workers died over
+        self._again: deque[Assignment] = deque()  # what workers died over
         self._workers = [self._start() for _ in range(workers)]
 
     def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
@@ -63,7 +63,7 @@ class Workers(Engine):
                     exhausted = request is None
                     if request is not None:
                         order.append(request.client)
-                        self._send(worker, Job(request))
+                        self._send(worker, Assignment(request))
             if not order:
                 return
             while order and order[0] in early:
@@ -104,7 +104,7 @@ class Workers(Engine):
         theirs.close()
         return Worker(process, ours)
 
-    def _send(self, worker: Worker, job: Job) -> None:
+    def _send(self, worker: Worker, job: Assignment) -> None:
         worker.busy = job
         with contextlib.suppress(ConnectionError):  # a dead worker shows when its answer is read
             worker.pipe.send_bytes(job.request.header())
@@ -127,7 +127,7 @@ class Workers(Engine):
             read = self._sites[job.request.client].reply(job.request).read_bytes
             yield Answer(**said, read=read, deaths=job.deaths)
 
-    def _after_a_death(self, job: Job, code: int | None) -> Iterator[Answer]:
+    def _after_a_death(self, job: Assignment, code: int | None) -> Iterator[Answer]:
         if job.deaths < TRIES:
             self._again.append(job)
             return

@@ -1,6 +1,6 @@
 """A person's yes before a reply leaves a site.
 
-Where the site's policy wants it, a reply waits on the site's desk (``waiting/`` in its folder), from which nothing is
+Where the site's policy wants it, a reply waits on the site's queue (``waiting/`` in its folder), from which nothing is
 ever sent, until a person has decided (``understudy approve``). A decision is bound to the bytes that the person could
 look at: other bytes need another one. It never touches the site's book: the work was done, so its charge stands, also
 after a no (whether there was a yes or a no may itself tell something about the records).
@@ -62,7 +62,7 @@ class Leaving:
 
 @dataclass(frozen=True)
 class Held:
-    """A reply on the desk."""
+    """A reply on the queue."""
 
     folder: Path
     about: dict[str, Any]  # client, run, round, step, task, parts, epsilon, problem
@@ -102,7 +102,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Desk:
+class ApprovalQueue:
     """Where the replies of one site wait for a person."""
 
     home: Path  # the site's folder
@@ -115,7 +115,7 @@ class Desk:
         return (file if file.exists() else self._place(request) / REPLY).read_bytes()
 
     def check(self, policy: Policy | None, leaving: Leaving) -> None:
-        """Before every sending: a reply that may not leave is put on the desk, one that may is back in its file."""
+        """Before every sending: a reply that may not leave is put on the queue, one that may is back in its file."""
         place, file = self._place(leaving.request), leaving.file
         wanted = () if policy is None else policy.approval
         if not wanted and not place.exists():

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.errors import UserError
+from understudy.federation.budget import Budget, no_budget
 from understudy.federation.message import Message, labels_from_wire
-from understudy.federation.purse import Purse, no_purse
 from understudy.randomness import generator
 
 DEALT_X, DEALT_Y = "dealt.x", "dealt.y"
@@ -60,10 +60,10 @@ class Client:
         memory: Memory,
         seed: int,
         common: Examples | None = None,
-        ledger: Purse | None = None,
+        budget: Budget | None = None,
     ):
         self.id, self.round = id, round
-        self.ledger = ledger or no_purse(id, round)  # charge(...) before a record is touched
+        self.budget = budget or no_budget(id, round)  # charge(...) before a record is touched
         self.common = common  # a test set that every party has: in a simulation, to see how local models do on it
         self.own = own  # its records
         self.held_out = held_out  # records kept back for scores
@@ -115,5 +115,5 @@ class Client:
     def secret_rng(self, purpose: str) -> torch.Generator:
         """For privacy's noise and sampling alone: seeded by the operating system, whatever the run's seed."""
         if purpose not in self._secrets:
-            self._secrets[purpose] = self.ledger.secret_stream(self._seed, self.round, self.id, "secret", purpose)
+            self._secrets[purpose] = self.budget.secret_stream(self._seed, self.round, self.id, "secret", purpose)
         return self._secrets[purpose]

@@ -8,8 +8,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from understudy.errors import UserError
+from understudy.printing import is_short_line
 from understudy.privacy.policy import Kind as Kind
-from understudy.words import is_short_line
 
 # Kinds of numbers that travel; torch can hardly reckon with wider unsigned ones.
 NUMBERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64} | {

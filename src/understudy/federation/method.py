@@ -18,7 +18,7 @@ from understudy.federation.message import Kind, Message
 from understudy.federation.server import Server, Task
 from understudy.models.network import Network
 from understudy.privacy.planning import Spendings
-from understudy.privacy.settings import PrivacySettings
+from understudy.privacy.promise import PrivacySettings
 
 State = Message
 

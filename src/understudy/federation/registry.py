@@ -5,14 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
+from understudy.base_settings import NoSettings, Settings
 from understudy.complaints import unknown_name
 from understudy.errors import UserError
 from understudy.federation.method import Method
-from understudy.settings import Settings
-
-
-class NoSettings(Settings):
-    pass
 
 
 @dataclass(frozen=True)

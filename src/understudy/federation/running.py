@@ -17,10 +17,10 @@ from understudy.federation.release import labelled
 from understudy.federation.server import Brief, Reply, Server, Task, TooFewReplies
 from understudy.federation.site import SCORE, check_version
 from understudy.learning.evaluate import Tally
+from understudy.printing import printable
 from understudy.privacy.charges import Charge, Place, composed
 from understudy.privacy.ledger import Ledger, Release
 from understudy.randomness import generator
-from understudy.words import printable
 
 LARGEST = 1e15  # of a number in a reply: squares of millions of them still add up to a float32
 UNDECLARED = "undeclared"
@@ -37,7 +37,7 @@ class RepliesWait(Exception):
 
 
 @dataclass
-class Books:
+class RoundRecord:
     """What happened in one round."""
 
     up: dict[str, int] = field(default_factory=dict)  # bytes, by client
@@ -103,7 +103,7 @@ class RunServer(Server):
         self.clients = in_order(clients)
         self.round = 0
         self.ledger = Ledger()
-        self.books = Books()
+        self.record = RoundRecord()
         self.versions: dict[str, str] = {}  # of client memories, as the checkpoint names them
         self.spent: set[str] = set()  # clients without privacy budget for what they were asked
         self.left_out: set[str] = set()  # clients that a method has left out for good
@@ -127,7 +127,7 @@ class RunServer(Server):
     def leave_out(self, client: str, why: str) -> None:
         self.left_out.add(client)
         self._gone_now.add(client)
-        self.books.fail(client, f"it is left out from now on: {why}")
+        self.record.fail(client, f"it is left out from now on: {why}")
 
     def rng(self, purpose: str) -> torch.Generator:
         if purpose not in self._streams:
@@ -152,7 +152,7 @@ class RunServer(Server):
 
     def begin(self, round: int, *, first_step: int = 1) -> None:
         self.round, self._step = round, first_step - 1
-        self.books = Books()
+        self.record = RoundRecord()
         self._asks: list[_Ask] = []
         self._open = False
         self._pending: dict[str, str] = {}  # versions that count once the round is on disk
@@ -179,7 +179,7 @@ class RunServer(Server):
 
     def commit(self) -> None:
         self.versions = self.settled()
-        self._engine.settle(self.books.answered)
+        self._engine.settle(self.record.answered)
 
     # ---- inside
 
@@ -190,7 +190,7 @@ class RunServer(Server):
         try:
             for answer in self._engine.exchange(self._requests(asked, brief, to)):
                 self._heard(answer.client)
-                self.books.note_deaths(answer)
+                self.record.note_deaths(answer)
                 message = self._read(asked, answer)
                 if message is not None:
                     yield self._reply(asked, answer, message)
@@ -204,7 +204,7 @@ class RunServer(Server):
             message = brief if isinstance(brief, Message) else brief(client)
             body = shared or message.to_bytes()
             settled = self.versions.get(client, NOTHING)
-            self.books.down[client] = self.books.down.get(client, 0) + len(body)
+            self.record.down[client] = self.record.down.get(client, 0) + len(body)
             score = self._score and "model" in message and client not in self._scored
             if score:
                 self._scored.add(client)
@@ -227,7 +227,7 @@ class RunServer(Server):
         try:
             return self._message(asked, answer)
         except UserError as broken:
-            self.books.fail(answer.client, str(broken))
+            self.record.fail(answer.client, str(broken))
             return None
 
     def _late(self, request: Request, answer: Answer) -> None:
@@ -237,26 +237,26 @@ class RunServer(Server):
             self._message(asked, answer)
 
     def _message(self, asked: _Ask, answer: Answer) -> Message | None:
-        client, books = answer.client, self.books
+        client, record = answer.client, self.record
         if answer.outcome == "waiting":
             asked.waiting.append(client)
             return None
         if answer.outcome != "done":
-            self._record(asked, client, b"", {}, self._charges(asked, answer))
+            self._write_down(asked, client, b"", {}, self._charges(asked, answer))
             if answer.outcome == "spent":
                 self.spent.add(client)
                 self._gone_now.add(client)
             raise UserError(answer.why)
         data = answer.read()
-        books.up[client] = books.up.get(client, 0) + len(data)
+        record.up[client] = record.up.get(client, 0) + len(data)
         # It has left the house: from here on it is in the ledger, whatever becomes of it.
         try:
             check_version(answer.version)
             message, charges = Message.from_bytes(data), self._charges(asked, answer)
         except UserError:
-            self._record(asked, client, data, {UNDECLARED: (UNDECLARED, len(data))}, ())
+            self._write_down(asked, client, data, {UNDECLARED: (UNDECLARED, len(data))}, ())
             raise
-        self._record(asked, client, data, self._parts(asked, message), charges)
+        self._write_down(asked, client, data, self._parts(asked, message), charges)
         reply = message.without(SCORE)
         undeclared = [part for part in reply if part not in self._kinds[asked.task]]
         if undeclared:
@@ -266,7 +266,7 @@ class RunServer(Server):
         if beyond := reply.beyond(LARGEST):
             raise UserError(f"its reply goes beyond ±{LARGEST:g} in {beyond[0]}")
         if SCORE in message:
-            books.scores = books.scores + self._tally(asked, client, message[SCORE])
+            record.scores = record.scores + self._tally(asked, client, message[SCORE])
         return reply
 
     def _charges(self, asked: _Ask, answer: Answer) -> list[Charge]:
@@ -305,7 +305,7 @@ class RunServer(Server):
             parts[UNDECLARED] = (UNDECLARED, sum(undeclared))
         return parts
 
-    def _record(
+    def _write_down(
         self,
         asked: _Ask,
         client: str,
@@ -327,19 +327,19 @@ class RunServer(Server):
     def _reply(self, asked: _Ask, answer: Answer, message: Message) -> Reply:
         client, before = answer.client, self._pending.get(answer.client)
         self._pending[client] = answer.version
-        self.books.answered.add(client)
+        self.record.answered.add(client)
         asked.good += 1
         sent = labelled(message, self._kinds[asked.task], self._problem)
         if sent is not None and len(sent):
-            self.books.examples[client] = sent
+            self.record.examples[client] = sent
 
         def refuse(why: str) -> None:
             if self._asks[-1] is not asked or asked not in self._asks:
                 raise UserError(f"The reply of {client} to {asked.task} can only be refused before the next ask.")
             asked.good -= 1
-            self.books.answered.discard(client)
-            self.books.examples.pop(client, None)
-            self.books.fail(client, f"the method refused its reply: {why}")
+            self.record.answered.discard(client)
+            self.record.examples.pop(client, None)
+            self.record.fail(client, f"the method refused its reply: {why}")
             del self._pending[client]
             if before is not None:
                 self._pending[client] = before

@@ -19,21 +19,21 @@ import torch
 from understudy.data.examples import Examples
 from understudy.data.federation import Holding
 from understudy.errors import UserError
-from understudy.federation.approval import Desk, Leaving, Waits
+from understudy.federation.approval import ApprovalQueue, Leaving, Waits
+from understudy.federation.budget import Budget, Occasion
 from understudy.federation.client import Client, Memory
 from understudy.federation.exchange import NOTHING, Answer, Outcome, Request, failed
 from understudy.federation.failures import NotFinite, Refused
 from understudy.federation.message import Kind, Message
 from understudy.federation.method import Job, Method
-from understudy.federation.purse import Occasion, Purse
 from understudy.federation.release import Forbidden, check_kinds, check_reply, may_score, rows_of
-from understudy.federation.shelf import Shelf
 from understudy.federation.site_log import SiteLog
+from understudy.federation.tensor_store import TensorStore
 from understudy.files import write_whole
 from understudy.learning.evaluate import tally
-from understudy.privacy.charges import LAST_PLACE, Book, BudgetSpent, Charge
+from understudy.privacy.charges import LAST_PLACE, BudgetSpent, Charge, ChargeLog
 from understudy.privacy.policy import Policy
-from understudy.privacy.settings import PrivacySettings
+from understudy.privacy.promise import PrivacySettings
 from understudy.randomness import private_global_stream, seed_from
 
 VERSION = re.compile(r"(r[0-9]{1,10}s[0-9]{1,10})?")  # of memory, as `_keep` names them
@@ -55,12 +55,12 @@ class Site:
     logs_replies: bool = False  # a real site does; in a simulation the run's ledger has it
 
     @property
-    def book(self) -> Book:
+    def charge_log(self) -> ChargeLog:
         """What it has spent in all its runs."""
-        return Book(self.folder / "charges.jsonl")
+        return ChargeLog(self.folder / "charges.jsonl")
 
-    def memory(self, run: str) -> Shelf:
-        return Shelf(self.folder / run / "memory")
+    def memory(self, run: str) -> TensorStore:
+        return TensorStore(self.folder / run / "memory")
 
     def answered(self, run: str) -> Path:
         """Of the run's newest round, the steps that were answered."""
@@ -100,8 +100,8 @@ def _failure(site: Site, request: Request, given: Answer) -> Answer:
     if site.privacy is None:
         return given
     with contextlib.suppress(UserError):  # a book that cannot be read was the reason
-        spent = site.book.of_task(request.run, request.round, request.step, request.task)
-        site.book.close(spent)
+        spent = site.charge_log.of_task(request.run, request.round, request.step, request.task)
+        site.charge_log.close(spent)
         return replace(given, charges=[charge.as_dict() for charge in spent])
     return given
 
@@ -134,8 +134,8 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
     digest = hashlib.sha256(f"{request.task} {request.start} ".encode() + request.body).hexdigest()
     answered = _answered(site, request)
     before = _answered_before(answered, request, digest)
-    file, desk, kinds = site.reply(request), Desk(site.folder), _kinds(site, method, request)
-    problem, kept = method.net.problem, before is not None and (file.exists() or desk.holds(request))
+    file, queue, kinds = site.reply(request), ApprovalQueue(site.folder), _kinds(site, method, request)
+    problem, kept = method.net.problem, before is not None and (file.exists() or queue.holds(request))
     if before is None or not kept:
         reply, memory, paid = _work(site, method, request)
         broken = [part for part in reply.not_finite() if part != SCORE]
@@ -148,12 +148,12 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
         write_whole(site.answered(request.run), json.dumps(answered).encode(), durable=_costly(site, before["charges"]))
     # Not before the reply is listed: killed in between, the work is repeated, and it never left.
     paid = [Charge.of(charge) for charge in before["charges"]]
-    site.book.close(paid)
+    site.charge_log.close(paid)
     if kept and site.policy is not None:  # which may be stricter by now
-        reply = Message.from_bytes(desk.data(request, file))
+        reply = Message.from_bytes(queue.data(request, file))
         others = answered["examples"] - rows_of("examples", reply, kinds, problem)
         check_reply(site.policy, reply, kinds, site.holding.own, problem, others, paid)
-    desk.check(site.policy, Leaving(request, file, kinds, problem, before["charges"]))
+    queue.check(site.policy, Leaving(request, file, kinds, problem, before["charges"]))
     if site.logs_replies:
         SiteLog(site.folder).reply(request, file.read_bytes(), kinds, paid)
     spent = [*before["charges"], *_spent_in_vain(site, request, paid)]
@@ -164,7 +164,7 @@ def _spent_in_vain(site: Site, request: Request, paid: list[Charge]) -> list[dic
     """By the same task when it failed, which the server may not have heard of. It covers nothing of this reply."""
     if site.privacy is None:
         return []
-    spent = site.book.of_task(request.run, request.round, request.step, request.task)
+    spent = site.charge_log.of_task(request.run, request.round, request.step, request.task)
     places = {charge.place for charge in paid}
     return [replace(charge, covers=()).as_dict() for charge in spent if charge.place not in places]
 
@@ -240,7 +240,7 @@ def _answered(site: Site, request: Request) -> dict[str, Any]:
     answered: dict[str, Any] = json.loads(file.read_text())
     if answered["round"] < request.round:
         site.forget_replies(request.run)
-        Desk(site.folder).forget(request.run)
+        ApprovalQueue(site.folder).forget(request.run)
         return fresh
     return answered
 
@@ -269,7 +269,7 @@ def _work(site: Site, method: Method, request: Request) -> tuple[Message, Memory
     undeclared = [part for part in reply if part not in job.kinds or part == SCORE]  # which is the site's alone
     if undeclared:
         raise UserError(f"{request.task} would send {', '.join(undeclared)}, which @task does not declare.")
-    return reply.but(scores), memory, client.ledger.charged
+    return reply.but(scores), memory, client.budget.charged
 
 
 def _client(site: Site, request: Request, memory: Memory, *words: str) -> Client:
@@ -284,7 +284,7 @@ def _client(site: Site, request: Request, memory: Memory, *words: str) -> Client
         memory=memory,
         seed=seed,
         common=site.common,
-        ledger=Purse(site.book, occasion, site.privacy, site.policy, len(own)),
+        budget=Budget(site.charge_log, occasion, site.privacy, site.policy, len(own)),
     )
 
 
@@ -299,10 +299,10 @@ def _scores(client: Client, method: Method, brief: Message) -> dict[str, torch.T
 
 def _keep(site: Site, request: Request, memory: Memory) -> str:
     """A new version where memory changed. All of this round's stay until the round counts."""
-    shelf, version = site.memory(request.run), request.start
+    store, version = site.memory(request.run), request.start
     if memory.changed:
         version = f"r{request.round}s{request.step}"
-        shelf.put(version, memory)
-    of_this_round = {entry for entry in shelf.entries() if entry.startswith(f"r{request.round}s")}
-    shelf.keep_only({request.start, request.settled, *of_this_round} - {NOTHING})
+        store.put(version, memory)
+    of_this_round = {entry for entry in store.entries() if entry.startswith(f"r{request.round}s")}
+    store.keep_only({request.start, request.settled, *of_this_round} - {NOTHING})
     return version

@@ -18,9 +18,9 @@ from torch.nn import functional
 from understudy.errors import UserError
 from understudy.learning.ahead import ahead
 
-Kind = Literal["colour", "crop", "cutout", "flip", "scale", "rotate"]
-ALL: tuple[Kind, ...] = ("colour", "crop", "cutout", "flip", "scale", "rotate")
-WITHOUT_FLIP: tuple[Kind, ...] = ("colour", "crop", "cutout", "scale", "rotate")  # for digits and letters
+DsaKind = Literal["colour", "crop", "cutout", "flip", "scale", "rotate"]
+ALL: tuple[DsaKind, ...] = ("colour", "crop", "cutout", "flip", "scale", "rotate")
+WITHOUT_FLIP: tuple[DsaKind, ...] = ("colour", "crop", "cutout", "scale", "rotate")  # for digits and letters
 
 SHIFT = 0.125  # of the side, either way
 CUT = 0.5  # of the side
@@ -32,12 +32,12 @@ TURN = math.radians(15)
 class Draw:
     """What happens to a batch, whatever its size in pixels."""
 
-    kind: Kind
+    kind: DsaKind
     u: Tensor  # (1, 3) for every image, or (n, 3) for n images: uniform in [0, 1), turned into parameters by the kind
     there: Tensor | None = None  # the same on the device of the images, where it was sent ahead
 
 
-def draw(kinds: Sequence[Kind], rng: torch.Generator, *, images: int | None = None) -> Draw:
+def draw(kinds: Sequence[DsaKind], rng: torch.Generator, *, images: int | None = None) -> Draw:
     """A set of numbers for each of ``images`` (plain), or one for all (Siamese); as many of them for every kind."""
     if not kinds:
         raise UserError("Differentiable augmentation needs at least one kind to choose from; leave it out instead.")

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from understudy.base_settings import Settings
 from understudy.learning.plan import steps_of_epochs
-from understudy.settings import Settings
 
 
 class Local(Settings):

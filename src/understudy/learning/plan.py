@@ -1,6 +1,7 @@
 """Which records make up which batch: drawn beforehand, as a table of indices."""
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -30,3 +31,12 @@ def steps_of_epochs(records: int, epochs: int, batch: int, *, drop_last: bool = 
     if records == 0:
         return 0
     return epochs * (max(1, records // batch) if drop_last else math.ceil(records / batch))
+
+
+def shuffled_batches(records: int, batch: int, steps: int, rng: torch.Generator) -> Iterator[Tensor]:
+    """So many batches of indices, as a generator trains on them; each record once per epoch."""
+    left = steps
+    while left > 0:
+        for rows in torch.split(torch.randperm(records, generator=rng), batch)[:left]:
+            left -= 1
+            yield rows

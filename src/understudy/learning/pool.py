@@ -24,7 +24,7 @@ Watch = Callable[[int, float], None]  # epochs done, distance from the start; th
 class Siamese:
     """One draw for all images of a batch, anew for each batch."""
 
-    kinds: Sequence[dsa.Kind]
+    kinds: Sequence[dsa.DsaKind]
     rng: torch.Generator
 
     def draw(self, records: int) -> dsa.Draw:
@@ -35,7 +35,7 @@ class Siamese:
 class PerImage:
     """One kind a batch, with parameters for each image."""
 
-    kinds: Sequence[dsa.Kind]
+    kinds: Sequence[dsa.DsaKind]
     rng: torch.Generator
 
     def draw(self, records: int) -> dsa.Draw:

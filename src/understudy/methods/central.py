@@ -25,10 +25,10 @@ from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.local import Local
 from understudy.learning.pool import learn_near
-from understudy.methods.fedssyn_settings import ImitationSettings
-from understudy.methods.imitation import Imitation, check_single_labels
-from understudy.methods.outliers import learnt_from
-from understudy.methods.pooled import fault, of_one_kind
+from understudy.methods.fedssyn.settings import ImitationSettings
+from understudy.methods.shared.imitation import Imitation, check_single_labels
+from understudy.methods.shared.outliers import learnt_from
+from understudy.methods.shared.pooled import fault, of_one_kind
 from understudy.models.network import Network
 
 POOL = "central."  # in State: the records of each client that was heard

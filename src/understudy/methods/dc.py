@@ -26,6 +26,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from understudy.base_settings import Settings
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
@@ -33,14 +34,13 @@ from understudy.federation.message import Message, labels_from_wire, labels_to_w
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
-from understudy.learning.dsa import ALL, Draw, Kind, apply, draw, with_changes
+from understudy.learning.dsa import ALL, Draw, DsaKind, apply, draw, with_changes
 from understudy.learning.local import Local
 from understudy.learning.loop import full_gradient
 from understudy.learning.pool import PerImage, learn_near
-from understudy.methods.outliers import learnt_from
-from understudy.methods.pooled import check_augmentation, check_classes_alone, fault, first_noise
+from understudy.methods.shared.outliers import learnt_from
+from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, fault, first_noise
 from understudy.models.network import Network
-from understudy.settings import Settings
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, image_gradient
 from understudy.synthesis.matching import real_batch
 
@@ -60,7 +60,7 @@ class CondensationSettings(Settings):
     net_batch: int = Field(default=256, ge=1)
     net_lr: float = Field(default=0.01, gt=0)
     dsa: bool = False
-    dsa_kinds: tuple[Kind, ...] = ALL  # without flip for digits and letters
+    dsa_kinds: tuple[DsaKind, ...] = ALL  # without flip for digits and letters
     server: Local = Local(epochs=300, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4)
 
     @property

@@ -34,8 +34,8 @@ from understudy.federation.server import Reply, Server
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Pull, Slope, train
 from understudy.learning.plan import passes
-from understudy.methods.averaging import Averaging, AveragingSettings
-from understudy.methods.outliers import learnt_from
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.outliers import learnt_from
 from understudy.models.network import Network
 from understudy.synthesis.divergence import kullback_leibler
 from understudy.synthesis.ensemble import Ensemble, imagine

@@ -23,7 +23,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.registry import method
 from understudy.learning.loop import Batch, Pull, Trained, plain
-from understudy.methods.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.models.network import Network
 
 PERSONAL = "personal"  # in memory: v_k, with running statistics of its own

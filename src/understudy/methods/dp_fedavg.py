@@ -30,12 +30,12 @@ from understudy.federation.registry import method
 from understudy.learning.local import Local
 from understudy.learning.loop import Pull, Slope, Step, Trained, train
 from understudy.learning.plan import EMPTY
-from understudy.methods.averaging import Averaging, AveragingSettings, Term
 from understudy.methods.fedprox import Proximal
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Term
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum, clipped_gradient_sum_with
 from understudy.privacy.mechanism import NoisyMeans, poisson_rows
-from understudy.privacy.planning import Plan, check_promise, planned
+from understudy.privacy.planning import NoisePlan, check_promise, planned
 
 
 class DpSettings(AveragingSettings):
@@ -79,7 +79,7 @@ class PrivateAveraging(Averaging):
     def private(self) -> bool:
         return True
 
-    def budget(self, records: int) -> Plan:
+    def budget(self, records: int) -> NoisePlan:
         """Rate, steps a round and noise of a client with so many records."""
         assert self.privacy is not None
         settings, before = self.settings, self.spent_before(records)
@@ -88,7 +88,7 @@ class PrivateAveraging(Averaging):
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
         settings, budget = self.settings, self.budget(len(client.own))
         expected = budget.rate * (budget.records + len(client.dealt))
-        client.ledger.charge(
+        client.budget.charge(
             rate=budget.rate,
             noise=budget.noise,
             steps=budget.steps,
@@ -145,7 +145,7 @@ def private(means: NoisyMeans, *, with_losses: bool = False) -> Slope:
     return slope
 
 
-def _poisson_plan(pool: int, budget: Plan, rng: torch.Generator) -> Tensor:
+def _poisson_plan(pool: int, budget: NoisePlan, rng: torch.Generator) -> Tensor:
     drawn = [poisson_rows(pool, budget.rate, rng) for _ in range(budget.steps)]
     table = torch.full((budget.steps, max([1, *map(len, drawn)])), EMPTY)
     for row, records in zip(table, drawn, strict=True):

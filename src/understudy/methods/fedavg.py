@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from understudy.federation.registry import method
-from understudy.methods.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
 
 FEDSSYN = {"epochs": 10, "batch": 256, "augment": ["flip", "crop"]}
 RELEASE = {**FEDSSYN, "batch": 128, "lr": 0.1, "drop_last": True}

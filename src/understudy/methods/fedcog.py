@@ -33,15 +33,15 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
+from understudy.base_settings import Settings
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, scalar
 from understudy.federation.method import Method
 from understudy.federation.registry import add_on
 from understudy.learning.loop import Batch, Trained
-from understudy.methods.averaging import Averaging, Kit, Parts, Term
+from understudy.methods.shared.averaging import Averaging, Kit, Parts, Term
 from understudy.models.network import Network
-from understudy.settings import Settings
 from understudy.synthesis.divergence import Divergence, kullback_leibler, log_chances
 from understudy.synthesis.inversion import invert, invert_by_network
 from understudy.synthesis.labels import label_sets, labels_from_counts, largest_remainder

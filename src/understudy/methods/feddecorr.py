@@ -21,7 +21,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.registry import method
 from understudy.learning.loop import Batch
-from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Term
 from understudy.models.network import Network
 
 SMALLEST_VARIANCE = 1e-8  # a dimension that never moves stays at 0

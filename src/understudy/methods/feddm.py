@@ -4,7 +4,7 @@ Pictures travel up instead of weights. In each round a client makes ``ipc`` imag
 whose mean features and logits match those of its records under networks drawn from the sphere of radius ρ
 around the broadcast model w_r (the paper's truncated Gaussian is always cut off there, see
 ``synthesis.matching``). The server pools all images and trains on from w_r, put back into the ball of radius ρ
-around w_r after every step (``methods.pooled``).
+around w_r after every step (``methods.shared.pooled``).
 
 Where the paper is silent: image momentum 0.5 and the server's momentum 0.9 and decay 5e-4 are those of the
 distribution matching that it builds on; so is ``dsa``, off by default: one augmentation a class and step, the same
@@ -43,11 +43,11 @@ from understudy.federation.method import task
 from understudy.federation.registry import method
 from understudy.federation.server import Task
 from understudy.learning.pool import Siamese
-from understudy.methods.pooled import FEWEST, Pooled, PooledSettings, first_noise
+from understudy.methods.shared.pooled import FEWEST, Pooled, PooledSettings, first_noise
 from understudy.models.network import Network
 from understudy.privacy.planning import check_promise, planned_records, solved_noise
 from understudy.synthesis.matching import looks_near, match_distributions, match_means, real_batch
-from understudy.synthesis.private_matching import PrivateMeans, PublishedNoise, Release, clip_from_noise
+from understudy.synthesis.private_matching import PlannedRelease, PrivateMeans, PublishedNoise, clip_from_noise
 
 PUBLISHED_CLIP = 5.0
 
@@ -171,7 +171,7 @@ class FedDM(Pooled):
         clip = settings.clip or clip_from_noise(net, w, client.rng("feddm clip"))
         classes, release = self._planned(client, clip)
         repeats = settings.stat_releases or settings.steps
-        client.ledger.charge(rate=release.rate, noise=release.noise, steps=repeats, clip=clip, covers=("x", "y"))
+        client.budget.charge(rate=release.rate, noise=release.noise, steps=repeats, clip=clip, covers=("x", "y"))
         x = first_noise(client, len(classes) * settings.ipc, net)
         if classes:
             planned = self._planned_by_class(client, classes, release)
@@ -186,7 +186,7 @@ class FedDM(Pooled):
             x = match_means(net, x, looks, ipc=settings.ipc, **self._image_steps)
         return self.reply(x, self._labels(classes), client.examples.none())
 
-    def _planned(self, client: Client, clip: float) -> tuple[list[int], Release]:
+    def _planned(self, client: Client, clip: float) -> tuple[list[int], PlannedRelease]:
         """Which classes are made, and how means are released: the same whoever else is among the records."""
         settings, privacy = self.settings, self.privacy
         assert privacy is not None
@@ -198,9 +198,11 @@ class FedDM(Pooled):
             rate = 1.0
         steps = (settings.stat_releases or settings.steps) * self.rounds
         before = self.spent_before(len(client.own))
-        return classes, Release(rate, records, clip, settings.noise or solved_noise(privacy, rate, steps, before))
+        return classes, PlannedRelease(
+            rate, records, clip, settings.noise or solved_noise(privacy, rate, steps, before)
+        )
 
-    def _planned_by_class(self, client: Client, classes: list[int], release: Release) -> list[int]:
+    def _planned_by_class(self, client: Client, classes: list[int], release: PlannedRelease) -> list[int]:
         """n̄_c, and with it the dealt records, whose number is no secret."""
         held, dealt = self._told(client.own), client.dealt.label_counts(self.net.problem.classes).tolist()
         return [(release.records if c in held else 0) + dealt[c] for c in classes]

@@ -35,7 +35,7 @@ from understudy.federation.method import State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Server
 from understudy.learning.loop import Trained
-from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Term
 from understudy.models.network import Network
 
 PRESETS = {

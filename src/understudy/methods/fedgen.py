@@ -36,7 +36,7 @@ from understudy.federation.server import Brief, Reply, Server, Task, WrappedServ
 from understudy.learning.ahead import ahead
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Trained
-from understudy.methods.averaging import SOMEBODY, Averaging, AveragingSettings, Kit, Parts, Shapes, Term
+from understudy.methods.shared.averaging import SOMEBODY, Averaging, AveragingSettings, Kit, Parts, Shapes, Term
 from understudy.models.network import Network
 from understudy.synthesis.feature_generator import FeatureGenerator, divergence_from, sameness, teachers_loss
 

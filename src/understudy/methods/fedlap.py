@@ -32,6 +32,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from understudy.base_settings import Settings
 from understudy.data.examples import Examples
 from understudy.federation.client import Client
 from understudy.federation.message import Message, labels_to_wire, scalar
@@ -39,16 +40,15 @@ from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.ahead import ahead
-from understudy.learning.dsa import ALL, Draw, Kind, apply, draw, sent_ahead
+from understudy.learning.dsa import ALL, Draw, DsaKind, apply, draw, sent_ahead
 from understudy.learning.evaluate import tally
 from understudy.learning.local import Local
 from understudy.learning.loop import full_gradient
 from understudy.learning.pool import PerImage, Siamese, learn_near, record_weights
-from understudy.methods.outliers import learnt_from
-from understudy.methods.pooled import check_augmentation, check_classes_alone, fault, pooled
+from understudy.methods.shared.outliers import learnt_from
+from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, fault, pooled
 from understudy.models.network import Network
 from understudy.privacy.mechanism import poisson_rows
-from understudy.settings import Settings
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, match_gradient
 from understudy.synthesis.matching import real_batch
 
@@ -85,11 +85,11 @@ class FedLapSettings(Settings):
     schedule: Literal["constant", "cosine"] = "cosine"  # over the rounds
     weights: Literal["pool", "uniform", "size"] = "pool"  # of clients
     dsa: bool = True  # differentiable augmentation
-    dsa_kinds: tuple[Kind, ...] = ALL  # of which one is drawn for a batch
+    dsa_kinds: tuple[DsaKind, ...] = ALL  # of which one is drawn for a batch
     flip: bool = True  # false leaves it out, for digits and letters
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[DsaKind, ...]:
         return tuple(kind for kind in self.dsa_kinds if self.dsa and (self.flip or kind != "flip"))
 
     @property

@@ -39,8 +39,8 @@ from understudy.methods.fedlap import MEASURED, FedLap, FedLapSettings, RealGrad
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
 from understudy.privacy.mechanism import NoisyMeans
-from understudy.privacy.planning import Plan, planned
-from understudy.privacy.settings import PrivacySettings
+from understudy.privacy.planning import NoisePlan, planned
+from understudy.privacy.promise import PrivacySettings
 from understudy.synthesis.gradient_matching import MovingImages
 
 IMAGES, LABELS = "fedlap.x", "fedlap.y"  # in a client's memory
@@ -103,7 +103,7 @@ class FedLapDp(FedLap):
             )
         return self.privacy
 
-    def _plan(self, own: int) -> Plan:
+    def _plan(self, own: int) -> NoisePlan:
         a_round = Local(steps=self.settings.most_batches, batch=self.settings.batch)
         return planned(self._promise(), a_round, self.settings.noise, own, self.rounds, self.spent_before(own))
 
@@ -112,7 +112,7 @@ class FedLapDp(FedLap):
     @task(x="examples", y="labels", records="statistics")
     def distil(self, client: Client, brief: Message) -> Message:
         plan, sent = self._plan(len(client.own)), ("x", "y", *self._beside)
-        client.ledger.charge(
+        client.budget.charge(
             rate=plan.rate,
             noise=plan.noise,
             steps=plan.steps,
@@ -135,7 +135,7 @@ class FedLapDp(FedLap):
         y = self._labels(client.own)
         return self._moving(self._first_images(client, client.own, y), y)
 
-    def _private_gradient(self, client: Client, plan: Plan) -> RealGradient:
+    def _private_gradient(self, client: Client, plan: NoisePlan) -> RealGradient:
         """One release a call. No other generator has a say in who is sampled and what noise is added."""
         batches = self.batches(client.examples, plan.rate, client.secret_rng("fedlap sampling"), plan.steps)
         means = NoisyMeans(
@@ -154,7 +154,7 @@ class FedLapDp(FedLap):
         return gradient
 
 
-def _expected(client: Client, plan: Plan) -> float:
+def _expected(client: Client, plan: NoisePlan) -> float:
     """Records in a batch, by what is planned: the constant that sums are divided by."""
     return plan.rate * (plan.records + len(client.dealt))
 

@@ -31,8 +31,8 @@ from understudy.federation.method import State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Server
 from understudy.learning.loop import Trained
-from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Shapes, Term
 from understudy.methods.fedprox import Proximal
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Shapes, Term
 from understudy.models.network import Network
 
 PRESETS = {"niid-bench": {"local": {"momentum": 0.9}}}  # its scripts; FedDM's baselines are NIID-Bench's

@@ -18,7 +18,7 @@ from torch import Tensor
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.registry import method
-from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Term
 from understudy.models.network import Network
 
 PRESETS = {

@@ -19,8 +19,8 @@ from torch import nn
 
 from understudy.errors import UserError
 from understudy.federation.registry import method
-from understudy.methods.averaging import Averaging, AveragingSettings, Rule
 from understudy.methods.scaffold import ControlVariate
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Rule
 from understudy.models.network import Network
 
 HEAD, FULLY_CONNECTED = "head", "fully-connected"

@@ -32,7 +32,7 @@ from understudy.federation.registry import method
 from understudy.learning.local import Local
 from understudy.learning.loop import Pull, Slope, Trained, plain
 from understudy.learning.plan import passes, steps_of_epochs
-from understudy.methods.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.models.network import Network
 
 

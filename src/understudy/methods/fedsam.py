@@ -18,7 +18,7 @@ from pydantic import Field
 
 from understudy.federation.registry import method
 from understudy.learning.loop import Batch, Pull, Slope, plain
-from understudy.methods.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.models.network import Network
 from understudy.randomness import global_streams_kept
 

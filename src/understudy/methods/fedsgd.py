@@ -11,7 +11,7 @@ from pydantic import field_validator
 from understudy.errors import UserError
 from understudy.federation.registry import method
 from understudy.learning.local import Local
-from understudy.methods.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
 
 
 class FedSgdSettings(AveragingSettings):

@@ -27,8 +27,8 @@ from understudy.federation.message import Message
 from understudy.federation.registry import method
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Trained
-from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Parts, Term
-from understudy.methods.beforehand import worth_keeping
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Parts, Term
+from understudy.methods.shared.beforehand import worth_keeping
 from understudy.models.network import Network
 
 PREVIOUS = "moon.previous"

@@ -28,13 +28,13 @@ from understudy.federation.method import task
 from understudy.federation.registry import method
 from understudy.learning.dsa import Draw, apply, draw, with_changes
 from understudy.methods.dc import ANGLES, CondensationSettings, Condensing
-from understudy.methods.pooled import first_noise
+from understudy.methods.shared.pooled import first_noise
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
 from understudy.privacy.mechanism import NoisyMeans, poisson_rows
 from understudy.privacy.planning import check_promise, planned_records, solved_noise
 from understudy.synthesis.gradient_matching import Target, match_gradient
-from understudy.synthesis.private_matching import Release
+from understudy.synthesis.private_matching import PlannedRelease
 
 
 class PSGSettings(CondensationSettings):
@@ -67,20 +67,20 @@ class PSG(Condensing):
         """That are released, and charged for."""
         return self.settings.iterations * self.settings.loops[0] * self.settings.batches
 
-    def planned(self, own: int) -> Release:
+    def planned(self, own: int) -> PlannedRelease:
         settings, privacy = self.settings, self.privacy
         assert privacy is not None
         records = planned_records(privacy, own)
         rate = min(1.0, settings.real_batch / records)
         noise = settings.noise or solved_noise(privacy, rate, self.gradients, self.spent_before(own))
-        return Release(rate, records, settings.clip, noise)
+        return PlannedRelease(rate, records, settings.clip, noise)
 
     # ---- on the client
 
     @task(x="examples", y="labels")
     def condense(self, client: Client, brief: Message) -> Message:
         settings, release = self.settings, self.planned(len(client.own))
-        client.ledger.charge(
+        client.budget.charge(
             rate=release.rate,
             noise=release.noise,
             steps=self.gradients,
@@ -99,7 +99,7 @@ class PSG(Condensing):
                 match_gradient(self.net, images, Target(self.net, real, ANGLES), steps=1, draw=change)
         return self.reply(images)
 
-    def _looks(self, client: Client, release: Release) -> Iterator[tuple[Tensor, Draw | None]]:
+    def _looks(self, client: Client, release: PlannedRelease) -> Iterator[tuple[Tensor, Draw | None]]:
         """Who is in each batch and how it is changed; drawn ahead for all of them."""
         settings, records = self.settings, len(client.examples)
 
@@ -109,7 +109,7 @@ class PSG(Condensing):
 
         return with_changes((look() for _ in range(self.gradients)), self.net.device)
 
-    def _means(self, client: Client, release: Release) -> NoisyMeans:
+    def _means(self, client: Client, release: PlannedRelease) -> NoisyMeans:
         return NoisyMeans(
             self.net.grad,
             clip=release.clip,

@@ -1,8 +1,8 @@
 """REAL, the control of "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning".
 
 Each client sends ``ipc`` of its real images for every class that it owns, as they are (8 bits a pixel); the server
-trains on them exactly as FedDM's does on synthetic ones (``methods.pooled``). What distribution matching is worth is
-what FedDM gains over this. It sends private records: there is no privacy whatsoever.
+trains on them exactly as FedDM's does on synthetic ones (``methods.shared.pooled``). What distribution matching is
+worth is what FedDM gains over this. It sends private records: there is no privacy whatsoever.
 
 The paper does not say whether images are drawn anew each round: they are, unless ``redraw: false``. A class with fewer
 than ``ipc`` records sends each of them once.
@@ -18,7 +18,7 @@ from understudy.federation.message import Message
 from understudy.federation.method import task
 from understudy.federation.registry import method
 from understudy.federation.server import Task
-from understudy.methods.pooled import Pooled, PooledSettings
+from understudy.methods.shared.pooled import Pooled, PooledSettings
 from understudy.models.network import Network
 
 CHOSEN = "real.chosen"  # in a client's memory

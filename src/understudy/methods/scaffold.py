@@ -25,7 +25,7 @@ from understudy.federation.message import Kind, Message
 from understudy.federation.method import State
 from understudy.federation.registry import method
 from understudy.learning.loop import Trained, full_gradient
-from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Shapes, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Shapes, Term
 from understudy.models.network import Network
 
 

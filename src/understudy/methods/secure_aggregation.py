@@ -38,6 +38,7 @@ import numpy as np
 import torch
 from pydantic import Field, field_validator
 
+from understudy.base_settings import Settings
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.failures import NotFinite
@@ -49,7 +50,6 @@ from understudy.federation.secure.summing import Phases, SecureServer
 from understudy.federation.server import Server, Task
 from understudy.federation.wrapped import WrappedMethod
 from understudy.models.network import Network
-from understudy.settings import Settings
 
 
 class SecureAggregationSettings(Settings):

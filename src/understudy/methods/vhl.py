@@ -30,7 +30,7 @@ from understudy.federation.message import Message, scalar
 from understudy.federation.registry import method
 from understudy.learning.loop import Batch
 from understudy.learning.plan import steps_of_epochs
-from understudy.methods.averaging import Averaging, AveragingSettings, Kit, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Term
 from understudy.models.network import Network
 from understudy.synthesis.noise_sets import Noise, noise_set
 

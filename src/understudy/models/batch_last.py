@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))  # of a pool of 2, in the order in which torch looks at them
 _where_positive = torch.ops.aten.threshold_backward  # (g, x, 0): g where x > 0, nought elsewhere
 
-Layer = Callable[[Tensor], Tensor]
+LayerCall = Callable[[Tensor], Tensor]
 
 
 def batch_last(module: nn.Module) -> nn.Module | None:
@@ -43,13 +43,13 @@ def batch_last(module: nn.Module) -> nn.Module | None:
 class _Steps(nn.Module):
     """What a chain of layers computes, with their weights as they are at a call."""
 
-    def __init__(self, steps: Sequence[Layer]):
+    def __init__(self, steps: Sequence[LayerCall]):
         super().__init__()
         self.__dict__["steps"] = steps  # of another module: here they are no parts
 
     @classmethod
     def of(cls, chain: nn.Sequential) -> "_Steps | None":
-        layers, steps = _flat(chain), list[Layer]()
+        layers, steps = _flat(chain), list[LayerCall]()
         while layers:
             together = gains(layers[:3])
             steps.append(_together(cast(nn.Conv2d, layers[0])) if together else layers[0])
@@ -80,7 +80,7 @@ def _flat(module: nn.Module) -> list[nn.Module]:
     return [module]
 
 
-def _together(convolution: nn.Conv2d) -> Layer:
+def _together(convolution: nn.Conv2d) -> LayerCall:
     return lambda x: cast(Tensor, _Together.apply(x, convolution.weight, convolution.bias))  # type: ignore[no-untyped-call]
 
 

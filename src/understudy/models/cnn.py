@@ -6,9 +6,10 @@ gradient are the same here, and the ReLU has a quarter of the work.
 
 from torch import nn
 
+from understudy.base_settings import NoSettings
 from understudy.data.problem import Problem
 from understudy.models.classifier import Classifier, image_shape
-from understudy.models.registry import NoSettings, model
+from understudy.models.zoo import model
 
 
 @model("simple-cnn", fast="batch-last")

@@ -7,10 +7,10 @@ record at a time and has no running statistics, so nothing but weights need ever
 from pydantic import Field
 from torch import nn
 
+from understudy.base_settings import Settings
 from understudy.data.problem import Problem
 from understudy.models.classifier import Classifier, image_shape
-from understudy.models.registry import model
-from understudy.settings import Settings
+from understudy.models.zoo import model
 
 
 class ConvNetSettings(Settings):

@@ -23,7 +23,7 @@ from torch.func import functional_call
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.models.batch_last import batch_last
-from understudy.models.registry import FastPath
+from understudy.models.zoo import FastPath
 from understudy.randomness import private_global_stream
 
 PASS_PIXELS = 16384  # of one channel, in one pass of a compiled network: 16 images of 32×32, 256 of 8×8

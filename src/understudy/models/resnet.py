@@ -9,10 +9,10 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from understudy.base_settings import Settings
 from understudy.data.problem import Problem
 from understudy.models.classifier import Classifier, image_shape
-from understudy.models.registry import model
-from understudy.settings import Settings
+from understudy.models.zoo import model
 
 Norm = Callable[[int], nn.Module]
 STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels, stride of the first of two blocks

@@ -5,10 +5,10 @@ import math
 from pydantic import Field
 from torch import nn
 
+from understudy.base_settings import Settings
 from understudy.data.problem import Problem
 from understudy.models.classifier import Classifier, image_shape
-from understudy.models.registry import model
-from understudy.settings import Settings
+from understudy.models.zoo import model
 
 STAGES = ((64,), (128,), (256, 256), (512, 512), (512, 512))  # a max pool ends each
 HIDDEN = 512

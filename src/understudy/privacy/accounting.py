@@ -14,8 +14,8 @@ import numpy as np
 
 from understudy.errors import UserError
 from understudy.privacy.loss import CELLS, FEW, composed_epsilon, out_of_range
-from understudy.privacy.renyi import ABOVE, BELOW, ORDERS, Floats, curve_of, least
-from understudy.privacy.settings import Accountant
+from understudy.privacy.promise import Accountant
+from understudy.privacy.renyi import ABOVE, BELOW, ORDERS, Orders, curve_of, least
 
 GRAIN = 1e-4  # noise is a whole number of these
 MOST_NOISE = 1e5  # that is tried in search of a promise
@@ -186,7 +186,7 @@ def _by_renyi(spent: Sequence[Spending], delta: float) -> Claim:
     return Claim(found, delta, "rdp", order, f"the best order, {order:g}, is an end of the grid")
 
 
-def _curve(spent: Sequence[Spending], orders: tuple[float, ...]) -> Floats:
+def _curve(spent: Sequence[Spending], orders: tuple[float, ...]) -> Orders:
     total = np.zeros(len(orders))
     for some in spent:
         total = total + some.steps * curve_of(some.rate, some.noise, orders)

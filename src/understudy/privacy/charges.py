@@ -15,8 +15,8 @@ from typing import Any, get_args
 
 from understudy.errors import UserError
 from understudy.files import add_line
-from understudy.privacy.settings import Accountant
-from understudy.words import is_short_line
+from understudy.printing import is_short_line
+from understudy.privacy.promise import Accountant
 
 LAST_PLACE = 10**9  # rounds, steps, charges of a task
 LARGEST = 1e30  # of a clip or a divisor
@@ -140,7 +140,7 @@ class Limit:
     accountant: Accountant
 
 
-class Book:
+class ChargeLog:
     """The charges of one site, in a file that is only ever added to."""
 
     def __init__(self, path: Path):

@@ -21,7 +21,7 @@ from understudy.errors import UserError
 from understudy.learning.loop import Pull, Step, plain
 from understudy.learning.losses import per_record_loss
 from understudy.models.network import PASS_PIXELS, Network
-from understudy.privacy.layers import Rule, Share, rule_for
+from understudy.privacy.layers import LayerRule, Share, rule_for
 from understudy.privacy.mechanism import heard
 from understudy.randomness import private_global_stream
 
@@ -131,7 +131,7 @@ def _trained(net: Network) -> list[str]:
     return [name for name, (where, _) in net.windows.items() if where.stop <= net.parameters]
 
 
-def _rules(module: nn.Module) -> dict[str, tuple[nn.Module, Rule]] | None:
+def _rules(module: nn.Module) -> dict[str, tuple[nn.Module, LayerRule]] | None:
     """A rule for each layer that holds trainable parameters; None where one is missing."""
     found = {}
     for name, layer in module.named_modules():
@@ -151,7 +151,7 @@ class UnforeseenUse(Exception):
 class ByLayer:
     """From the inputs of layers and the slopes at their outputs."""
 
-    def __init__(self, net: Network, rules: dict[str, tuple[nn.Module, Rule]]):
+    def __init__(self, net: Network, rules: dict[str, tuple[nn.Module, LayerRule]]):
         self._rules = rules
         self._names = _trained(net)
         self._floats = 1  # a record

@@ -33,7 +33,7 @@ class Share:
 
 
 Shares = dict[str, Share]  # by the parameter's name within its layer
-Rule = Callable[[nn.Module, Tensor, Tensor], Shares]
+LayerRule = Callable[[nn.Module, Tensor, Tensor], Shares]
 
 
 def formed(rows: Tensor) -> Share:
@@ -104,7 +104,7 @@ def _over_places(t: Tensor) -> Tensor:
     return t.flatten(2).sum(2) if t.ndim > 2 else t
 
 
-def rule_for(layer: nn.Module) -> Rule | None:
+def rule_for(layer: nn.Module) -> LayerRule | None:
     """None where only the general way is known to be right; subclasses may compute something else."""
     if type(layer) is nn.Linear:
         return of_linear

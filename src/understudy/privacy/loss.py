@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-Release = tuple[float, float, int]  # rate, noise, steps
+SampledSteps = tuple[float, float, int]  # rate, noise, steps
 
 CELLS = 100_000  # of the grid, about so many for the largest loss that counts
 FEW = 10_000  # for a search: ten times as quick, and still never too small
@@ -21,7 +21,7 @@ MOST_KINDS = 16  # of releases: each takes up to a second
 MOST_EPSILON = 10_000.0
 
 
-def out_of_range(releases: Sequence[Release], roughly: float) -> str:
+def out_of_range(releases: Sequence[SampledSteps], roughly: float) -> str:
     """Why these cannot be composed within seconds; empty: they can."""
     if len(releases) > MOST_KINDS:
         return f"more than {MOST_KINDS} kinds of releases take too long to compose"
@@ -32,7 +32,7 @@ def out_of_range(releases: Sequence[Release], roughly: float) -> str:
     return "" if roughly <= MOST_EPSILON else f"ε above {MOST_EPSILON:g} is not worth composing"
 
 
-def composed_epsilon(releases: Sequence[Release], delta: float, roughly: float, cells: int = CELLS) -> float:
+def composed_epsilon(releases: Sequence[SampledSteps], delta: float, roughly: float, cells: int = CELLS) -> float:
     """``roughly`` is a bound from elsewhere: it says how far the grid has to reach."""
     if not math.isfinite(roughly):
         return math.inf
@@ -49,7 +49,7 @@ def _reach(noise: float) -> float:
     return 1 / (2 * noise**2) + 8 / noise
 
 
-def _spread(releases: Sequence[Release]) -> float:
+def _spread(releases: Sequence[SampledSteps]) -> float:
     """About twice the standard deviation of all losses together: at a large δ they reach further than ε does."""
     return 2 * math.sqrt(sum(steps * (rate / noise) ** 2 for rate, noise, steps in releases))
 

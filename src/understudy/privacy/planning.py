@@ -6,13 +6,13 @@ from functools import lru_cache
 from understudy.errors import UserError
 from understudy.learning.local import Local
 from understudy.privacy.accounting import Spending, epsilon, noise_for
-from understudy.privacy.settings import Accountant, PrivacySettings
+from understudy.privacy.promise import Accountant, PrivacySettings
 
 Spendings = tuple[Spending, ...]
 
 
 @dataclass(frozen=True)
-class Plan:
+class NoisePlan:
     records: int  # n̄
     rate: float  # q
     steps: int  # a round
@@ -21,7 +21,7 @@ class Plan:
 
 def planned(
     privacy: PrivacySettings, local: Local, noise: float | None, own: int, rounds: int, before: Spendings = ()
-) -> Plan:
+) -> NoisePlan:
     """For a client that holds ``own`` records, which count only where that number is public.
 
     What was spent ``before`` on the same records has to fit into the same budget.
@@ -29,12 +29,12 @@ def planned(
     records = planned_records(privacy, own)
     rate = min(1.0, local.batch / records)
     steps = local.steps if local.epochs is None else local.epochs * max(1, records // local.batch)
-    plan = Plan(records, rate, steps or 0, noise or solved_noise(privacy, rate, (steps or 0) * rounds, before))
+    plan = NoisePlan(records, rate, steps or 0, noise or solved_noise(privacy, rate, (steps or 0) * rounds, before))
     _check_first_round(privacy, plan, before)
     return plan
 
 
-def _check_first_round(privacy: PrivacySettings, plan: Plan, before: Spendings) -> None:
+def _check_first_round(privacy: PrivacySettings, plan: NoisePlan, before: Spendings) -> None:
     if privacy.epsilon is None:
         return
     cost = cost_of((*before, Spending(plan.rate, plan.noise, plan.steps)), privacy)

@@ -5,10 +5,10 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
+from understudy.base_settings import Settings
 from understudy.complaints import checked
 from understudy.errors import UserError
 from understudy.reading import text_of, yaml_of
-from understudy.settings import Settings
 
 # What a part of a message tells about the data; keys (and shares of them) tell nothing. Labels are class numbers (n,),
 # or a row of numbers per record: several labels, or soft ones.

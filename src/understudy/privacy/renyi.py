@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+Orders = npt.NDArray[np.float64]
 
 ORDERS = (*(1 + tenth / 10 for tenth in range(1, 100)), *range(12, 64))
 BELOW = tuple(1 + hundredth / 100 for hundredth in range(1, 10))  # where the best order is the lowest
@@ -21,7 +21,7 @@ ABOVE = tuple(dict.fromkeys(math.ceil(64 * 2 ** (step / 6)) for step in range(49
 LITTLE = 0.05  # noise below which no ε is worth a fine computation; a plain bound does
 
 
-def least(curve: Floats, orders: Sequence[float], delta: float) -> tuple[float, float]:
+def least(curve: Orders, orders: Sequence[float], delta: float) -> tuple[float, float]:
     """ε and the order that gives it: ρ + ln((α−1)/α) − (ln δ + ln α)/(α−1), the least over α."""
     alpha = np.asarray(orders, dtype=np.float64)
     found = curve + np.log1p(-1 / alpha) - (math.log(delta) + np.log(alpha)) / (alpha - 1)
@@ -30,13 +30,13 @@ def least(curve: Floats, orders: Sequence[float], delta: float) -> tuple[float, 
 
 
 @lru_cache(maxsize=4096)
-def _of_one_release(rate: float, noise: float, orders: tuple[float, ...]) -> Floats:
+def _of_one_release(rate: float, noise: float, orders: tuple[float, ...]) -> Orders:
     curve = np.array([_cost(rate, noise, alpha) for alpha in orders])
     curve.setflags(write=False)
     return curve
 
 
-def curve_of(rate: float, noise: float, orders: tuple[float, ...]) -> Floats:
+def curve_of(rate: float, noise: float, orders: tuple[float, ...]) -> Orders:
     """ρ of one release at every order."""
     if noise == 0:
         return np.full(len(orders), math.inf)
@@ -53,25 +53,25 @@ def _cost(rate: float, noise: float, alpha: float) -> float:
     return max(0.0, _log_of_sum(terms(rate, noise, alpha)) / (alpha - 1))
 
 
-def _binomial_terms(rate: float, noise: float, alpha: float) -> Floats:
+def _binomial_terms(rate: float, noise: float, alpha: float) -> Orders:
     from scipy.special import gammaln
 
     i = np.arange(int(alpha) + 1, dtype=np.float64)
     ways = gammaln(alpha + 1) - gammaln(i + 1) - gammaln(alpha - i + 1)
-    terms: Floats = ways + (alpha - i) * math.log1p(-rate) + i * math.log(rate) + i * (i - 1) / (2 * noise**2)
+    terms: Orders = ways + (alpha - i) * math.log1p(-rate) + i * math.log(rate) + i * (i - 1) / (2 * noise**2)
     return terms
 
 
-def _quadrature_terms(rate: float, noise: float, alpha: float) -> Floats:
+def _quadrature_terms(rate: float, noise: float, alpha: float) -> Orders:
     # The integrand has a hump at 0 and one at α, each as wide as the noise, and its nearest singular points lie
     # πσ² off the real line: steps of σ/8 and of σ²/4 leave an error far below rounding.
     step = min(noise / 8, noise**2 / 4)
     z = np.arange(-12 * noise, alpha + 12 * noise, step)
     ratio = np.logaddexp(math.log1p(-rate), math.log(rate) + (2 * z - 1) / (2 * noise**2))
-    terms: Floats = alpha * ratio - z**2 / (2 * noise**2) + math.log(step / (noise * math.sqrt(2 * math.pi)))
+    terms: Orders = alpha * ratio - z**2 / (2 * noise**2) + math.log(step / (noise * math.sqrt(2 * math.pi)))
     return terms
 
 
-def _log_of_sum(terms: Floats) -> float:
+def _log_of_sum(terms: Orders) -> float:
     largest = float(terms.max())
     return largest + math.log(float(np.exp(terms - largest).sum()))

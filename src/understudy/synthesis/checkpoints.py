@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from understudy.settings import Settings
+from understudy.base_settings import Settings
 
 
 class CourseSettings(Settings):

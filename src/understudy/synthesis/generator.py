@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from understudy.base_settings import Settings
 from understudy.complaints import unknown_name
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.own_code import full_name, is_own, own
 from understudy.privacy.sgd import PrivateSteps
-from understudy.settings import Settings
 
-State = dict[str, Tensor]  # what a generator learnt, so that it can be saved
+Learnt = dict[str, Tensor]  # what a generator learnt, so that it can be saved
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Stage:
     """A generator as it is after so many epochs."""
 
     epoch: int
-    state: State
+    state: Learnt
 
 
 class Generator(ABC):
@@ -53,7 +53,7 @@ class Generator(ABC):
 
     def fit(
         self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
-    ) -> State:
+    ) -> Learnt:
         """The end of the course."""
         *_, last = self.course(examples, problem, rng, private)
         return last.state
@@ -74,14 +74,14 @@ class GeneratorEntry:
     about: str
 
 
-Kind = TypeVar("Kind", bound=type[Generator])
+GeneratorClass = TypeVar("GeneratorClass", bound=type[Generator])
 _entries: dict[str, GeneratorEntry] = {}
 
 
-def generator(name: str, *, settings: type[Settings]) -> Callable[[Kind], Kind]:
+def generator(name: str, *, settings: type[Settings]) -> Callable[[GeneratorClass], GeneratorClass]:
     """Registers a Generator class that is built from its settings alone."""
 
-    def register(kind: Kind) -> Kind:
+    def register(kind: GeneratorClass) -> GeneratorClass:
         known = _entries.get(name)
         if known is not None and getattr(known.build, "__qualname__", None) != kind.__qualname__:
             raise UserError(f"There is already a generator {name!r}; give the new one another name.")

@@ -6,7 +6,7 @@ from understudy.errors import UserError
 SMALLEST_SIDE, LARGEST_SIDE = 8, 64
 
 
-class Layout:
+class ImageLayout:
     """How often the sides are halved, and what is left of them."""
 
     def __init__(self, channels: int, high: int, wide: int) -> None:
@@ -17,7 +17,7 @@ class Layout:
         self.below, self.beside = self.rows * step - self.high, self.columns * step - self.wide
 
 
-def layout_of(problem: Problem, generator: str) -> Layout:
+def layout_of(problem: Problem, generator: str) -> ImageLayout:
     shape = problem.shape
     if len(shape) != 3 or not SMALLEST_SIDE <= min(shape[1:]) <= max(shape[1:]) <= LARGEST_SIDE:
         raise UserError(
@@ -26,4 +26,4 @@ def layout_of(problem: Problem, generator: str) -> Layout:
             f"resize them or use another generator."
         )
     channels, high, wide = shape
-    return Layout(channels, high, wide)
+    return ImageLayout(channels, high, wide)

@@ -23,7 +23,7 @@ aten = torch.ops.aten
 PLANE = (2, 3)
 
 
-class Layer(ABC):
+class MatchedLayer(ABC):
     """The four steps of one layer; ``tangent`` of None is 0."""
 
     names: Sequence[str] = ()  # of the weights
@@ -46,7 +46,7 @@ class Layer(ABC):
     def adjoint(self, slope: Tensor) -> Tensor: ...
 
 
-class Unweighted(Layer):
+class Unweighted(MatchedLayer):
     """The same linear map in all four steps."""
 
     def backward(self, slope: Tensor, onward: bool) -> Tensor | None:
@@ -99,7 +99,7 @@ class Rectified(Unweighted):
         return cast(Tensor, aten.threshold_backward(slope, self.y, 0))
 
 
-class Dense(Layer):
+class DenseLayer(MatchedLayer):
     """y = xWᵀ + b, and μ = μ_y W + λ_y V."""
 
     names = ("weight", "bias")
@@ -122,8 +122,8 @@ class Dense(Layer):
         return torch.addmm(slope @ self.weight, self.slope, self.along)
 
 
-class Convolution(Layer):
-    """As Dense, with convolutions for products."""
+class Convolution(MatchedLayer):
+    """As DenseLayer, with convolutions for products."""
 
     names = ("weight", "bias")
 
@@ -157,7 +157,7 @@ class Convolution(Layer):
         return cast(tuple[Tensor | None, ...], aten.convolution_backward(slope, self.x, weight, None, *how, wanted))
 
 
-class ChannelNorm(Layer):
+class ChannelNorm(MatchedLayer):
     """GroupNorm with one group a channel: y = γx̂ + β, x̂ = r(x − mean x), r = 1/√(var x + ε), over each plane.
 
     With means over the plane, and dr = −r² mean(x̂ dx):

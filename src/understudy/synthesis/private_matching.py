@@ -20,7 +20,7 @@ Stream = Callable[[str], torch.Generator]  # by purpose; of a client's secret on
 
 
 @dataclass(frozen=True)
-class Release:
+class PlannedRelease:
     """(Σ clipped + N(0, σ²C²)) / q(n̄ + m) over records drawn with rate q: all of it is planned, none is counted.
 
     m are the records that the client was dealt: drawn like its own, but whoever dealt them knows how many they are.
@@ -55,7 +55,7 @@ class PrivateMeans:
         net: Network,
         real: Examples,
         classes: Sequence[int],
-        release: Release,
+        release: PlannedRelease,
         secret: Stream,
         classes_at_once: int | None = None,
         planned: Sequence[int] = (),

@@ -15,18 +15,18 @@ from torch import Tensor, nn
 from understudy.learning.losses import per_record_loss
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
-from understudy.synthesis.layerwise import ChannelNorm, Convolution, Dense, Flat, Layer, Pool, Rectified
+from understudy.synthesis.layerwise import ChannelNorm, Convolution, DenseLayer, Flat, MatchedLayer, Pool, Rectified
 
 NUMBERS_AT_ONCE = 32_768  # of the images in one sweep; more of them fall out of the cache
 
 Pullback = Callable[[Tensor], Tensor]
-KINDS: dict[type[nn.Module], type[Layer]] = {
+KINDS: dict[type[nn.Module], type[MatchedLayer]] = {
     nn.Conv2d: Convolution,
     nn.GroupNorm: ChannelNorm,
     nn.ReLU: Rectified,
     nn.AvgPool2d: Pool,
     nn.Flatten: Flat,
-    nn.Linear: Dense,
+    nn.Linear: DenseLayer,
 }
 
 
@@ -46,7 +46,7 @@ def through_the_graph(net: Network, x: Tensor, y: Tensor) -> tuple[Tensor, Pullb
     return flat.detach(), lambda along: torch.autograd.grad(flat, x, along)[0]
 
 
-def layer_by_layer(net: Network, chain: Sequence["Link"], x: Tensor, y: Tensor) -> tuple[Tensor, Pullback]:
+def layer_by_layer(net: Network, chain: Sequence["ChainLink"], x: Tensor, y: Tensor) -> tuple[Tensor, Pullback]:
     at_once = max(1, NUMBERS_AT_ONCE // x[0].numel())
     total = torch.zeros_like(net.grad)
     parts = zip(torch.split(x, at_once), torch.split(y, at_once), strict=True)
@@ -57,14 +57,14 @@ def layer_by_layer(net: Network, chain: Sequence["Link"], x: Tensor, y: Tensor) 
 
 
 @dataclass(frozen=True)
-class Link:
+class ChainLink:
     """A layer of a chain, and where its weights lie in the flat vector."""
 
     module: nn.Module
     windows: tuple[tuple[slice, torch.Size], ...]
 
 
-def chain_of(net: Network) -> list[Link] | None:
+def chain_of(net: Network) -> list[ChainLink] | None:
     """The layers of the network in their order, or None where it is more than a chain of known ones."""
     if type(net.module) is not Classifier or len(net.problem.shape) not in (1, 3):
         return None
@@ -75,7 +75,7 @@ def chain_of(net: Network) -> list[Link] | None:
     if sum(len(KINDS[type(module)].names) for _, module in named) != len(trained):
         return None  # a frozen or a shared weight
     return [
-        Link(module, tuple(net.windows[f"{name}.{part}"] for part in KINDS[type(module)].names))
+        ChainLink(module, tuple(net.windows[f"{name}.{part}"] for part in KINDS[type(module)].names))
         for name, module in named
     ]
 
@@ -83,7 +83,7 @@ def chain_of(net: Network) -> list[Link] | None:
 class _Sweep:
     """A few records, there and back twice."""
 
-    def __init__(self, net: Network, chain: Sequence[Link], x: Tensor, y: Tensor, records: int):
+    def __init__(self, net: Network, chain: Sequence[ChainLink], x: Tensor, y: Tensor, records: int):
         self._chain, self._layers = chain, [KINDS[type(link.module)](link.module) for link in chain]
         x = x.detach()
         with torch.no_grad():

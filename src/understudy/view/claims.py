@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from understudy.studies.seed_curves import SeedCurve
+from understudy.papers.seed_curves import SeedCurve
 from understudy.view.canvas import FAINT, INK, SOFT, empty_figure, line_look, save_figure
 
 if TYPE_CHECKING:

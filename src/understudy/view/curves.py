@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from understudy.errors import UserError
-from understudy.studies.compare import MEGABYTE, compare, distinct_labels, read_metrics
-from understudy.studies.folder import Line
+from understudy.runs.compare import MEGABYTE, compare, distinct_labels, read_metrics
+from understudy.runs.folder import Line
 from understudy.view.canvas import FAINT, INK, SOFT, empty_figure, line_look, save_figure
-from understudy.view.labels import push_apart
+from understudy.view.label_places import push_apart
 from understudy.view.numbers import size
 
 if TYPE_CHECKING:

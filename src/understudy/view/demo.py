@@ -8,13 +8,13 @@ from rich.console import Console
 from understudy.config.build import build_data
 from understudy.config.read import read
 from understudy.config.resolve import resolve
-from understudy.data.picture import draw_split
-from understudy.studies.compare import Row, compare, rounds_to
-from understudy.studies.demo import ACTS, PRESET, clear, play_demo
-from understudy.studies.folder import RunFolder
+from understudy.runs.compare import Row, compare, rounds_to
+from understudy.runs.demo import ACTS, PRESET, clear, play_demo
+from understudy.runs.folder import RunFolder
 from understudy.view.curves import draw_curves
 from understudy.view.progress import RichProgress
 from understudy.view.sheet import draw_sheets
+from understudy.view.split import draw_split
 from understudy.view.tables import print_comparison
 
 INTRO = """\

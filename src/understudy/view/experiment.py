@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from understudy.studies.experiment import Experiment, Panel, Trace, carry_out
+from understudy.papers.experiment import Experiment, Panel, Trace, carry_out
 from understudy.view.canvas import FAINT, INK, SOFT, empty_figure, line_look, save_figure
 from understudy.view.progress import RichProgress
 

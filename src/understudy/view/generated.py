@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from understudy.config.schema import Live
 from understudy.data.examples import Examples
 from understudy.errors import UserError
-from understudy.studies.generated import Generated, generated
+from understudy.runs.regenerated import Generated, generated
 from understudy.view.canvas import INK, SOFT, empty_figure, save_figure
 from understudy.view.mosaic import Layout, lay_out, paint
 

@@ -12,9 +12,9 @@ from understudy.config.resolve import resolve
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.data.settings import DataSettings, load_dataset
-from understudy.studies.folder import RunFolder
-from understudy.studies.lap_studies import HARDLY_NOISED, NEXT_TO_NONE, PRIVATE
-from understudy.studies.tuned import Comparison, Standing
+from understudy.papers.fedlap.studies import HARDLY_NOISED, NEXT_TO_NONE, PRIVATE
+from understudy.papers.tuned import Comparison, Standing
+from understudy.runs.folder import RunFolder
 from understudy.view.canvas import FAINT, INK, PALETTE, SOFT, empty_figure, save_figure
 from understudy.view.mosaic import lay_out, paint
 

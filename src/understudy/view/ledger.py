@@ -8,15 +8,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from understudy.studies.folder import RunFolder
+from understudy.runs.folder import RunFolder
 from understudy.view.numbers import epsilon_shown, size
 from understudy.view.ruled import number, print_notes, print_table, ruled, words
 
 NAMED = 3  # clients by name in one row; clients with the same line share it
 CLAIM = ("mechanism", "clip", "noise", "rate", "delta", "accountant", "unit", "test_noise")  # what makes charges alike
 
-Row = tuple[str, ...]
-Ledger = Mapping[str, Any]
+Cells = tuple[str, ...]
+LedgerValues = Mapping[str, Any]
 
 
 def print_ledger(folder: Path, console: Console | None = None) -> None:
@@ -37,7 +37,7 @@ def print_ledger(folder: Path, console: Console | None = None) -> None:
     print_notes(console, _notes(ledger))
 
 
-def headline(ledger: Ledger) -> str:
+def headline(ledger: LedgerValues) -> str:
     """One sentence: what the run as a whole promises."""
     epsilon, charges = ledger["epsilon"], list(_charges(ledger))
     if epsilon is None:
@@ -54,7 +54,7 @@ def headline(ledger: Ledger) -> str:
 # ---- what was spent
 
 
-def mechanism_rows(ledger: Ledger) -> list[Row]:
+def mechanism_rows(ledger: LedgerValues) -> list[Cells]:
     """A row for every mechanism of a client, steps summed over rounds; clients with equal rows share one."""
     by_client: dict[str, dict[tuple[Any, ...], list[Mapping[str, Any]]]] = {}
     for client, charge in _charges(ledger):
@@ -68,7 +68,7 @@ def mechanism_rows(ledger: Ledger) -> list[Row]:
     return _shared(rows)
 
 
-def _mechanism(charges: Sequence[Mapping[str, Any]], epsilon: str, first: bool) -> Row:
+def _mechanism(charges: Sequence[Mapping[str, Any]], epsilon: str, first: bool) -> Cells:
     one = charges[0]
     return (
         epsilon if first else "",
@@ -84,7 +84,7 @@ def _mechanism(charges: Sequence[Mapping[str, Any]], epsilon: str, first: bool) 
     )
 
 
-def mechanisms_table(rows: Sequence[Row], gap: int = 2) -> Table:
+def mechanisms_table(rows: Sequence[Cells], gap: int = 2) -> Table:
     table = ruled(gap)
     words(table, "client")
     number(table, "ε")
@@ -99,7 +99,7 @@ def mechanisms_table(rows: Sequence[Row], gap: int = 2) -> Table:
 # ---- what left
 
 
-def release_rows(ledger: Ledger) -> list[Row]:
+def release_rows(ledger: LedgerValues) -> list[Cells]:
     rows = []
     for client, lines in ledger["clients"].items():
         for line in lines:
@@ -109,7 +109,7 @@ def release_rows(ledger: Ledger) -> list[Row]:
     return _shared(rows)
 
 
-def releases_table(rows: Sequence[Row], gap: int = 2) -> Table:
+def releases_table(rows: Sequence[Cells], gap: int = 2) -> Table:
     table = ruled(gap)
     words(table, "client")
     words(table, "task")
@@ -124,7 +124,7 @@ def releases_table(rows: Sequence[Row], gap: int = 2) -> Table:
 # ---- what no guarantee covers
 
 
-def not_covered(ledger: Ledger) -> list[str]:
+def not_covered(ledger: LedgerValues) -> list[str]:
     """A sentence for every part that depends on records and that no charge covers, or whose noise can be repeated."""
     rows = []
     for client, lines in ledger["clients"].items():
@@ -140,7 +140,7 @@ def not_covered(ledger: Ledger) -> list[str]:
     return found
 
 
-def _notes(ledger: Ledger) -> list[str]:
+def _notes(ledger: LedgerValues) -> list[str]:
     public = sorted({fact for _, charge in _charges(ledger) for fact in charge["public"]})
     notes = [f"Declared to be no secret: {', '.join(public)}."] if public else []
     if any(True for _ in _charges(ledger)):
@@ -151,16 +151,16 @@ def _notes(ledger: Ledger) -> list[str]:
 # ---- rows
 
 
-def _charges(ledger: Ledger) -> Iterable[tuple[str, Mapping[str, Any]]]:
+def _charges(ledger: LedgerValues) -> Iterable[tuple[str, Mapping[str, Any]]]:
     return ((client, charge) for client, charges in ledger.get("charges", {}).items() for charge in charges)
 
 
-def _shared(rows: Sequence[Row]) -> list[Row]:
+def _shared(rows: Sequence[Cells]) -> list[Cells]:
     """Clients whose rows are all equal share them, in the order of the first."""
-    of_client: dict[str, list[Row]] = {}
+    of_client: dict[str, list[Cells]] = {}
     for client, *rest in rows:
         of_client.setdefault(client, []).append(tuple(rest))
-    together: dict[tuple[Row, ...], list[str]] = {}
+    together: dict[tuple[Cells, ...], list[str]] = {}
     for client, mine in of_client.items():
         together.setdefault(tuple(mine), []).append(client)
     return [(_named(clients), *row) for mine, clients in together.items() for row in mine]
@@ -171,7 +171,7 @@ def _named(clients: Sequence[str]) -> str:
     return ", ".join(clients[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _filled(table: Table, rows: Sequence[Row]) -> Table:
+def _filled(table: Table, rows: Sequence[Cells]) -> Table:
     """A client is named once."""
     before = ""
     for client, *rest in rows:

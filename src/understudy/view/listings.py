@@ -15,7 +15,7 @@ MOST_CLIENTS = 30
 
 
 def print_methods(found: Sequence[Mapping[str, Any]], whole: bool = False, console: Console | None = None) -> None:
-    """``found`` as `studies.catalogue.describe_methods` gives it; ``whole``: all about each."""
+    """``found`` as `config.describe.describe_methods` gives it; ``whole``: all about each."""
     console = console or Console()
     if whole:
         for one in found:
@@ -124,7 +124,7 @@ def sends_table(sends: Mapping[str, Mapping[str, str]], gap: int = 2) -> Table:
 
 
 def print_models(found: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
-    """``found`` as `studies.catalogue.describe_models` gives it."""
+    """``found`` as `config.describe.describe_models` gives it."""
     console = console or Console()
     print_table(console, lambda gap: models_table(found, gap))
     print_notes(console, ["Trainable parameters with ten classes, by the images that come in.\n"])
@@ -144,7 +144,7 @@ def model_settings_table(found: Sequence[Mapping[str, Any]], gap: int = 2) -> Ta
 
 
 def print_generators(found: Sequence[Mapping[str, Any]], whole: bool = False, console: Console | None = None) -> None:
-    """``found`` as `studies.catalogue.describe_generators` gives it; ``whole``: all about each."""
+    """``found`` as `config.describe.describe_generators` gives it; ``whole``: all about each."""
     console = console or Console()
     if whole:
         for one in found:

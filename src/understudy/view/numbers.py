@@ -1,6 +1,6 @@
 """How numbers are written for people."""
 
-from understudy.studies.compare import MEGABYTE
+from understudy.runs.compare import MEGABYTE
 
 NONE = "–"
 

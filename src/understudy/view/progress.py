@@ -10,15 +10,15 @@ from rich.text import Text
 
 from understudy import patience
 from understudy.federation.cohorts import cohort_size
-from understudy.studies.folder import Line, RunFolder
-from understudy.studies.run import Observer
+from understudy.runs.folder import Line, RunFolder
+from understudy.runs.play import Observer
 from understudy.view.numbers import duration, epsilon_shown, percent, size
 
 BAR = 14  # columns
 
 
 class RichProgress(Observer):
-    """Watches a run (`studies.run.Observer`). As a context manager it leaves the terminal tidy, come what may."""
+    """Watches a run (`runs.watching.Observer`). As a context manager it leaves the terminal tidy, come what may."""
 
     def __init__(self, console: Console | None = None):
         self.console = console or Console(stderr=True)
@@ -27,7 +27,7 @@ class RichProgress(Observer):
         self._task = TaskID(0)
         self._said: set[tuple[str, str]] = set()
         self._spoke = time.monotonic()
-        self.standing = Standing()
+        self.standing = HowFar()
 
     def __enter__(self) -> Self:
         return self
@@ -39,7 +39,7 @@ class RichProgress(Observer):
 
     def begins(self, rounds: int, done: int, clients: int, folder: Path) -> None:
         patience.over()
-        self.standing = Standing(rounds, done, clients, _asked(folder, clients))
+        self.standing = HowFar(rounds, done, clients, _asked(folder, clients))
         self._said = set()
         if done >= 0:
             self.says(f"Going on after round {done} of {rounds}.")
@@ -104,7 +104,7 @@ class RichProgress(Observer):
             self._bar = None
 
 
-class Standing:
+class HowFar:
     """How far a run is."""
 
     def __init__(self, rounds: int = 0, done: int = -1, clients: int = 0, asked: int = 0):
@@ -189,7 +189,7 @@ class Standing:
 class _StandingColumn(ProgressColumn):
     """Drawn anew a few times a second, so that the time left runs down within a round."""
 
-    def __init__(self, standing: Standing):
+    def __init__(self, standing: HowFar):
         super().__init__()
         self.standing = standing
 

@@ -12,8 +12,8 @@ from understudy.data.problem import Problem
 from understudy.data.splits.split import Split
 from understudy.errors import UserError
 from understudy.federation.message import labels_to_wire
-from understudy.studies.compare import compare, distinct_labels, read_config
-from understudy.studies.folder import RunFolder
+from understudy.runs.compare import compare, distinct_labels, read_config
+from understudy.runs.folder import RunFolder
 from understudy.view.canvas import INK, SOFT, empty_figure, save_figure
 from understudy.view.mosaic import Layout, lay_out, paint
 from understudy.view.numbers import size
@@ -29,7 +29,7 @@ ACROSS = 2  # sheets side by side; more go below
 MOST_CLIENTS = 25
 LARGEST_CELL = 0.62  # inches
 
-Place = tuple[float, float, float, float]
+Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _fitting(sheets: Sequence[Sheet]) -> int:
     return 4 if len(sheets) == 1 or max(sheet.problem.shape[-1] for sheet in sheets) >= 16 else 1
 
 
-def _places(layouts: Sequence[Layout], problems: Sequence[Problem]) -> tuple["Figure", list[Place]]:
+def _places(layouts: Sequence[Layout], problems: Sequence[Problem]) -> tuple["Figure", list[Box]]:
     """An empty figure that is as large as needed, and where each sheet goes: left, bottom, width, height."""
     across = min(len(layouts), ACROSS)
     room = (WIDTH - NAMES - GAP * across) / across

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from understudy.errors import UserError
-from understudy.studies.experiment import Experiment
-from understudy.studies.reproduce import Scale, study
-from understudy.studies.seed_curves import panel_table, panels
-from understudy.studies.tuned import Standing, compare_tuned, markdown
+from understudy.papers.experiment import Experiment
+from understudy.papers.reproduce import Scale, study
+from understudy.papers.seed_curves import panel_table, panels
+from understudy.papers.tuned import Standing, compare_tuned, markdown
 from understudy.view.canvas import FAINT, INK, PALETTE, SOFT, empty_figure, save_figure
 from understudy.view.claims import draw_claims
 from understudy.view.experiment import show_experiment

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from understudy.studies.compare import SHARE_OF_BEST, Row, distinct_labels
+from understudy.runs.compare import SHARE_OF_BEST, Row, distinct_labels
 from understudy.view.listings import (
     print_data_sets,
     print_method,

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from understudy.base_settings import Settings
 from understudy.data.dataset import Dataset
 from understudy.data.strata import Indices, draw_exactly
 from understudy.errors import UserError
-from understudy.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from understudy.engines.flower.dialling import Server
+from understudy.engines.flower.dialling import ServerAddress
 from understudy.engines.flower.node import Node, supernode
 from understudy.engines.flower.proxy import port_of
 from understudy.engines.with_parent import end_with_parent
@@ -29,7 +29,7 @@ def attend(name: str, *, server: str, keys: Path | None, folder: Path, command: 
     given where it ended on purpose.
     """
     port_of(server, "--server server.example.org:8443")
-    known = Server(server, None, None) if keys is None else _site_keys(server, keys, name)
+    known = ServerAddress(server, None, None) if keys is None else _site_keys(server, keys, name)
     if keys is None:
         says("--insecure: what is sent can be read and changed on its way, and nobody proves who they are.")
     with only_one(folder), supernode(folder, known, says) as node:
@@ -56,8 +56,8 @@ def _worked(command: Sequence[str], node: Node) -> int | None:
         worker.wait()
 
 
-def _site_keys(server: str, keys: Path, name: str) -> Server:
-    found = Server(server, keys / "ca.crt", keys / name)
+def _site_keys(server: str, keys: Path, name: str) -> ServerAddress:
+    found = ServerAddress(server, keys / "ca.crt", keys / name)
     if not (keys / name).is_file():
         raise UserError(f"There is no key {keys / name}; make it with `understudy keys client {name} --keys {keys}`.")
     if not (keys / "ca.crt").is_file():

@@ -4,13 +4,13 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from understudy.words import printable
+from understudy.printing import printable
 
 TURNED_AWAY = ("code: 2004", "401 Unauthorized")  # how Flower says that a key does not count
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerAddress:
     """What a site must know of the server."""
 
     address: str  # host:port
@@ -22,7 +22,7 @@ class Server:
         return self.address.rpartition(":")[0].strip("[]")
 
 
-def silence(server: Server) -> str | None:
+def silence(server: ServerAddress) -> str | None:
     """Why nothing answers at the address; None where something does."""
     try:
         with socket.create_connection((server.host, int(server.address.rpartition(":")[2])), timeout=3):
@@ -33,7 +33,7 @@ def silence(server: Server) -> str | None:
         return f"Nothing answers at {server.address} ({error.strerror or 'no reply within 3 s'}); it is tried again."
 
 
-def reason(server: Server, said: str) -> str:
+def reason(server: ServerAddress, said: str) -> str:
     """Why Flower's node ended, from what it wrote."""
     if "mismatch" in said and "CERTIFICATE_VERIFY_FAILED" in said:
         return (

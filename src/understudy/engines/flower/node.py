@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from understudy.engines.flower.dialling import Server, reason, silence
+from understudy.engines.flower.dialling import ServerAddress, reason, silence
 from understudy.engines.flower.processes import free_port, is_free, program, start, stop
 from understudy.engines.flower.quiet import switch_off, switches
 from understudy.engines.flower.runtime import Door, new_secret
-from understudy.words import printable
+from understudy.printing import printable
 
 SECRET = "runtime.secret"  # in the site's folder
 AGAIN_AFTER = 15.0  # seconds: for up to a minute after a crash the server takes the key for one that is still there
@@ -20,7 +20,7 @@ LOOK_OUT = 20.0  # seconds between two looks whether the server answers at all
 
 
 class Node:
-    def __init__(self, door: Door, server: Server, folder: Path, says: Callable[[str], None]):
+    def __init__(self, door: Door, server: ServerAddress, folder: Path, says: Callable[[str], None]):
         self.door = door  # another one after a restart, where its port was taken
         self._server, self._folder, self._says = server, folder, says
         self._log = folder / "supernode.log"
@@ -88,7 +88,7 @@ class Node:
 
 
 @contextmanager
-def supernode(folder: Path, server: Server, says: Callable[[str], None]) -> Iterator[Node]:
+def supernode(folder: Path, server: ServerAddress, says: Callable[[str], None]) -> Iterator[Node]:
     folder.mkdir(parents=True, exist_ok=True)
     switch_off(folder / "flower")
     node = Node(Door(free_port(), new_secret(folder / SECRET)), server, folder, says)

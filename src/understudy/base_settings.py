@@ -1,0 +1,77 @@
+"""The base of everything that is read from a config, and what its fields mean."""
+
+import ast
+import inspect
+import io
+import textwrap
+import tokenize
+import typing
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+
+class Settings(BaseModel):
+    """Frozen values with defaults; a key that is not a field is an error."""
+
+    instead: ClassVar[tuple[tuple[str, str], ...]] = ()  # pairs of keys of which one takes the other's place
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _true_is_no_number(cls, given: object) -> object:
+        """Python takes it for 1: `rounds=true` would be one round."""
+        for name, value in given.items() if isinstance(given, dict) else ():
+            field = cls.model_fields.get(name)
+            takes = _plain_kinds(field.annotation) if field is not None else set()
+            values = value if isinstance(value, list | tuple) else [value]
+            if any(isinstance(one, bool) for one in values) and takes & {int, float} and bool not in takes:
+                raise ValueError(f"{name} must be a number, not true or false")
+        return given
+
+
+class NoSettings(Settings):
+    """Of what has none."""
+
+
+def meanings(kind: type[Settings]) -> dict[str, str]:
+    """By field: the comment behind it, or nothing. A field that only gets another default keeps its meaning."""
+    said: dict[str, str] = {}
+    for one in reversed(kind.__mro__):
+        if issubclass(one, Settings):
+            said |= _comments(one)
+    return {name: said.get(name, "") for name in kind.model_fields}
+
+
+def settings_in(annotation: Any) -> list[type[Settings]]:
+    """The settings that a field can hold, through unions and lists, in the order in which they are written."""
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        return [annotation]
+    return [kind for part in typing.get_args(annotation) for kind in settings_in(part)]
+
+
+def _plain_kinds(annotation: Any) -> set[Any]:
+    """What a field can hold, through unions and lists: `int | None` is int and None."""
+    inside = typing.get_args(annotation)
+    return {annotation} if not inside else {kind for part in inside for kind in _plain_kinds(part)}
+
+
+def _comments(kind: type[Settings]) -> dict[str, str]:
+    """Of the fields that this class itself writes, and that have one."""
+    try:
+        source = textwrap.dedent(inspect.getsource(kind))
+    except (OSError, TypeError):  # a class that was typed into a shell has no file
+        return {}
+    notes = {
+        token.start[0]: token.string.lstrip("# ")
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT and not token.string.startswith(("# noqa", "# type:"))
+    }
+    found = {}
+    for part in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+            lines = range(part.lineno, (part.end_lineno or part.lineno) + 1)
+            if words := " ".join(notes[line] for line in lines if line in notes):
+                found[part.target.id] = words
+    return found

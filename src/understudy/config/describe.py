@@ -1,0 +1,187 @@
+"""What there is, in plain values: methods with what they send and join, networks with their sizes, generators; and the
+settings line by line: the name as it is typed, the default, and what it means.
+"""
+
+import inspect
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
+from understudy.base_settings import Settings, meanings, settings_in
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+from understudy.federation import registry
+from understudy.federation.method import Method
+from understudy.federation.registry import Entry
+from understudy.models import zoo as models
+from understudy.synthesis import generator as generators
+
+SHAPES = {"8×8 grey": (1, 8, 8), "28×28 grey": (1, 28, 28), "32×32 colour": (3, 32, 32)}
+
+
+def describe_methods(name: str | None = None) -> list[dict[str, Any]]:
+    entries = registry.entries()
+    if name is not None:
+        entries = [e for e in entries if e.name == name] or [registry.entry(name, "method")]
+    return [_describe(entry) for entry in entries]
+
+
+def _describe(entry: Entry) -> dict[str, Any]:
+    plain = _built(registry.entry("fedavg", "method"))
+    if entry.role == "add-on":
+        below = plain.jobs()
+        sends = {
+            n: dict(job.kinds)
+            for n, job in entry.build(defaults(entry.settings), plain).jobs().items()
+            if n not in below
+        }
+        joins = [e.name for e in registry.entries() if e.role == "method" and _joins(entry, e)]
+    else:
+        sends = {n: dict(job.kinds) for n, job in _built(entry).jobs().items() if job.kinds}
+        joins = [e.name for e in registry.entries() if e.role == "add-on" and _joins(e, entry)]
+    return {
+        "name": entry.name,
+        "role": entry.role,
+        "title": entry.title,
+        "about": inspect.getdoc(inspect.getmodule(entry.build)) or entry.title,
+        "settings": _with_choices(entry.settings),
+        "reference": [asdict(line) for line in reference(entry.settings)],
+        "presets": {name: dict(values) for name, values in entry.presets.items()},
+        "sends": sends,
+        "joins": joins,
+    }
+
+
+def _joins(add_on: Entry, method: Entry) -> bool:
+    try:
+        add_on.build(defaults(add_on.settings), _built(method))
+    except UserError:
+        return False
+    return True
+
+
+def _built(entry: Entry) -> Method:
+    return entry.build(defaults(entry.settings))
+
+
+def _with_choices(kind: type[Settings]) -> dict[str, Any]:
+    """The defaults, and where there is none what there is to choose from."""
+    chosen = {key: must_be_chosen(field) for key, field in kind.model_fields.items() if field.is_required()}
+    return {**defaults(kind).model_dump(mode="json"), **chosen}
+
+
+def describe_models() -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "about": models.entry(name).about,
+            "fast": models.entry(name).fast,
+            "settings": models.entry(name).settings().model_dump(mode="json"),
+            "reference": [asdict(line) for line in reference(models.entry(name).settings)],
+            "parameters": {label: _parameters(name, shape) for label, shape in SHAPES.items()},
+        }
+        for name in models.names()
+    ]
+
+
+def describe_generators(name: str | None = None) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": entry.name,
+            "about": entry.about,
+            "settings": entry.settings().model_dump(mode="json"),
+            "reference": [asdict(line) for line in reference(entry.settings)],
+        }
+        for entry in map(generators.entry, generators.names() if name is None else [name])
+    ]
+
+
+def _parameters(name: str, shape: tuple[int, ...]) -> int | None:
+    """With ten classes; None where the network does not take such images."""
+    entry = models.entry(name)
+    try:
+        return sum(p.numel() for p in entry.build(Problem(shape, 10), entry.settings()).parameters())
+    except UserError:
+        return None
+
+
+# ---- settings line by line
+
+MUST = "must be chosen"
+BY_THE_MACHINE = "by the machine"
+
+
+@dataclass(frozen=True)
+class SettingLine:
+    setting: str  # local.lr
+    default: Any  # a plain value
+    meaning: str  # the comment behind the field, and what there is to choose from
+
+
+def reference(kind: type[Settings], values: Mapping[str, Any] | None = None, within: str = "") -> list[SettingLine]:
+    """Every field, also those of settings inside; ``values`` where an outer default differs from the class's own."""
+    values = defaults(kind).model_dump(mode="json") if values is None else values
+    said = meanings(kind)
+    lines: list[SettingLine] = []
+    for name, field in kind.model_fields.items():
+        value = _shown(field, values.get(name))
+        line = SettingLine(within + name, value, _meaning(field, said[name], value))
+        inside = settings_in(field.annotation)
+        if name == "generator" and isinstance(value, Mapping):
+            lines += _generator(line, value)
+        elif isinstance(value, Mapping) and inside:
+            lines += [SettingLine(line.setting, "", line.meaning)] if line.meaning else []
+            chosen = next(one for one in inside if value.keys() <= one.model_fields.keys())
+            lines += reference(chosen, value, f"{line.setting}.")
+        else:
+            lines.append(line)
+            lines += reference(inside[0], None, f"{line.setting}.") if inside else []
+    return lines
+
+
+def defaults(kind: type[Settings]) -> Settings:
+    """Default settings; where a choice must be made, the first one."""
+    chosen = {key: choices(field.annotation)[:1] for key, field in kind.model_fields.items() if field.is_required()}
+    try:
+        return kind(**{key: first[0] for key, first in chosen.items() if first})
+    except ValidationError:  # something must be given that is no choice among words
+        return kind.model_construct()
+
+
+def must_be_chosen(field: FieldInfo) -> str:
+    return f"{MUST}: {', '.join(choices(field.annotation))}"
+
+
+def choices(annotation: Any) -> list[str]:
+    """What the words of a field can be, through unions and lists; none where it is no choice."""
+    if typing.get_origin(annotation) is Literal:
+        return [str(word) for word in typing.get_args(annotation)]
+    return [word for part in typing.get_args(annotation) for word in choices(part)]
+
+
+def _generator(line: SettingLine, value: Mapping[str, Any]) -> list[SettingLine]:
+    """One by name, with its own settings spelled out."""
+    kind = generators.entry(value["name"]).settings
+    name = SettingLine(f"{line.setting}.name", value["name"], ", ".join(generators.names()))
+    return [SettingLine(line.setting, "", line.meaning), name, *reference(kind, value, f"{line.setting}.")]
+
+
+def _shown(field: FieldInfo, value: Any) -> Any:
+    if field.is_required():
+        return MUST
+    return BY_THE_MACHINE if field.default_factory is not None and isinstance(value, int) else value
+
+
+def _meaning(field: FieldInfo, comment: str, value: Any) -> str:
+    for ours, written in (("None", "null"), ("True", "true"), ("False", "false")):
+        comment = comment.replace(f"{ours}:", f"{written}:")
+    words = [word for word in choices(field.annotation) if word]
+    if words == [value] or not words or settings_in(field.annotation):
+        return comment
+    listed = ", ".join(words)
+    return f"{comment} ({listed})" if comment else listed

@@ -1,0 +1,85 @@
+"""What can be said of Fedssyn in a config: the generator, the exchange, its privacy, and what is looked at before."""
+
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from understudy.base_settings import Settings
+from understudy.complaints import checked
+from understudy.synthesis import generator as generators
+from understudy.synthesis.generator import Generator
+
+DEFAULT = "vae"
+
+
+class ImitationSettings(Settings):
+    """How a client makes images that stand in for its records."""
+
+    where: ClassVar[str] = "with.fedssyn.generator"  # the generator's settings, in a config
+
+    generator: dict[str, Any] = Field(default=DEFAULT, validate_default=True)  # a name will do, or file.py:Class
+    records: float = Field(default=0.75, gt=0, le=1)  # ρ: the share of its records that a generator sees
+    images: int | None = Field(default=None, ge=0)  # ñ of each client; null: as many as it has records
+    sound_only: bool = True  # images of a generator that diverged or collapsed are not sent
+
+    @field_validator("generator", mode="before")
+    @classmethod
+    def _spelled_out(cls, given: object) -> object:
+        """Every default of the generator's own settings, so that the resolved config shows them."""
+        wanted = {"name": given} if isinstance(given, str) else given
+        if not isinstance(wanted, dict) or not isinstance(wanted.get("name", DEFAULT), str):
+            raise ValueError("name a generator, such as vae")
+        wanted = {"name": DEFAULT, **wanted}
+        rest = {key: value for key, value in wanted.items() if key != "name"}
+        entry = generators.entry(wanted["name"])
+        settings = checked(entry.settings, rest, cls.where)
+        return {"name": entry.name, **settings.model_dump(mode="json")}
+
+    def built(self) -> Generator:
+        rest = {key: value for key, value in self.generator.items() if key != "name"}
+        entry = generators.entry(self.generator["name"])
+        return entry.build(entry.settings(**rest))
+
+
+class ExchangePrivacy(Settings):
+    """A generator that learns by DP-SGD; how long and in what batches is said by the generator's own settings."""
+
+    scope: Literal["exchange", "all"]  # what is promised: the images alone, or with them all that training sends
+    epsilon: float | None = Field(default=None, gt=0)  # that the images may spend; null: all of privacy.epsilon
+    clip: float = Field(default=1.0, gt=0)  # C
+    noise: float | None = Field(default=None, gt=0)  # σ, in units of C; null: solved from epsilon
+    labels: Literal["uniform", "noised"] = "uniform"  # of the images: every class alike, or by noised counts
+    label_noise: float = Field(default=10.0, gt=0)  # σ of the counts, in records
+
+    @model_validator(mode="after")
+    def _one_way_to_the_noise(self) -> Self:
+        if self.noise is not None and self.epsilon is not None:
+            raise ValueError("give epsilon, from which noise is solved, or noise itself, not both")
+        return self
+
+
+class FedssynSettings(ImitationSettings):
+    source: Literal["generator", "real"] = "generator"
+    deal: Literal["shuffled", "own"] = "shuffled"
+    dp: ExchangePrivacy | None = None
+    veto: Literal["drop", "flag"] | None = None  # images that are near-duplicates of records are dropped, or counted
+    veto_space: Literal["pixels", "features"] = "pixels"  # where nearness is measured; features: of the first model
+    keep_generator: bool = False  # every stage of its training stays in the client's memory
+    from_run: str | None = None  # a run folder whose clients kept their generators: nothing is trained
+    epoch: int | None = Field(default=None, ge=1)  # the stage to take from there; null: the last one
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Self:
+        real, again = self.source == "real", self.from_run is not None
+        if self.dp is not None:
+            if self.veto is not None:
+                raise ValueError("veto compares images with records outside of any noise; leave out veto or dp")
+            if real:
+                raise ValueError("real records cannot be private; leave out dp, or write source: generator")
+            if again:
+                raise ValueError("what an earlier run spent is not in this run's ledger; leave out dp or from_run")
+        if real and (self.veto is not None or again or self.keep_generator):
+            raise ValueError("source: real uses no generator; leave out veto, keep_generator and from_run")
+        if self.epoch is not None and not again:
+            raise ValueError("epoch chooses among what an earlier run kept; say which one with from_run")
+        return self

@@ -1,0 +1,1 @@
+"""What published methods share. Nothing here is a method by itself."""

@@ -1,0 +1,303 @@
+"""The averaging family: clients train the broadcast model, the server combines their changes.
+
+A member of the family is a few terms (what else pulls at the local model), a rule (how changes are combined)
+and a slope. The server sees sums over clients, never a single reply.
+"""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from understudy.base_settings import Settings
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.federation.message import Kind, Message, scalar
+from understudy.federation.method import Job, Method, State, task, task_name
+from understudy.federation.server import Server
+from understudy.learning.local import Local
+from understudy.learning.loop import Batch, Pull, Slope, Trained, plain, train
+from understudy.learning.plan import passes
+from understudy.methods.shared import local_scores
+from understudy.methods.shared.parts import Kit, Parts, Rule, Shapes, SlopeFor, Term
+from understudy.models.network import Network
+
+__all__ = ["Averaging", "AveragingSettings", "Kit", "Parts", "Rule", "Shapes", "SlopeFor", "Term"]
+
+
+SOMEBODY = 0.5  # a weight below it stands for no record: those of clients are whole numbers
+
+
+class AveragingSettings(Settings):
+    local: Local = Local()
+    weights: Literal["size", "uniform"] = "size"  # of clients: n_k / Σ n, or equal
+    buffers: Literal["average", "local", "forbid"] = "average"  # running statistics of BatchNorm and the like
+    score_local: bool = False  # record how far local models move and how they do; see local_scores.py
+
+
+@dataclass(frozen=True)
+class _Active:
+    """A term in this round, as the training loop wants it."""
+
+    term: Term
+    kit: Kit
+
+    def data_weight(self) -> float:
+        return self.term.data_weight(self.kit)
+
+    def loss(self, net: Network, batch: Batch) -> Tensor | None:
+        return self.term.loss(self.kit, net, net.vector, batch)
+
+    def gradient(self, w: Tensor) -> Tensor | None:
+        return self.term.gradient(self.kit, w)
+
+
+class Averaging(Method):
+    sums_only = True
+    head_at_home: ClassVar[bool] = False  # the head stays with its client and is neither sent nor averaged
+
+    def __init__(
+        self,
+        settings: AveragingSettings,
+        *,
+        terms: Sequence[Term] = (),
+        rule: Rule | None = None,
+        slope: SlopeFor = lambda client, brief, net: plain,
+    ):
+        self.settings, self.slope = settings, slope
+        self.terms, self.rule = tuple(terms), rule or Rule()
+
+    def and_term(self, term: Term) -> "Averaging":
+        """The same method with one more term: what an add-on does."""
+        joined = copy.copy(self)
+        joined.terms = (*self.terms, term)
+        return joined
+
+    def bind(self, net: Network, rounds: int) -> None:
+        super().bind(net, rounds)
+        if self.settings.buffers == "forbid" and net.size > net.parameters:
+            raise UserError(
+                "The network keeps running statistics and method.buffers is 'forbid'; "
+                "choose a network without BatchNorm, or 'average' or 'local'."
+            )
+        for term in self.terms:
+            term.check(net)
+        sent = [
+            "weight",
+            "buffers",
+            local_scores.PART,
+            *self.rule.up,
+            *(part for term in self.terms for part in term.up),
+        ]
+        if len(set(sent)) < len(sent):
+            raise UserError(f"Two terms would send a part of the same name: {', '.join(sorted(sent))}.")
+
+    @property
+    def scored_at_home(self) -> bool:
+        """With a head or buffers at home the server has only part of any model."""
+        return self.head_at_home or self._local_buffers
+
+    @property
+    def shared(self) -> slice:
+        """The trained part of the vector that is averaged."""
+        return self.net.body if self.head_at_home else self.net.trainable
+
+    @property
+    def _local_buffers(self) -> bool:
+        return self.settings.buffers == "local" and self.net.size > self.net.parameters
+
+    def effort(self, records: int) -> int:
+        return self.settings.local.step_count(records) * self.settings.local.batch
+
+    # ---- on the client
+
+    @task()  # what it sends depends on rule and terms: see `jobs`
+    def train(self, client: Client, brief: Message) -> Message:
+        trained, of_terms = self.work(client, brief)
+        parts = self._shares(client, trained) | of_terms
+        if self.settings.score_local:
+            parts[local_scores.PART] = self._local_scores(client, trained)
+        return Message(parts)
+
+    def work(self, client: Client, brief: Message) -> tuple[Trained, Parts]:
+        """Local training from the broadcast model, and what the terms send up of it."""
+        w = self.whole(client, brief["model"])
+        self.net.load(w)
+        outside = self.seen_by_terms(client)
+        kits = [term.begin(outside, brief, self.net) for term in self.terms]
+        pulls = [_Active(term, kit) for term, kit in zip(self.terms, kits, strict=True) if kit is not None]
+        trained = self.fit(client, brief, w, pulls)
+        parts: Parts = {}
+        for term, kit in zip(self.terms, kits, strict=True):
+            parts |= term.end(outside, kit, trained)
+        return trained, parts
+
+    def seen_by_terms(self, client: Client) -> Client:
+        """The client as the hooks before and after training see it."""
+        return client
+
+    def plan(self, client: Client) -> Tensor:
+        """Which records make up which batch."""
+        local = self.settings.local
+        steps = local.step_count(len(client.own))
+        rng = client.rng("batches")
+        return passes(len(client.examples), steps, local.batch, rng, drop_last=local.drop_last)
+
+    def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
+        return self.walk(client, w, self.plan(client), pulls, self.slope(client, brief, self.net))
+
+    def walk(
+        self,
+        client: Client,
+        w: Tensor,
+        plan: Tensor,
+        pulls: Sequence[Pull],
+        slope: Slope,
+        *,
+        project: Callable[[Tensor], None] | None = None,
+        only: slice | None = None,
+        changes: torch.Generator | None = None,
+    ) -> Trained:
+        """Local training along ``plan``, as the settings say; see `learning.loop.train`."""
+        local = self.settings.local
+        return train(
+            self.net,
+            w,
+            client.examples,
+            plan,
+            local,
+            rate=local.rate(min(client.round, self.rounds), self.rounds),  # a last score comes a round later
+            records=len(client.own),
+            pulls=pulls,
+            slope=slope,
+            rng=changes or client.rng("augmentation"),
+            project=project,
+            only=only,
+        )
+
+    def personal(self, client: Client, model: Tensor) -> Tensor:
+        return self.whole(client, model)
+
+    def personal_model(self, client: Client, trained: Trained) -> Tensor:
+        """The model that is this client's own after local training."""
+        return trained.model
+
+    def _local_scores(self, client: Client, trained: Trained) -> Tensor:
+        if trained.records == 0:
+            return torch.zeros(local_scores.SIZE)
+        personal = self.personal_model(client, trained)
+        return local_scores.local_scores(client, self.net, trained.start, trained.model, personal)
+
+    def whole(self, client: Client, model: Tensor) -> Tensor:
+        """The broadcast model, completed by what stays with the client."""
+        if not self.scored_at_home:
+            return model
+        net, first = self.net, self.net.initial()
+        shared = self.shared.stop
+        head = client.memory.get("head", first[net.head]) if self.head_at_home else model[:0]
+        buffers = client.memory.get("buffers", first[net.buffers]) if self._local_buffers else model[shared:]
+        return torch.cat([model[:shared], head, buffers])
+
+    def _shares(self, client: Client, trained: Trained) -> Parts:
+        net, settings = self.net, self.settings
+        weight = float(trained.records if settings.weights == "size" else trained.records > 0)
+        change = trained.model - trained.start
+        parts = self.rule.share(change[self.shared], weight, trained)
+        parts["weight"] = scalar(weight)
+        if settings.buffers == "average" and net.size > net.parameters:
+            parts["buffers"] = change[net.buffers] * weight
+        if settings.buffers == "local":
+            client.memory["buffers"] = trained.model[net.buffers]
+        if self.head_at_home:
+            client.memory["head"] = trained.model[net.head]
+        return parts
+
+    # ---- on the server
+
+    def start(self, server: Server) -> State:
+        state = super().start(server).but(self.rule.first_state(self.shared.stop))
+        if self.settings.score_local:
+            state = state.but({local_scores.PART: torch.zeros(local_scores.SIZE)})
+        for term in self.terms:
+            state = state.but(term.first_state(self.net))
+        return state
+
+    def round(self, server: Server, state: State) -> State:
+        sums = server.sum(self.train, self._brief(state), server.cohort(), self._shapes(), self._least())
+        if float(sums["weight"]) < SOMEBODY:
+            return state  # nobody had a record
+        return state.but(self.combined(state, sums, len(server.clients)))
+
+    def combined(self, state: State, sums: Message, clients: int) -> Parts:
+        """What the sums make of State."""
+        net, w = self.net, state["model"]
+        parts = self.rule.step(w[self.shared], state, sums, clients)
+        at_home, buffers = w[self.shared.stop : net.parameters], w[net.buffers]
+        if "buffers" in sums:
+            buffers = buffers + sums["buffers"] / sums["weight"]
+        parts["model"] = torch.cat([parts["model"], at_home, buffers]).to(torch.float32)
+        for term in self.terms:
+            parts |= term.fold(state, sums, clients)
+        if local_scores.PART in sums:
+            parts[local_scores.PART] = sums[local_scores.PART].to(torch.float32)
+        return parts
+
+    def model_brief(self, state: State) -> Message:
+        return Message(model=self._sent(self.result(state)))
+
+    def broadcast(self, state: State) -> Tensor:
+        """The model that clients train from, without what stays with them."""
+        return self._sent(state["model"])
+
+    def _sent(self, model: Tensor) -> Tensor:
+        if not self.scored_at_home:
+            return model
+        return torch.cat([model[self.shared], model[self.net.buffers][: self._shared_buffers]])
+
+    @property
+    def _shared_buffers(self) -> int:
+        return 0 if self._local_buffers else self.net.size - self.net.parameters
+
+    def metrics(self, state: State) -> Mapping[str, float]:
+        return local_scores.means(state[local_scores.PART]) if local_scores.PART in state else {}
+
+    def _brief(self, state: State) -> Message:
+        further = {part: state[part] for term in self.terms for part in term.down}
+        return Message(further, model=self.broadcast(state))
+
+    def result(self, state: State) -> Tensor:
+        return self.rule.result(state)
+
+    def _shapes(self) -> Shapes:
+        """Of everything that a client sends up to be summed."""
+        net, shapes = self.net, {"weight": (), **self.rule.shapes(self.shared.stop)}
+        if self.settings.score_local:
+            shapes[local_scores.PART] = (local_scores.SIZE,)
+        if self.settings.buffers == "average" and net.size > net.parameters:
+            shapes["buffers"] = (net.size - net.parameters,)
+        for term in self.terms:
+            shapes |= term.shapes(net)
+        return shapes
+
+    def _least(self) -> dict[str, float]:
+        """A client's weight is not negative, and neither is what else the server divides by."""
+        least = {"weight": 0.0, **self.rule.least}
+        if self.settings.score_local:
+            least[local_scores.PART] = 0.0
+        for term in self.terms:
+            least |= term.least
+        return least
+
+    def jobs(self) -> dict[str, Job]:
+        kinds: dict[str, Kind] = {"weight": "scalars", **self.rule.up}
+        if self.settings.buffers == "average":
+            kinds["buffers"] = "weights"
+        if self.settings.score_local:
+            kinds[local_scores.PART] = "scalars"
+        for term in self.terms:
+            kinds |= term.up
+        name = task_name(self.train)
+        return {**super().jobs(), name: Job(name, self.train, kinds)}

@@ -1,0 +1,84 @@
+"""What a client does with a generator: it learns from some of the records and makes labelled images.
+
+Images come from a stream of their own: whoever samples from what was learnt, now or in a later run, gets the same ones.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.methods.fedssyn.settings import ImitationSettings
+from understudy.privacy.sgd import PrivateSteps
+from understudy.synthesis.generator import Generator, Learnt, Stage
+from understudy.synthesis.labels import labels_from_counts, largest_remainder
+from understudy.synthesis.soundness import complaint
+
+Learn = Callable[[Client, Examples], Learnt]
+
+
+class Unsound(UserError):
+    """A generator came to nothing."""
+
+    code = "unsound"
+
+
+@dataclass(frozen=True)
+class Imitation:
+    settings: ImitationSettings
+    generator: Generator
+    problem: Problem
+
+    def of(self, client: Client, learn: Learn | None = None) -> Examples:
+        """Images with the class frequencies of the records that the generator saw; none where those are too few."""
+        require_pixels(client)
+        own, share = client.own, self.settings.records
+        order = torch.randperm(len(own), generator=client.rng("fedssyn records"))
+        some = own.take(order[: round(share * len(own))])
+        if len(some) < self.generator.smallest:
+            return Examples(torch.empty(0, *self.problem.shape, dtype=torch.uint8), own.y[:0])
+        state = (learn or self.learn)(client, some)
+        counts = largest_remainder(self.wanted(len(own)), some.label_counts(self.problem.classes))
+        return self.painted(client, state, counts)
+
+    def learn(
+        self,
+        client: Client,
+        some: Examples,
+        private: PrivateSteps | None = None,
+        keep: Callable[[Stage], None] = lambda stage: None,
+    ) -> Learnt:
+        """``keep`` hears of every stage of the training."""
+        state: Learnt = {}
+        for stage in self.generator.course(some, self.problem, client.rng("fedssyn generator"), private):
+            state = stage.state
+            keep(stage)
+        return state
+
+    def painted(self, client: Client, state: Learnt, counts: Tensor) -> Examples:
+        """So many images of each class; a generator that came to nothing is found out here."""
+        labels = labels_from_counts(counts)
+        made = Examples(self.generator.sample(state, labels, self.problem, client.rng("fedssyn images")), labels)
+        why = complaint(made.x, made.y) if self.settings.sound_only else None
+        if why is not None:
+            raise Unsound(f"{why.rstrip('.')}; its images are not sent, unless sound_only is false.")
+        return made
+
+    def wanted(self, records: int) -> int:
+        """ñ"""
+        return records if self.settings.images is None else self.settings.images
+
+
+def require_pixels(client: Client) -> None:
+    if client.own.x.dtype != torch.uint8:
+        raise UserError(f"generator: the records of {client.id} are not uint8 pixels, which a generator needs.")
+
+
+def check_single_labels(problem: Problem) -> None:
+    if problem.multilabel:
+        raise UserError("generator: they make images of one class each, not of several labels.")

@@ -1,0 +1,168 @@
+"""Surrogates in a pool: clients send a few images of each class they own, the server trains on all of them.
+
+What FedDM and its control REAL have in common: which classes a client speaks for, what a reply looks like, and how the
+server learns. It goes on from the broadcast model w_r and is put back into the ball of radius ρ around it after every
+step, since that is where the images were made to stand in for records.
+"""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from understudy.base_settings import Settings
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+from understudy.federation.client import Client
+from understudy.federation.message import Message, labels_from_wire, labels_to_wire
+from understudy.federation.method import Method, State
+from understudy.federation.server import Reply, Server, Task
+from understudy.learning.dsa import ALL, DsaKind
+from understudy.learning.local import Local
+from understudy.learning.pool import PerImage, learn_near
+from understudy.methods.shared.outliers import learnt_from
+from understudy.models.network import Network
+from understudy.synthesis.matching import into_ball
+
+FEWEST = 10  # records of a class that a client speaks for, where nothing else is said
+
+
+class PooledSettings(Settings):
+    ipc: int = Field(default=10, ge=1)  # images a class
+    radius: float = Field(default=5.0, gt=0)  # ρ
+    min_class_records: int | None = Field(default=None, ge=1)  # null: 10, and no such rule where privacy is promised
+    weights: Literal["pool", "size"] = "pool"  # images count alike, or each for n_{k,c} / ipc records
+    dsa: bool = False  # differentiable augmentation
+    dsa_kinds: tuple[DsaKind, ...] = ALL  # without flip for digits and letters
+    server: Local = Local(epochs=500, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4)
+
+
+class Pooled(Method):
+    def __init__(self, settings: PooledSettings):
+        self.settings = settings
+
+    @property
+    @abstractmethod
+    def surrogate(self) -> Task:
+        """The client's task: images ``x`` with labels ``y``, and where sizes count a ``weight`` for each."""
+
+    def bind(self, net: Network, rounds: int) -> None:
+        super().bind(net, rounds)
+        check_classes_alone(net, "It")
+        if self.settings.dsa:
+            check_augmentation(net, self.settings.dsa_kinds)
+
+    # ---- on the client
+
+    def owned(self, real: Examples, fewest: int | None = None) -> list[int]:
+        """The classes that a client speaks for."""
+        least = fewest or self.settings.min_class_records or FEWEST
+        return [c for c, n in enumerate(real.label_counts(self.net.problem.classes).tolist()) if n >= least]
+
+    def reply(self, x: Tensor, y: Tensor, real: Examples) -> Message:
+        message = Message(x=x, y=labels_to_wire(y, self.net.problem.classes))
+        if self.settings.weights == "pool":
+            return message
+        records, images = (labels.bincount(minlength=self.net.problem.classes) for labels in (real.y, y))
+        return message.but(weight=records[y] / images[y].to(torch.float32))
+
+    # ---- on the server
+
+    def round(self, server: Server, state: State) -> State:
+        replies = []
+        for reply in server.ask(self.surrogate, Message(model=state["model"]), to=server.cohort()):
+            most = self.settings.ipc * self.net.problem.classes
+            wrong = fault(reply, self.net, most=most, weighted=self.settings.weights == "size")
+            if wrong:
+                reply.refuse(wrong)
+            elif len(reply["y"]):
+                replies.append(reply)
+        if not replies:
+            return state
+        return state.but(learnt_from(replies, lambda some: Message(model=self._learn(server, state["model"], some))))
+
+    def _learn(self, server: Server, w: Tensor, replies: Sequence[Reply]) -> Tensor:
+        settings, local, pool = self.settings, self.settings.server, pooled(replies, self.net.problem)
+        weights = torch.cat([reply["weight"] for reply in replies]) if self.settings.weights == "size" else None
+        centre = w[self.net.trainable].to(self.net.device)
+        return learn_near(
+            self.net,
+            w,
+            pool,
+            local,
+            rate=local.rate(server.round, self.rounds),
+            order=server.rng("pool"),
+            rng=server.rng("augmentation"),
+            weights=weights,
+            augment=PerImage(settings.dsa_kinds, server.rng("dsa")) if settings.dsa else None,
+            project=lambda here: into_ball(here, centre, settings.radius),
+        ).model
+
+
+def check_classes_alone(net: Network, who: str) -> None:
+    if net.problem.multilabel:
+        raise UserError(f"{who} makes images class by class, so every record must have exactly one label.")
+
+
+def check_augmentation(net: Network, kinds: tuple[DsaKind, ...]) -> None:
+    if len(net.problem.shape) != 3:
+        raise UserError("method.dsa changes images (channels, height, width), and these records are none; write false.")
+    if not kinds:
+        raise UserError("method.dsa_kinds is empty; name at least one kind, or write dsa: false.")
+
+
+def fault(reply: Reply, net: Network, *, most: int | None = None, weighted: bool = False) -> str | None:
+    """Why a reply cannot join the pool. More than ``most`` images are not planned, and would hold up the server."""
+    missing = [part for part in ("x", "y", *(["weight"] if weighted else [])) if part not in reply]
+    if missing:
+        return f"it has no part '{missing[0]}'"
+    x, y, problem = reply["x"], reply["y"], net.problem
+    labels = labels_to_wire(torch.empty(0, problem.classes) if problem.multilabel else torch.empty(0), problem.classes)
+    if x.dtype not in (torch.uint8, torch.float32) or y.dtype != labels.dtype:
+        return f"its images and labels are in {_name(x.dtype)} and {_name(y.dtype)}, which nobody sends here"
+    if tuple(x.shape[1:]) != problem.shape or tuple(y.shape) != (*x.shape[:1], *labels.shape[1:]):
+        return f"its images {tuple(x.shape)} and labels {tuple(y.shape)} do not fit; an image is {problem.shape}"
+    kinds = 2 if problem.multilabel else problem.classes
+    if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < kinds:
+        return f"its labels run from {int(y.min())} to {int(y.max())}, and there are {kinds} of them"
+    if most is not None and len(y) > most:
+        return f"it sent {len(y)} images, and at most {most} are planned"
+    if weighted:
+        return _fault_of_weights(reply["weight"], len(y))
+    return None
+
+
+def _fault_of_weights(weight: Tensor, images: int) -> str | None:
+    if tuple(weight.shape) != (images,) or weight.dtype != torch.float32 or bool((weight <= 0).any()):
+        return "it needs a weight above 0 for each image"
+    return None
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def of_one_kind(replies: Sequence[Reply], known: Sequence[torch.dtype] = ()) -> list[Reply]:
+    """Records that join as they are: all pixels or all numbers, as ``known`` before or sent by most."""
+    kinds = Counter([*known, *(reply["x"].dtype for reply in replies if len(reply["y"]))])
+    common = kinds.most_common(1)[0][0] if kinds else None
+    for reply in replies:
+        if len(reply["y"]) and reply["x"].dtype != common:
+            reply.refuse(f"its images are in {_name(reply['x'].dtype)}, unlike those of most others")
+    return [reply for reply in replies if reply.refusal is None]
+
+
+def pooled(replies: Sequence[Reply], problem: Problem) -> Examples:
+    """All of them, each as the network sees it: nobody's kind of numbers changes the others'."""
+    x = torch.cat([problem.scale(reply["x"]) for reply in replies])
+    return Examples(x, torch.cat([labels_from_wire(reply["y"]) for reply in replies]))
+
+
+def first_noise(client: Client, images: int, net: Network) -> Tensor:
+    """N(0, 1) in the space of scaled images: it knows nothing of the records."""
+    return torch.randn(images, *net.problem.shape, generator=client.rng("first images"))

@@ -1,0 +1,75 @@
+"""Networks by name. A network is added by adding one file here that says ``@model("its-name")``."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from torch import nn
+
+from understudy.base_settings import NoSettings, Settings
+from understudy.complaints import unknown_name
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+
+FastPath = Literal["eager", "channels-last", "batch-last", "compiled"]
+Factory = Callable[[Problem, Any], nn.Module]
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    name: str
+    build: Callable[[Problem, Any], nn.Module]  # weights come from the layers' own constructors
+    settings: type[Settings]
+    fast: FastPath  # the layout that was measured to be fastest on one thread
+    repays_after: int  # samples of training after which compiling has paid for itself; 0: never compiled
+    about: str
+
+
+_entries: dict[str, ModelEntry] = {}
+
+
+def model(
+    name: str,
+    *,
+    settings: type[Settings] = NoSettings,
+    fast: FastPath = "eager",
+    repays_after: int = 0,
+) -> Callable[[Factory], Factory]:
+    """Registers a factory ``(problem, settings) -> nn.Module``; the module has ``features`` and ``head``."""
+    if fast not in get_args(FastPath):
+        raise UserError(f"Model {name!r}: fast is {fast!r}; write one of {', '.join(get_args(FastPath))}.")
+
+    def register(build: Factory) -> Factory:
+        known = _entries.get(name)
+        if known is not None and _origin(known.build) != _origin(build):
+            raise UserError(f"There is already a model {name!r}; give the new one another name.")
+        about = (build.__doc__ or "").strip().split("\n\n")[0]
+        _entries[name] = ModelEntry(name, build, settings, fast, repays_after, " ".join(about.split()))
+        return build
+
+    return register
+
+
+def entry(name: str) -> ModelEntry:
+    _import_every_family()
+    if name in _entries:
+        return _entries[name]
+    raise unknown_name("model", name, names())
+
+
+def names() -> list[str]:
+    _import_every_family()
+    return sorted(_entries)
+
+
+def _import_every_family() -> None:
+    package = importlib.import_module(__name__.rpartition(".")[0])
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+
+
+def _origin(build: Factory) -> tuple[str, str]:
+    """A file that is read again registers the same thing again, which is no clash."""
+    return (getattr(build, "__module__", ""), getattr(build, "__qualname__", repr(build)))

@@ -1,0 +1,1 @@
+"""What papers compare: runs, printed numbers, claims. Nothing here draws or formats."""

@@ -1,0 +1,1 @@
+"""FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations."""

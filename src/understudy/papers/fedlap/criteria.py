@@ -1,0 +1,126 @@
+"""What makes a good surrogate gradient, at a single client: the analysis of matching criteria in "FedLAP-DP: Federated
+Learning by Sharing Differentially Private Loss Approximations".
+
+Images are matched to the client's records at one model by angles (cosine), by angles and lengths (cosine + MSE), or by
+the squared distance alone (MSE); then the model walks along their gradient, and at each place it is looked at how well
+that agrees with the real one and what it did to the real loss. ``calibrated`` walks with the images of the cosine, each
+parameter tensor's gradient rescaled to the real length: a diagnostic, since it needs the real lengths. ``real`` walks
+along the real gradient.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from understudy.base_settings import Settings
+from understudy.data.examples import Examples
+from understudy.data.sets import load
+from understudy.learning.dsa import WITHOUT_FLIP, apply, draw
+from understudy.learning.evaluate import tally
+from understudy.learning.loop import full_gradient
+from understudy.models.convnet import SmallConvNetSettings, small_convnet
+from understudy.models.network import Network
+from understudy.randomness import generator
+from understudy.runs.play import one_thread
+from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, calibrated, match_gradient
+from understudy.synthesis.matching import real_batch
+
+CRITERIA = {
+    "cosine": Criterion(),
+    "cosine + MSE": Criterion(mse=0.1),
+    "MSE": Criterion(cosine=False, mse=0.1),
+}
+CALIBRATED, REAL = "calibrated", "real"
+Direction = Callable[[Tensor, Tensor], Tensor]  # from the model and the real gradient there
+
+
+class CriteriaPlan(Settings):
+    """Quick on digits; the paper's images and rates otherwise."""
+
+    ipc: int = 10
+    init: Literal["real", "noise"] = "noise"  # real images have nearly the right lengths before any matching
+    real_batches: int = 40
+    image_steps: int = 5
+    batch: int = 128
+    image_lr: float = 100.0
+    image_momentum: float = 0.5
+    lr: float = 0.1  # of the walk
+    steps: int = 30  # of the walk
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One number for each place, the first being the model at which the images were matched."""
+
+    label: str
+    loss: tuple[float, ...]  # mean over the real records
+    cosine: tuple[float, ...]  # of the angle between the gradient that is followed and the real one
+    length: tuple[float, ...]  # of the gradient that is followed, as a share of the real one's
+
+    @property
+    def first_gain(self) -> float:
+        """How far the first step brought the real loss down."""
+        return self.loss[0] - self.loss[1]
+
+
+def criteria_on_digits(
+    classes: Sequence[int] = (5, 6), plan: CriteriaPlan | None = None, *, width: int = 16, seed: int = 0
+) -> list[Walk]:
+    """With the digits of some classes, as one of FedLAP's clients has them, and a ConvNet at its first weights."""
+    digits = load("digits")
+    own = torch.isin(digits.train.y, torch.tensor(classes))
+    with one_thread():
+        shape = SmallConvNetSettings(width=width)
+        net = Network(lambda: small_convnet(digits.problem, shape), digits.problem, seed=seed)
+        real = Examples(digits.train.x[own], digits.train.y[own])
+        return compare_criteria(net, net.initial(), real, plan or CriteriaPlan(), seed=seed)
+
+
+def compare_criteria(net: Network, w: Tensor, real: Examples, plan: CriteriaPlan, *, seed: int = 0) -> list[Walk]:
+    """A walk for each criterion, for the calibrated gradient and for the real one; all images start alike."""
+
+    def along_images(images: Examples) -> Direction:
+        return lambda here, _: full_gradient(net, here, images, len(images))
+
+    matched = {label: matched_images(net, w, real, criterion, plan, seed) for label, criterion in CRITERIA.items()}
+    directions: dict[str, Direction] = {label: along_images(images) for label, images in matched.items()}
+    by_angle = directions["cosine"]
+    directions[CALIBRATED] = lambda here, wanted: calibrated(net, by_angle(here, wanted), wanted)
+    directions[REAL] = lambda _, wanted: wanted
+    return [walk(net, w, real, label, direction, plan) for label, direction in directions.items()]
+
+
+def matched_images(
+    net: Network, w: Tensor, real: Examples, criterion: Criterion, plan: CriteriaPlan, seed: int
+) -> Examples:
+    """As a FedLAP client makes them with R_l = 0: all real batches at one model."""
+    first, rows, change = (generator(seed, "criteria", purpose) for purpose in ("first images", "batches", "dsa"))
+    classes = torch.nonzero(real.label_counts(net.problem.classes)).flatten().tolist()
+    chosen = torch.cat([real_batch(torch.nonzero(real.y == c).flatten(), plan.ipc, first) for c in classes])
+    start = real.take(chosen)
+    x = net.problem.scale(start.x) if plan.init == "real" else torch.randn(start.x.shape, generator=first)
+    images = MovingImages(x, start.y, lr=plan.image_lr, momentum=plan.image_momentum)
+    for _ in range(plan.real_batches):
+        batch = real.take(torch.randperm(len(real), generator=rows)[: plan.batch])
+        same = draw(WITHOUT_FLIP, change)
+        seen = Examples(apply(same, net.problem.scale(batch.x)), batch.y)
+        wanted = full_gradient(net, w, seen, len(seen))
+        match_gradient(net, images, Target(net, wanted, criterion), steps=plan.image_steps, draw=same)
+    return Examples(images.x, images.y)
+
+
+def walk(net: Network, w: Tensor, real: Examples, label: str, direction: Direction, plan: CriteriaPlan) -> Walk:
+    loss, cosine, length, here = [], [], [], w.clone()
+    for _ in range(plan.steps + 1):
+        wanted = full_gradient(net, here, real, len(real))
+        followed = direction(here, wanted)
+        net.load(here)
+        loss.append(tally(net.logits, real, net.problem).loss or 0.0)
+        cosine.append(float(functional.cosine_similarity(followed, wanted, dim=0)))
+        length.append(float(followed.norm() / wanted.norm()))
+        here[net.trainable] -= plan.lr * followed
+    return Walk(label, tuple(loss), tuple(cosine), tuple(length))

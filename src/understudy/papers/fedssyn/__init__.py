@@ -1,0 +1,1 @@
+"""Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity."""

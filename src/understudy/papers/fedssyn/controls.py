@@ -1,0 +1,219 @@
+"""What in Fedssyn helps: the controls (a) to (f) of "Synthetic data shuffling accelerates the convergence of federated
+learning under data heterogeneity", and its knobs.
+
+Controls: nothing added, a client's own images, shuffled images, shuffled records, and one model on all records or on
+all images; each with a rate of its own, except the last, which takes that of all records. Knobs, all with the rate of
+the shuffled images: the records that a generator sees (ρ), how long it is trained (stages of one training), and the
+images that a client gives (ñ). Then ζ² before and after shuffling, beside what Lemma 1 allows.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from understudy.papers.curve_panels import over_rounds, read_curves, said
+from understudy.papers.experiment import Experiment, Findings, Panel, Trace, markdown_table
+from understudy.papers.seed_curves import SeedCurve
+from understudy.papers.trained_once import Changes, TrainedOnce
+from understudy.papers.tuned import Comparison, Contender, Standing, compare_tuned
+from understudy.runs.measure import Measured, measure
+from understudy.runs.watching import Observer
+
+ABOUT = "FedAvg and what is shuffled: 4000 MNIST images at 14×14 over ten clients, Dirichlet 0.01"
+NONE, OWN, SHUFFLED = "(a) nothing", "(b) own images", "(c) shuffled images"
+REAL, ALL_REAL, ALL_MADE = "(d) shuffled records", "(e) central, records", "(f) central, images"
+EARLY = 3  # the round that "a few rounds" means in the table
+
+
+@dataclass(frozen=True)
+class ControlsPlan:
+    config: Changes
+    generator: Changes  # with ``checkpoints``
+    records: Sequence[float]  # ρ besides 0.75
+    images: Sequence[int]  # ñ besides as many as a client has records
+    rates: Sequence[float]
+    seeds: Sequence[int]
+    tuning: Changes
+
+
+def controls_study(plan: ControlsPlan) -> Experiment:
+    def play(out: Path, observer: Observer) -> Findings:
+        once = TrainedOnce(plan.config, out / "generators", observer)
+        controls = _controls(plan, once)
+        standings = compare_tuned(controls, out, observer)
+        curves = read_curves(controls, standings, out)
+        rates = {one.label: one.rate for one in standings}
+        knobs = _knobs(plan, once, rates)
+        turned = compare_tuned(knobs, out / "knobs", observer)
+        curves |= read_curves(knobs, turned, out / "knobs")
+        shown = [*map(_given, plan.images), SHUFFLED]
+        played = {one.label: (one, out) for one in standings} | {one.label: (one, out / "knobs") for one in turned}
+        measured = {
+            label: [_measured(one.run_folder(below, seed)) for seed in plan.seeds]
+            for label, (one, below) in ((label, played[label]) for label in shown)
+        }
+        return _findings(plan, [*standings, *turned], curves, measured)
+
+    return Experiment("fedssyn-controls", ABOUT, play)
+
+
+def _controls(plan: ControlsPlan, once: TrainedOnce) -> Comparison:
+    central = {"method.name": "central"}
+    contenders = [
+        Contender(NONE, {}),
+        Contender(OWN, {}, by_seed=once.shuffling("share-0.75", plan.generator, deal="own")),
+        Contender(SHUFFLED, {}, by_seed=once.shuffling("share-0.75", plan.generator)),
+        Contender(REAL, {"with": [{"name": "fedssyn", "source": "real"}]}),
+        Contender(ALL_REAL, {**central, "method.source": "real"}),
+    ]
+    return Comparison("fedssyn-controls", ABOUT, plan.config, plan.rates, plan.seeds, contenders, tuning=plan.tuning)
+
+
+def _knobs(plan: ControlsPlan, once: TrainedOnce, rates: Mapping[str, float]) -> Comparison:
+    made = {"method.name": "central", "method.source": "generator", "method.sound_only": False}
+    contenders = [Contender(ALL_MADE, {**made, "method.generator": plan.generator}, rates=(rates[ALL_REAL],))]
+    for share in plan.records:
+        shuffling = once.shuffling(f"share-{share:g}", plan.generator, records=share)
+        contenders.append(Contender(_seen(share), {}, by_seed=shuffling))
+    for epoch in plan.generator["checkpoints"]:
+        shuffling = once.shuffling("share-0.75", plan.generator, epoch=epoch)
+        contenders.append(Contender(_trained(epoch), {}, by_seed=shuffling))
+    for images in plan.images:
+        shuffling = once.shuffling("share-0.75", plan.generator, images=images)
+        contenders.append(Contender(_given(images), {}, by_seed=shuffling))
+    return Comparison("fedssyn-controls", ABOUT, plan.config, (rates[SHUFFLED],), plan.seeds, contenders)
+
+
+def _seen(share: float) -> str:
+    return f"ρ = {share:g}"
+
+
+def _trained(epoch: int) -> str:
+    return f"after epoch {epoch}"
+
+
+def _given(images: int) -> str:
+    return f"ñ = {images}"
+
+
+def _measured(run: Path) -> dict[str, Measured]:
+    return {at: measure(str(run), at=at) for at in ("initial", "final")}
+
+
+# ---- what came of it
+
+MODELS = ("initial", "final")
+AllMeasured = Mapping[str, Sequence[Mapping[str, Measured]]]  # by line, by seed, at which model
+
+
+def _findings(
+    plan: ControlsPlan, standings: Sequence[Standing], curves: Mapping[str, SeedCurve], measured: AllMeasured
+) -> Findings:
+    rows = []
+    for one in standings:
+        early = [seed[min(EARLY, len(seed) - 1)] for seed in curves[one.label].values]
+        rows.append([one.label, f"{one.rate:g}", said(early), said(one.accuracies)])
+    table = markdown_table(["line", "rate", f"accuracy after round {EARLY}, %", "after the last round"], rows)
+    numbers = {
+        "lines": {one.label: {"rate": one.rate, "validation": one.validation} for one in standings},
+        "accuracies": {label: curve.values for label, curve in curves.items()},
+        "measured": {
+            label: [{at: one.as_dict() for at, one in seed.items()} for seed in seeds]
+            for label, seeds in measured.items()
+        },
+    }
+    whole = "\n".join([table, _heterogeneity_table(measured)])
+    return Findings(numbers, whole, _panels(plan, curves, measured), _notes(plan, curves, measured))
+
+
+def _heterogeneity_table(measured: AllMeasured) -> str:
+    rows = []
+    for label, seeds in measured.items():
+        for at in MODELS:
+            kept, bound, noise = _kept(seeds, at)
+            p = statistics.fmean(_share(seed[at]) for seed in seeds)
+            rows.append([f"{label}, {at} model", f"{p:.2f}", f"{kept:.2f}", f"{bound:.2f}", f"{noise:.2f}"])
+    return markdown_table(["line", "p", "ζ² after / before", "Lemma 1 allows", "σ² after / before"], rows)
+
+
+def _kept(seeds: Sequence[Mapping[str, Measured]], at: str) -> tuple[float, float, float]:
+    """Means over seeds: of ζ² what is left, what the lemma allows to be left, and the same of σ²."""
+    found = [(seed[at], seed[at].shuffled) for seed in seeds]
+    both = [(before, after) for before, after in found if after is not None]
+    return (
+        statistics.fmean(after.zeta2 / before.zeta2 for before, after in both),
+        statistics.fmean(after.zeta2_bound / before.zeta2 for before, after in both),
+        statistics.fmean(after.sigma2 / before.sigma2 for before, after in both),
+    )
+
+
+def _share(one: Measured) -> float:
+    return 0.0 if one.shuffled is None else one.shuffled.p
+
+
+def _notes(plan: ControlsPlan, curves: Mapping[str, SeedCurve], measured: AllMeasured) -> list[str]:
+    def last(label: str) -> str:
+        return f"{label} {said([seed[-1] for seed in curves[label].values])}"
+
+    fewest = _given(plan.images[0])
+    return [
+        "After the last round: " + ", ".join(map(last, (NONE, OWN, SHUFFLED, REAL, ALL_REAL, ALL_MADE))) + ".",
+        "More records for the generator: " + ", ".join(map(last, [*map(_seen, plan.records), SHUFFLED])) + ".",
+        "Longer training: " + ", ".join(map(last, [*map(_trained, plan.generator["checkpoints"]), SHUFFLED])) + ".",
+        f"Few images: {last(fewest)} against {last(NONE)}.",
+        _heterogeneity_note(measured),
+    ]
+
+
+def _heterogeneity_note(measured: AllMeasured) -> str:
+    first, last = (_kept(measured[SHUFFLED], at) for at in MODELS)
+    lines = [(seeds, at) for seeds in measured.values() for at in MODELS]
+    means = [kept - bound for kept, bound, _ in (_kept(*line) for line in lines)]
+    single = [kept - bound for seeds, at in lines for kept, bound, _ in (_kept([seed], at) for seed in seeds)]
+    noise = [_from_to([_kept(seeds, at)[2] for seeds in measured.values()]) for at in MODELS]
+    return (
+        f"ζ² falls to {first[0]:.2f} of what it was at the first model and to {last[0]:.2f} at the last, with as many "
+        f"images as records. Lemma 1 has (1 − p)², {first[1]:.2f} here; of {len(means)} mean ratios "
+        f"{sum(off > 0 for off in means)} lie above it, by {max(means):.2f} at most, and single seeds are off by "
+        f"{min(single):+.2f} to {max(single):+.2f}. σ² after shuffling is {noise[0]} times what it was at the first "
+        f"model, {noise[1]} times at the last."
+    )
+
+
+def _from_to(values: Sequence[float]) -> str:
+    return f"{min(values):.2f} to {max(values):.2f}"
+
+
+def _panels(plan: ControlsPlan, curves: Mapping[str, SeedCurve], measured: AllMeasured) -> list[Panel]:
+    controls = [NONE, OWN, SHUFFLED, REAL, ALL_REAL, ALL_MADE]
+    looks = {label: number for number, label in enumerate(controls)}
+
+    def panel(heading: str, labels: Sequence[str]) -> Panel:
+        shown = [NONE, *labels, SHUFFLED]
+        knobs = {label: 3 + number for number, label in enumerate(labels)}  # (a) and (c) keep theirs
+        return over_rounds(heading, {label: curves[label] for label in shown}, looks | knobs)
+
+    return [
+        over_rounds("what is added", {label: curves[label] for label in controls}, looks),
+        panel("records a generator sees (ρ; (c) has 0.75)", [_seen(share) for share in plan.records]),
+        panel(
+            f"how long it is trained ((c): {plan.generator['epochs']} epochs)",
+            [_trained(epoch) for epoch in plan.generator["checkpoints"]],
+        ),
+        panel("images a client gives (ñ; (c): as many as it has records)", [_given(images) for images in plan.images]),
+        _heterogeneity_panel(measured),
+    ]
+
+
+def _heterogeneity_panel(measured: AllMeasured) -> Panel:
+    traces = []
+    for look, at in enumerate(MODELS):
+        dots = [(_share(seed[at]), *_kept([seed], at)) for seeds in measured.values() for seed in seeds]
+        shares, kept = [dot[0] for dot in dots], [dot[1] for dot in dots]
+        traces.append(Trace(f"measured at the {at} model, a dot a seed", shares, kept, look, "dots"))
+    shares = [step / 20 for step in range(15)]
+    traces.append(Trace("Lemma 1: (1 − p)²", shares, [(1 - p) ** 2 for p in shares], 2, "dashed"))
+    return Panel(
+        "ζ² with shuffled images, as a share of what it was", "p: share of images", "ζ² after / before", traces
+    )

@@ -1,0 +1,73 @@
+"""Fedssyn beside other uses of made-up data: FedGen (features from the server), DENSE (images against an ensemble) and
+FedDM (condensed images every round), over rounds and over megabytes.
+
+Everybody has the same network and the same passes over its records in a round, and its rate is tuned alike: the
+clients' for those who train there, the server's for FedDM. Fedssyn's images are counted as they are sent.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from understudy.papers.curve_panels import over_megabytes, over_rounds, read_curves, said
+from understudy.papers.experiment import Experiment, Findings
+from understudy.papers.seed_curves import SeedCurve, panel_table
+from understudy.papers.trained_once import Changes, TrainedOnce
+from understudy.papers.tuned import Comparison, Contender, Standing, compare_tuned
+from understudy.runs.watching import Observer
+
+ABOUT = "Fedssyn beside FedGen, DENSE and FedDM: 4000 MNIST images at 14×14 over ten clients, Dirichlet 0.1"
+SSYN = "FedAvg + Fedssyn"
+
+
+@dataclass(frozen=True)
+class PeersPlan:
+    config: Changes
+    generator: Changes
+    peers: Mapping[str, Changes]  # by label: what it changes
+    server_rates: Sequence[str]  # labels of those of whom the server's rate is tuned
+    rates: Sequence[float]
+    seeds: Sequence[int]
+    tuning: Changes
+
+
+def peers_study(plan: PeersPlan) -> Experiment:
+    def play(out: Path, observer: Observer) -> Findings:
+        comparison = _comparison(plan, TrainedOnce(plan.config, out / "generators", observer))
+        standings = compare_tuned(comparison, out, observer)
+        return _findings(standings, read_curves(comparison, standings, out))
+
+    return Experiment("fedssyn-peers", ABOUT, play)
+
+
+def _comparison(plan: PeersPlan, once: TrainedOnce) -> Comparison:
+    contenders = [
+        Contender("FedAvg", {}),
+        Contender(SSYN, {}, by_seed=once.shuffling("vae", plan.generator)),
+    ]
+    for label, changes in plan.peers.items():
+        rate = "method.server.lr" if label in plan.server_rates else "method.local.lr"
+        contenders.append(Contender(label, changes, rate))
+    return Comparison("fedssyn-peers", ABOUT, plan.config, plan.rates, plan.seeds, contenders, tuning=plan.tuning)
+
+
+def _findings(standings: Sequence[Standing], curves: Mapping[str, SeedCurve]) -> Findings:
+    looks = {label: number for number, label in enumerate(curves)}
+    best = max(standings, key=lambda one: one.mean)
+    least = min(curve.sent[-1] for curve in curves.values())
+    cheapest = max(curves.values(), key=lambda curve: sum(curve.within(least)))
+    notes = [
+        f"After the last round {best.label} is highest: {said(best.accuracies)}.",
+        f"Within {least:.2f} MB, all that the thriftiest sends, {cheapest.label} is: {said(cheapest.within(least))}.",
+    ]
+    numbers = {
+        one.label: {
+            "rate": one.rate,
+            "validation": one.validation,
+            "megabytes": curves[one.label].sent,
+            "accuracies": curves[one.label].values,
+        }
+        for one in standings
+    }
+    panels = [over_rounds("over rounds", curves, looks), over_megabytes("over megabytes", curves, looks)]
+    return Findings({"lines": numbers}, panel_table({"Dirichlet 0.1": list(curves.values())}), panels, notes)

@@ -1,0 +1,196 @@
+"""The claims of "Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity"
+at the scale of a desk, by name, and what each study is at which scale.
+
+Smaller than published: 4000 MNIST images at 14×14 (or digits of 8×8) in place of CIFAR, a network with one hidden
+layer, five local epochs, twenty rounds, and generators that train for seconds.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from understudy.papers.experiment import Experiment
+from understudy.papers.fedssyn.controls import ControlsPlan, controls_study
+from understudy.papers.fedssyn.generators import GeneratorsPlan, Private, generators_study
+from understudy.papers.fedssyn.peers import PeersPlan, peers_study
+from understudy.papers.fedssyn.rounds_to_target import RoundsPlan, Taking, rounds_study
+from understudy.papers.trained_once import Changes
+from understudy.runs.demo import VAE as DEMO_VAE
+
+Scales = Mapping[Literal["smoke", "desk", "paper"], Callable[[], Experiment]]
+
+SEEDS = (0, 1, 2)
+RATES = (0.03, 0.1, 0.3, 1.0)
+SMALL: Changes = {
+    "data": {"name": "mnist-5k", "size": 14, "clients": 10, "split": {"kind": "dirichlet", "alpha": 0.01}},
+    "model": {"name": "mlp", "hidden": [64]},
+    "method": {"name": "fedavg", "rounds": 20, "local": {"epochs": 5, "batch": 64}},
+    "engine": {"name": "inline"},
+}
+TINY: Changes = {
+    "data": {"name": "digits", "clients": 2, "limit": 100, "split": {"kind": "dirichlet", "alpha": 0.5}},
+    "model": {"name": "mlp", "hidden": [8]},
+    "method": {"name": "fedavg", "rounds": 1, "local": {"epochs": 1, "batch": 64}},
+    "engine": {"name": "inline"},
+}
+VAE: Changes = {**DEMO_VAE, "least_steps": 100}  # chosen on validation images; as many updates, however few records
+TINY_VAE: Changes = {**VAE, "epochs": 2, "least_steps": 2, "width": 4, "hidden": 8}
+
+ALL_OF_THEM = Taking("all clients", 1.0, 20, 10)
+FOUR_OF_TEN = Taking("4 of 10 clients", 0.4, 40, 20)
+
+
+def rounds_at_desk() -> Experiment:
+    return rounds_study(RoundsPlan(SMALL, VAE, (0.01, 0.1), (ALL_OF_THEM, FOUR_OF_TEN), RATES, SEEDS))
+
+
+def rounds_smoke() -> Experiment:
+    takings = (Taking("all clients", 1.0, 1, 1), Taking("1 of 2 clients", 0.5, 1, 1))
+    return rounds_study(RoundsPlan(TINY, TINY_VAE, (0.5,), takings, (0.1,), (0,), ("FedAvg", "SCAFFOLD")))
+
+
+def controls_at_desk() -> Experiment:
+    vae = {**VAE, "checkpoints": [1, 5]}
+    # p = 0.06, 0.2: 26 and 100 images beside 400 records.
+    return controls_study(ControlsPlan(SMALL, vae, (0.1, 0.25), (26, 100), RATES, SEEDS, {"method.rounds": 10}))
+
+
+def controls_smoke() -> Experiment:
+    vae = {**TINY_VAE, "checkpoints": [1]}
+    return controls_study(ControlsPlan(TINY, vae, (0.5,), (5,), (0.1,), (0,), {}))
+
+
+# ---- generators
+
+DIGITS: Changes = {
+    "data": {"name": "digits", "clients": 5, "split": {"kind": "dirichlet", "alpha": 0.01}},
+    "model": {"name": "mlp", "hidden": [64]},
+    "method": {"name": "fedavg", "rounds": 15, "local": {"epochs": 5, "batch": 32}},
+    "engine": {"name": "inline"},
+}
+GAN: Changes = {"name": "gan", "epochs": 60, "least_steps": 400, "batch": 32}
+DIFFUSION: Changes = {"name": "diffusion", "epochs": 60, "least_steps": 600, "batch": 32}
+KINDS: Mapping[str, Changes] = {
+    "VAE": {**VAE, "epochs": 60, "least_steps": 400, "batch": 32},
+    "GAN, DiffAugment": GAN,
+    "GAN, consistency": {**GAN, "variant": "consistency"},
+    "GAN, negative": {**GAN, "variant": "negative"},
+    "diffusion": DIFFUSION,
+}
+SAMPLERS = (
+    ("ancestral", 10),
+    ("ancestral", 25),
+    ("dpm-solver", 10),
+    ("dpm-solver", 25),
+    ("ddim", 10),
+    ("ddim", 25),
+    ("ancestral", 250),
+)
+PRIVATE = Private(
+    {
+        "data": {
+            "name": "fashion-mnist",
+            "size": 14,
+            "clients": 5,
+            "limit": 20_000,
+            "split": {"kind": "dirichlet", "alpha": 0.01},
+        },
+        "model": {"name": "mlp", "hidden": [64]},
+        "method": {"name": "fedavg", "rounds": 10, "local": {"epochs": 1, "batch": 64}},
+        "engine": {"name": "inline"},
+    },
+    {
+        "VAE": {**VAE, "spread": "prior", "epochs": 20, "batch": 256, "width": 16, "hidden": 64},
+        # 204 steps; images are folded to 7×7, so that the gradients of single records are affordable
+        "diffusion": {
+            "name": "diffusion",
+            "epochs": 17,
+            "least_steps": 0,
+            "batch": 256,
+            "lr": 0.01,
+            "draws_per_record": 2,
+            "full_size": 8,
+            "width": 8,
+            "head": 8,
+        },
+    },
+    {"VAE": 1.0, "diffusion": 0.1},
+    {"epsilon": 10.0, "delta": 1e-5, "records": 4000, "public": ["labels"]},
+    {"method.rounds": 5},
+)
+
+
+def generators_at_desk() -> Experiment:
+    tuning = {"method.rounds": 8}
+    rates = (0.01, *RATES)
+    return generators_study(GeneratorsPlan(DIGITS, KINDS, "diffusion", SAMPLERS, 100, PRIVATE, rates, SEEDS, tuning))
+
+
+def generators_smoke() -> Experiment:
+    """On images that need no download."""
+    gan = {"name": "gan", "epochs": 1, "width": 4, "hidden": 8}
+    small = {"name": "diffusion", "epochs": 1, "least_steps": 1, "width": 8, "head": 8, "multipliers": [1]}
+    kinds = {"VAE": TINY_VAE, "GAN": gan, "diffusion": {**small, "sampling_steps": 2}}
+    vae = {**TINY_VAE, "spread": "prior", "epochs": 1}
+    private = Private(TINY, {"VAE": vae, "diffusion": small}, PRIVATE.clips, {**PRIVATE.privacy, "records": 50}, {})
+    samplers = (("dpm-solver", 2), ("ancestral", 3))
+    return generators_study(GeneratorsPlan(TINY, kinds, "diffusion", samplers, 10, private, (0.1,), (0,), {}))
+
+
+# ---- peers
+
+CONV: Changes = {
+    **SMALL,
+    "data": {"name": "mnist-5k", "size": 14, "clients": 10, "split": {"kind": "dirichlet", "alpha": 0.1}},
+    "model": {"name": "small-convnet", "width": 16, "fast": "eager"},
+    "method": {"name": "fedavg", "rounds": 10, "local": {"epochs": 2, "batch": 32}},
+}
+SERVER: Changes = {"epochs": 50, "batch": 256, "momentum": 0.9, "weight_decay": 5e-4}
+PEERS: Mapping[str, Changes] = {
+    "FedGen": {"method.name": "fedgen"},
+    "DENSE": {
+        "method.name": "dense",
+        "method.pre_rounds": 4,
+        "method.student_init": "server",
+        "method.alone.epochs": 10,
+        "method.epochs_a_round": 2,
+        "method.images": 64,
+        "method.generator_steps": 10,
+    },
+    "FedDM": {"method": {"name": "feddm", "rounds": 5, "radius": 2.0, "real_batch": 32, "steps": 40, "server": SERVER}},
+}
+
+
+def peers_at_desk() -> Experiment:
+    return peers_study(PeersPlan(CONV, VAE, PEERS, ("FedDM",), (0.01, *RATES), SEEDS, {"method.rounds": 5}))
+
+
+def peers_smoke() -> Experiment:
+    feddm = {"name": "feddm", "rounds": 1, "ipc": 1, "steps": 1, "real_batch": 8, "server": {"epochs": 1}}
+    config = {**TINY, "model": {"name": "small-convnet", "width": 2, "fast": "eager"}}
+    dense = {"method.name": "dense", "method.alone.epochs": 1, "method.epochs_a_round": 1, "method.images": 4}
+    averaging: dict[str, Changes] = {
+        "FedGen": {"method.name": "fedgen"},
+        "DENSE": {**dense, "method.generator_steps": 1},
+    }
+    peers = {**averaging, "FedDM": {"method": feddm}}
+    return peers_study(PeersPlan(config, TINY_VAE, peers, ("FedDM",), (0.1,), (0,), {}))
+
+
+STUDIES: Mapping[str, tuple[str, Scales]] = {
+    "fedssyn-rounds": (
+        "rounds to a target accuracy of five methods with and without Fedssyn, rates tuned alike",
+        {"smoke": rounds_smoke, "desk": rounds_at_desk},
+    ),
+    "fedssyn-controls": (
+        "Fedssyn's controls (a) to (f), records and epochs of its generators, few images, and ζ² measured",
+        {"smoke": controls_smoke, "desk": controls_at_desk},
+    ),
+    "fedssyn-generators": (
+        "Fedssyn with diffusion, GANs and a VAE, with few and many sampling steps, and with privacy",
+        {"smoke": generators_smoke, "desk": generators_at_desk},
+    ),
+    "fedssyn-peers": (
+        "Fedssyn beside FedGen, DENSE and FedDM over rounds and over megabytes, rates tuned alike",
+        {"smoke": peers_smoke, "desk": peers_at_desk},
+    ),
+}

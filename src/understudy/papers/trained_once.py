@@ -1,0 +1,53 @@
+"""Generators that a study trains once for each split and seed, and that all of its runs then sample from.
+
+A run of no rounds trains them and keeps them with the clients (`fedssyn`, ``keep_generator``); later runs on the same
+split find them there (``from_run``). Images depend on seed and client alone, so every method gets the same ones.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.config.resolve import resolve
+from understudy.papers.tuned import TUNING_SEED, VALIDATION
+from understudy.runs.play import play
+from understudy.runs.watching import Observer
+
+Changes = Mapping[str, Any]
+BySeed = Callable[[int], Changes]
+
+
+@dataclass(frozen=True)
+class TrainedOnce:
+    config: Changes  # what all runs of the study have in common
+    home: Path  # of the runs that train generators
+    observer: Observer
+
+    def shuffling(
+        self, name: str, generator: Changes, *, records: float = 0.75, split: Changes | None = None, **exchange: Any
+    ) -> BySeed:
+        """What the run with one seed changes: Fedssyn with the images of generators that ``name`` stands for.
+
+        ``split`` is what the run changes in the data; ``exchange`` are further settings of fedssyn. Settings of
+        ``generator`` that only matter when it is sampled may differ among those that share a name.
+        """
+
+        def changes(seed: int) -> Changes:
+            run = self._trained(name, generator, records, split or {}, seed)
+            # Poor generators are part of what is looked at, so their images are sent too.
+            how = {"records": records, "sound_only": False, "from_run": str(run), **exchange}
+            return {"with": [{"name": "fedssyn", "generator": dict(generator), **how}]}
+
+        return changes
+
+    def _trained(self, name: str, generator: Changes, records: float, split: Changes, seed: int) -> Path:
+        folder = (self.home / f"{name}-seed-{seed}").resolve()
+        add_on = {"name": "fedssyn", "generator": dict(generator), "records": records, "keep_generator": True}
+        changes = {**split, "with": [{**add_on, "images": 0}], "method.rounds": 0, "seed": seed}
+        if seed == TUNING_SEED:
+            changes["data.validation"] = VALIDATION
+        if not (folder / "summary.json").exists():
+            self.observer.says(f"\ngenerators: {name}, seed {seed}")
+            play(resolve(dict(self.config), changes), folder, resume=True, observer=self.observer)
+        return folder

@@ -1,0 +1,34 @@
+"""The `privacy` part of a config: what is promised, how it is counted, and what is public anyway."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from understudy.base_settings import Settings
+
+Accountant = Literal["rdp", "pld"]
+Fact = Literal["counts", "labels"]  # how many records a client holds; which classes it holds
+
+
+class PrivacySettings(Settings):
+    """For one labelled record, added or removed, against a server that sees every message."""
+
+    epsilon: float | None = Field(default=None, gt=0)  # hard budget of each client; None: counted, not limited
+    delta: float = Field(default=1e-5, gt=0, lt=1)  # less than one in the number of records
+    accountant: Accountant = "rdp"
+    records: int | None = Field(default=None, ge=1)  # planned records of a client; None: its own count, if public
+    public: tuple[Fact, ...] = ()  # what the parties declare to be no secret
+    test_noise: bool = False  # noise from the run's seed, for tests: then no guarantee holds
+
+    @model_validator(mode="after")
+    def _is_a_promise(self) -> Self:
+        if self.records is not None and (why := no_promise(self.delta, self.records)):
+            raise ValueError(why)
+        return self
+
+
+def no_promise(delta: float, records: int) -> str:
+    """Why that δ promises nothing: one in so many records is kept by publishing one of them whole. Empty: it does."""
+    if delta < 1 / records:
+        return ""
+    return f"delta is {delta:g}, which is no promise for {records} records; write less than {1 / records:.1g}"

@@ -1,0 +1,1 @@
+"""One run, and what can be asked of it."""

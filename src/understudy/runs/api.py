@@ -1,0 +1,115 @@
+"""``understudy.run``: the same as the command, from Python."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from understudy.config.read import Words, read
+from understudy.config.resolve import resolve
+from understudy.config.schema import Config, Live
+from understudy.data.federation import Federation
+from understudy.errors import UserError
+from understudy.federation.method import Method
+from understudy.runs.folder import RunFolder
+from understudy.runs.play import Observer, Result, play
+from understudy.runs.watching import Aloud
+
+
+def run(
+    config: str | Path | Mapping[str, Any] | None = None,
+    *,
+    data: Federation | str | Mapping[str, Any] | None = None,
+    model: nn.Module | str | Mapping[str, Any] | None = None,
+    method: Method | type[Method] | str | Mapping[str, Any] | None = None,
+    add: Sequence[str | Mapping[str, Any]] | None = None,
+    changes: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    observer: Observer | None = None,
+    **more: Any,
+) -> Result:
+    """Runs a preset, a YAML file or a mapping, changed by keywords.
+
+    ``data``, ``model`` and ``method`` take a name, settings, or an object of your own; ``add`` lists add-ons;
+    ``changes`` are settings by their dotted names (``{"method.local.lr": 0.1}``), and so is every other keyword
+    (``rounds=5``). Without ``out`` the folder is ``runs/NAME-1``, ``-2``, …
+    """
+    _check_kind("config", config, (str, Path, Mapping), "a name, a file or a mapping")
+    _check_kind("changes", changes, (Mapping,), "a mapping from dotted names to values")
+    _check_kind("add", add, (str, Mapping, list, tuple), "a list of add-ons")
+    _check_kind("out", out, (str, Path), "a folder")
+    _check_kind("observer", observer, (Observer,), "an Observer")
+    if resume and out is None:
+        raise UserError("resume needs out, the folder of the run to go on with.")
+    changes = {**(changes or {}), **more}
+    live = Live(
+        data if isinstance(data, Federation) else None,
+        model if isinstance(model, nn.Module) else None,
+        method if isinstance(method, Method) or (isinstance(method, type) and issubclass(method, Method)) else None,
+    )
+    for key, value in (("data", data), ("model", model), ("method", method)):
+        if value is not None and getattr(live, key) is None:
+            changes[key] = _in_words(key, value)
+    if add is not None:
+        listed = [add] if isinstance(add, str | Mapping) else add
+        changes["with"] = [dict(item) if isinstance(item, Mapping) else item for item in listed]
+    words = _words(config, Path(out) if out is not None and resume else None)
+    if live.method is not None:
+        words["method"] = _only_the_plan(words.get("method"))
+    resolved = resolve(words, changes, live)
+    folder = Path(out) if out is not None else next_folder(config, resolved)
+    return play(resolved, folder, resume=resume, observer=observer or Aloud())
+
+
+def _check_kind(name: str, value: object, kinds: tuple[type, ...], what: str) -> None:
+    if value is not None and not isinstance(value, kinds):
+        raise UserError(f"{name}: pass {what}, not {type(value).__name__}.")
+
+
+LIVE_KINDS = {"data": "a Federation", "model": "a torch.nn.Module", "method": "a Method or its class"}
+
+
+def _in_words(key: str, value: object) -> object:
+    """A name or settings; anything else was meant as an object, and is of the wrong kind."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, type) and issubclass(value, nn.Module):
+        raise UserError(f"{key}: {value.__name__} is a class; pass a network, such as {value.__name__}().")
+    raise UserError(f"{key}: pass a name, settings or {LIVE_KINDS[key]}, not {type(value).__name__}.")
+
+
+def _words(config: str | Path | Mapping[str, Any] | None, resumed: Path | None) -> Words:
+    """Without a config of its own, a run that is resumed obeys its folder's."""
+    if config is None:
+        return RunFolder(resumed).config() if resumed is not None and RunFolder(resumed).holds_a_run else {}
+    return dict(config) if isinstance(config, Mapping) else read(config)
+
+
+def resolve_for_resume(out: Path, changes: Mapping[str, Any]) -> Config:
+    """The config that a folder was begun with, and what the command line says on top."""
+    folder = RunFolder(out)
+    if not folder.holds_a_run:
+        raise UserError(f"{out} holds no run to resume.")
+    return resolve(folder.config(), changes)
+
+
+def next_folder(config: object, resolved: Config) -> Path:
+    """runs/digits-skewed-fedavg-1, or the next number that is free."""
+    source = Path(str(config)).stem if isinstance(config, str | Path) else "run"
+    method = "own-method" if resolved.live.method is not None else resolved.plan.name.rpartition(":")[2]
+    parts = [source, method, *(chosen.name for chosen in resolved.add_ons)]
+    name = "-".join(part.rpartition("/")[2] for part in parts)
+    number = 1
+    while Path("runs", f"{name}-{number}").exists():
+        number += 1
+    return Path("runs", f"{name}-{number}")
+
+
+def _only_the_plan(words: object) -> Words:
+    """A live method has settings of its own; of a preset's method only rounds and cohort are left."""
+    given = words if isinstance(words, dict) else {}
+    return {key: given[key] for key in ("rounds", "cohort", "min_replies") if key in given}

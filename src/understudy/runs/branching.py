@@ -1,0 +1,163 @@
+"""``branch``: a run that goes on from another one's rounds with other settings.
+
+What several runs have in common is then run once. A branch has a run id of its own, and its config says from which run
+it came, at which round, and what changed; as in every run, the checkpoint carries the digest of all that. It shares no
+file with the other run, and the privacy that was spent before it counts in each of them.
+"""
+
+import json
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from understudy.config.build import build_data
+from understudy.config.read import Words
+from understudy.config.resolve import BRANCHED, resolve
+from understudy.config.schema import Config
+from understudy.errors import UserError
+from understudy.federation.method import Method, State, task_name
+from understudy.federation.server import Brief, Reply, Server, Task
+from understudy.federation.site import forget_answers
+from understudy.randomness import generator
+from understudy.runs.folder import RunFolder
+from understudy.runs.play import built, one_thread
+from understudy.runs.resuming import FREE, check_not_edited, digest_of_run, first_difference
+
+MAY_CHANGE = ("method", "with", BRANCHED, *FREE)
+NOT_COPIED = (".lock", "*.part", "summary.json", "model.safetensors")  # the end of the other run, not of this one
+
+
+def branch(folder: Path, to: Path, changes: Mapping[str, Any]) -> Config:
+    """The run in ``folder``, as far as it has come, copied to ``to`` with ``changes`` of its method, its add-ons or its
+    rounds. It goes on when the config that this returns is played there with ``resume=True``. Done already, it stays.
+    """
+    source = RunFolder(folder)
+    with one_thread(), _at_rest(source):
+        check_not_edited(source)
+        words, entry = source.config(), _newest(source)
+        config = resolve({**words, BRANCHED: _record(source, words, entry, changes)}, changes)
+        if RunFolder(to).holds_a_run:
+            _check_same_branch(RunFolder(to), config)
+            return config
+        after = _checked_words(source, words, config, source.checkpoints.get(entry)[0])
+        half = to.with_name(f"{to.name}.part")
+        shutil.rmtree(half, ignore_errors=True)
+        shutil.copytree(folder, half, ignore=shutil.ignore_patterns(*NOT_COPIED))
+        _make_its_own(RunFolder(half), entry, after)
+        try:
+            half.rename(to)
+        except OSError:
+            raise UserError(f"{to} is there already and holds no run; choose another folder for the branch.") from None
+        return config
+
+
+@contextmanager
+def _at_rest(source: RunFolder) -> Iterator[None]:
+    if not source.holds_a_run:
+        raise UserError(f"{source.path} holds no run to branch from.")
+    with source.locked(wait=0, waiting=lambda _: None):
+        yield
+
+
+def _newest(source: RunFolder) -> str:
+    entries = source.checkpoints.entries()
+    if not entries:
+        raise UserError(f"The run in {source.path} has no checkpoint yet; a branch begins after its opening at least.")
+    return entries[-1]
+
+
+def _record(source: RunFolder, words: Words, entry: str, changes: Mapping[str, Any]) -> Words:
+    round = source.checkpoints.notes(entry)["round"]
+    plain = json.loads(json.dumps(changes))
+    return {"run": source.id, "config": digest_of_run(words), "round": round, "changes": plain}
+
+
+def _check_same_branch(there: RunFolder, config: Config) -> None:
+    assert config.branched is not None
+    found, wanted = there.config().get(BRANCHED), config.branched.model_dump(mode="json")
+    if found != wanted:
+        raise UserError(
+            f"{there.path} holds another run than this branch ({first_difference(found, wanted, BRANCHED)}); "
+            "delete it, or choose another folder."
+        )
+
+
+def _checked_words(source: RunFolder, words: Words, config: Config, state: State) -> Words:
+    """The config of the branch as its folder will have it, if it can go on from that State."""
+    data, fast = build_data(config), words["model"]["fast"]
+    if data.remote:
+        raise UserError("What the clients of this run remember lies with its sites, so it cannot be branched.")
+    method, after = built(config, data, fast)
+    before, was = built(resolve(words), data, fast)
+    for key in sorted(was.keys() | after.keys()):
+        if key not in MAY_CHANGE and was.get(key) != after.get(key):
+            what = first_difference(was.get(key), after.get(key), key)
+            raise UserError(f"A branch can change its method, its add-ons and its rounds alone: {what}.")
+    clients = list(data.sites)
+    _check_opening(_opening(before, clients), _opening(method, clients), state, source.path)
+    return after
+
+
+def _make_its_own(run: RunFolder, entry: str, words: Words) -> None:
+    """Another run id, under which the clients find their memories, another config, and its digest. What they answered
+    in a round that never counted was made with the old settings, so it stays behind."""
+    old, new = run.id, secrets.token_hex(8)
+    for kept in (run.path / "clients").glob(f"*/{old}"):
+        forget_answers(kept)
+        kept.rename(kept.with_name(new))
+    run.write_id(new)
+    run.write_config(words)
+    state, notes = run.checkpoints.get(entry)
+    run.checkpoints.put(entry, state, **{**notes, "config": digest_of_run(words)})
+
+
+# ---- whether a method can go on from a State that another one left
+
+
+class _Asks(Exception):
+    """The opening asks clients for something."""
+
+
+class _Nobody(Server):
+    """Shows what an opening makes by itself."""
+
+    def __init__(self, clients: Sequence[str]):
+        self.clients, self.round = clients, 0
+
+    def cohort(self) -> list[str]:
+        return list(self.clients)
+
+    def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
+        raise _Asks(task_name(task))
+
+    def leave_out(self, client: str, why: str) -> None:
+        raise AssertionError(f"nobody was asked, and {client} is left out")
+
+    def rng(self, purpose: str) -> torch.Generator:
+        return generator(0, purpose)
+
+
+def _opening(method: Method, clients: Sequence[str]) -> State | str:
+    """What it makes, or the task that it asks for first."""
+    try:
+        return method.start(_Nobody(clients))
+    except _Asks as asks:
+        return str(asks)
+
+
+def _check_opening(before: State | str, after: State | str, state: State, folder: Path) -> None:
+    if isinstance(after, str):
+        if before != after:
+            raise UserError(f"A branch has no opening, and this one would ask {after} there; begin a new run instead.")
+        return
+    for part, tensor in after.items():
+        if part not in state or state[part].shape != tensor.shape:
+            raise UserError(
+                f"The run in {folder} has no '{part}' of that size, with which the branch would go on; "
+                "begin a new run instead."
+            )

@@ -1,0 +1,211 @@
+"""Runs beside each other: what each one reached, and what it cost. Read from metrics, so a run may still go on."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from understudy.config.schema import LIVE
+from understudy.errors import UserError
+from understudy.runs.folder import Line, RunFolder
+from understudy.runs.under_way import Spent, lost
+
+SHARE_OF_BEST = 0.9  # the target where none is given, as a share of the best accuracy of all runs
+MEGABYTE = 1e6
+SITES_NAMED = 3  # own sites by name in a table; of more than these only the first
+Measure = Literal["accuracy", "macro_f1"]
+NEEDED = ("round", "bytes_up", "bytes_down", "epsilon", "failed", "seconds")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run. Accuracies lie between 0 and 1; None: not scored, not reached, not known, or (``epsilon``) no
+    guarantee."""
+
+    folder: Path
+    label: str  # `fedavg + fedssyn`
+    data: str
+    rounds: int  # the last that counts so far; one that was undone does not
+    planned: int
+    finished: bool
+    accuracy: float | None  # of the last round that was scored
+    best_accuracy: float | None
+    accuracy_after: Mapping[int, float | None]  # the rounds that were asked for
+    target: float | None  # the same for all rows
+    target_given: bool  # False: chosen here, SHARE_OF_BEST
+    rounds_to_target: int | None
+    bytes_up: int  # of all clients and rounds, the opening included
+    bytes_down: int
+    epsilon: float | None
+    seconds: float | None
+    failed: int  # replies that did not come or did not count
+    measure: Measure = "accuracy"  # what ``target`` is of, the same for all rows; macro F1 where all have labels
+    macro_f1: float | None = None  # of the last round; only where a record has several labels
+    best_macro_f1: float | None = None
+    sample_f1: float | None = None
+    scored_at_clients: bool = False  # on records held out there; else on the server's test set
+    lost_work: bool = False  # bytes and seconds include rounds that were begun and never counted
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    @property
+    def mb_up(self) -> float:
+        return self.bytes_up / MEGABYTE
+
+    @property
+    def mb_down(self) -> float:
+        return self.bytes_down / MEGABYTE
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            **vars(self),
+            "folder": str(self.folder),
+            "accuracy_after": dict(self.accuracy_after),
+            "mb_up": self.mb_up,
+            "mb_down": self.mb_down,
+        }
+
+
+def compare(folders: Sequence[Path], target: float | None = None, after: Sequence[int] = ()) -> list[Row]:
+    """A row for each folder, in order.
+
+    Rounds are counted to ``target``; without one it is 90 % of the best accuracy among the runs, and the rows
+    say so (``target_given``). Where every run is about several labels a record, macro F1 takes the place of
+    accuracy, which there rewards saying no. ``after`` lists rounds whose accuracy is wanted besides the last one.
+    """
+    if target is not None and not 0 <= target <= 1:
+        raise UserError(f"The target accuracy is {target}; write a share between 0 and 1, such as 0.8.")
+    runs = [(folder, read_config(folder), [*read_metrics(folder), *RunFolder(folder).waiting()]) for folder in folders]
+    measure: Measure = "macro_f1" if runs and all(_several_labels(config) for _, config, _ in runs) else "accuracy"
+    reached = [found for _, _, metrics in runs if (found := best(metrics, measure)) is not None]
+    # Rounded to what a table shows, so that the number on paper is the one that counts.
+    goal = target if target is not None or not reached else round(SHARE_OF_BEST * max(reached), 3)
+    return [_row(*run, goal, target is not None, after, measure) for run in runs]
+
+
+def _row(
+    folder: Path,
+    config: dict[str, Any],
+    metrics: list[Line],
+    target: float | None,
+    given: bool,
+    after: Sequence[int],
+    measure: Measure,
+) -> Row:
+    last: Line = metrics[-1] if metrics else {"round": 0, "epsilon": None}
+    scored: Line = next((line for line in reversed(metrics) if line.get("accuracy") is not None), last)
+    planned = int(config["method"]["rounds"])
+    finished = bool(metrics) and last["round"] >= planned and not last.get("undone")
+    more = lost(folder, last["round"] if metrics else -1)
+    begun = finished or last["round"] > 0 or more != Spent()  # else of the first round nothing is known yet
+    by_round = {line["round"]: line.get("accuracy") for line in metrics}
+    return Row(
+        folder,
+        label_of(config),
+        data_of(config),
+        last_counted(metrics),
+        planned,
+        finished,
+        scored.get("accuracy"),
+        best(metrics),
+        {round: by_round.get(round) for round in after},
+        target,
+        given,
+        None if target is None else rounds_to(metrics, target, measure),
+        sum(line["bytes_up"] for line in metrics) + more.bytes_up,
+        sum(line["bytes_down"] for line in metrics) + more.bytes_down,
+        _epsilon(RunFolder(folder), last, finished),
+        round(sum(line["seconds"] for line in metrics) + more.seconds, 3) if begun else None,
+        sum(line["failed"] for line in metrics),
+        measure,
+        scored.get("macro_f1"),
+        best(metrics, "macro_f1"),
+        scored.get("sample_f1"),
+        scored.get("scored_at") == "clients",
+        more != Spent(),
+    )
+
+
+def _epsilon(run: RunFolder, last: Line, finished: bool) -> float | None:
+    """The ledger's, which also has what left in a round that never counted. Where nothing has left yet, a run that is
+    under way promises nothing."""
+    found: float | None = run.epsilon() if run.keeps_a_ledger else last["epsilon"]
+    return found if finished or found else None
+
+
+def _several_labels(config: Mapping[str, Any]) -> bool:
+    return bool((config.get("problem") or {}).get("multilabel"))
+
+
+def last_counted(metrics: Sequence[Line]) -> int:
+    """0 where there is only the opening, or not even that."""
+    return max((line["round"] for line in metrics if not line.get("undone")), default=0)
+
+
+def rounds_to(metrics: Sequence[Line], target: float, measure: Measure = "accuracy") -> int | None:
+    """The first round whose score is at least ``target``; None where none is."""
+    return next((line["round"] for line in metrics if (line.get(measure) or 0.0) >= target), None)
+
+
+def best(metrics: Sequence[Line], measure: Measure = "accuracy") -> float | None:
+    return max((line[measure] for line in metrics if line.get(measure) is not None), default=None)
+
+
+# ---- reading
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    if not RunFolder(folder).holds_a_run:
+        missing = "has no config.yaml" if folder.exists() else "does not exist"
+        raise UserError(f"{folder} is no run folder: it {missing}; name a folder that `understudy run` wrote.")
+    config = RunFolder(folder).config()
+    if not isinstance(config.get("problem", {}), dict):
+        raise UserError(f"{folder / 'config.yaml'} has no whole 'problem'; restore it from a copy.")
+    for section, keys in (("method", ("name",)), ("method", ("rounds",)), ("data", ("name", "sites"))):
+        if not isinstance(config.get(section), dict) or not any(key in config[section] for key in keys):
+            lacking = " or ".join(f"{section}.{key}" for key in keys)
+            raise UserError(f"{folder / 'config.yaml'} has no {lacking}; restore it from a copy.")
+    return config
+
+
+def read_metrics(folder: Path) -> list[Line]:
+    """One line a round so far; none where the run has only just begun."""
+    metrics = RunFolder(folder).metrics()
+    for number, line in enumerate(metrics, 1):
+        lacking = [key for key in NEEDED if not isinstance(line, dict) or key not in line]
+        if lacking:
+            raise UserError(f"{folder / 'metrics.jsonl'}, line {number}, has no '{lacking[0]}'; restore it.")
+    return metrics
+
+
+# ---- what runs are called
+
+
+def label_of(config: Mapping[str, Any]) -> str:
+    """`fedavg + fedssyn`: the method and what was added to it."""
+    names = [config["method"]["name"], *(item["name"] for item in config.get("with") or [])]
+    return " + ".join("own method" if name == LIVE else str(name).rpartition(":")[2] for name in names)
+
+
+def data_of(config: Mapping[str, Any]) -> str:
+    """`digits`, `all.npz`, `own sites north, south`."""
+    data = config["data"]
+    if data.get("sites"):
+        names = list(data["sites"])
+        return f"own sites {', '.join(names[:SITES_NAMED])}{', …' if len(names) > SITES_NAMED else ''}"
+    return "data passed in Python" if data["name"] == LIVE else str(data["name"])
+
+
+def distinct_labels(rows: Sequence[Row]) -> list[str]:
+    """Labels; where two runs share one, the folder stands behind it."""
+    named = [row.label for row in rows]
+    for place in (lambda row: row.name, lambda row: str(row.folder)):
+        times = Counter(named)
+        named = [
+            f"{row.label} ({place(row)})" if times[label] > 1 else label for row, label in zip(rows, named, strict=True)
+        ]
+    return named

@@ -1,0 +1,177 @@
+"""A run folder: what is in it, and how it is read and written."""
+
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from understudy.data.examples import Examples
+from understudy.errors import UserError
+from understudy.federation.tensor_store import TensorStore
+from understudy.files import write_whole
+from understudy.privacy.ledger import Ledger
+from understudy.reading import json_of, text_of, yaml_of
+from understudy.runs.releases import Releases
+
+Line = dict[str, Any]  # one round in metrics.jsonl
+
+
+class RunFolder:
+    def __init__(self, path: Path):
+        self.path = path
+        self.checkpoints = TensorStore(path / "checkpoint")
+        self.releases = Releases(path, self.checkpoints)
+
+    @property
+    def holds_a_run(self) -> bool:
+        return (self.path / "config.yaml").exists()
+
+    @property
+    def id(self) -> str:
+        """Of a run that has begun."""
+        file = self.path / "run-id"
+        found = text_of(file)
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", found):  # it names folders of the clients
+            raise UserError(f"{file} is damaged; restore it from a copy.")
+        return found
+
+    def create(self, *, private: bool = False) -> None:
+        """An empty folder of its own, ``private`` to its owner; one that holds anything else is left alone."""
+        if self.holds_a_run:
+            raise UserError(f"{self.path} holds a run already; add --resume to go on with it, or choose another --out.")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            others = [p.name for p in self.path.iterdir() if p.name != ".lock" and p.suffix != ".part"]
+            if others:
+                raise UserError(f"{self.path} is not empty (it has {others[0]}); choose another --out.")
+            if private:
+                self.path.chmod(0o700)
+            (self.path / ".lock").touch()
+        except (NotADirectoryError, FileExistsError):
+            raise UserError(f"{self.path} is a file; choose another --out.") from None
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written to ({error.strerror}); choose another --out.") from None
+
+    @contextmanager
+    def locked(self, *, wait: float, waiting: Callable[[str], None]) -> Iterator[None]:
+        """Only one run writes here. Forked workers hold the lock too, so that nobody goes on while they write."""
+        with (self.path / ".lock").open("a") as lock:
+            until, said = time.monotonic() + wait, False
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise UserError(f"Another process is working in {self.path}; wait for it or stop it.") from None
+                    if not said:
+                        waiting(f"Another process is working in {self.path}; waiting for it to end.")
+                    said = True
+                    time.sleep(0.2)
+            yield
+
+    # ---- writing
+
+    def run_id(self, fresh: str) -> str:
+        """The run's own name, drawn once: by it clients know what they kept for this run."""
+        if not (self.path / "run-id").exists():
+            self.write_id(fresh)
+        return self.id
+
+    def write_id(self, id: str) -> None:
+        write_whole(self.path / "run-id", id.encode())
+
+    def write_config(self, words: dict[str, Any]) -> None:
+        text = "# Every value of this run, defaults included.\n" + yaml.safe_dump(words, sort_keys=False)
+        write_whole(self.path / "config.yaml", text.encode())
+
+    def write_json(self, name: str, content: object) -> None:
+        write_whole(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
+
+    def add_line(self, line: Line) -> None:
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def cut_metrics(self, last_round: int) -> list[Line]:
+        """Lines after ``last_round`` go, and so does one that was cut off by a kill."""
+        kept = [line for line in self.metrics() if line["round"] <= last_round]
+        write_whole(self.path / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in kept).encode())
+        return kept
+
+    def keep_examples(self, client: str, examples: Examples) -> None:
+        (self.path / "synthetic").mkdir(exist_ok=True)
+        draft = self.path / "synthetic" / f".{client}.npz"
+        examples.save(draft)
+        os.replace(draft, self.path / "synthetic" / f"{client}.npz")
+
+    # ---- reading
+
+    def config(self) -> dict[str, Any]:
+        return self._read("config.yaml", yaml_of)
+
+    def summary(self) -> dict[str, Any]:
+        return self._read("summary.json", json_of)
+
+    def ledger(self) -> dict[str, Any]:
+        """All that left and was spent so far, also in a round that did not count."""
+        if self.releases.there:
+            return self.releases.ledger_with_charge_logs().to_json()
+        saved = self._read("ledger.json", json_of)
+        try:
+            return Ledger.from_json(saved).to_json()
+        except UserError as wrong:
+            raise UserError(f"{self.path / 'ledger.json'}: {wrong}") from None
+
+    @property
+    def keeps_a_ledger(self) -> bool:
+        return self.releases.there or (self.path / "ledger.json").exists()
+
+    def epsilon(self) -> float | None:
+        """By the ledger; None where something is not covered, or where a client's book cannot be read."""
+        try:
+            found: float | None = self.ledger().get("epsilon")
+            return found
+        except UserError:
+            return None
+
+    def _read(self, name: str, parse: Callable[[str, str], Any]) -> dict[str, Any]:
+        file = self.path / name
+        if not file.exists():
+            raise UserError(f"{self.path} has no {name}; is it a run folder, and has the run finished?")
+        found = parse(text_of(file), str(file))
+        if not isinstance(found, dict):
+            raise UserError(f"{self.path / name} is damaged; restore it from a copy.")
+        return found
+
+    def metrics(self) -> list[Line]:
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return []
+        lines: list[Line] = []
+        for number, text in enumerate(text_of(path).splitlines(), start=1):
+            try:
+                line = json_of(text, str(path))
+            except UserError:
+                break
+            if not isinstance(line, dict) or not isinstance(line.get("round"), int):
+                raise UserError(f"{path}, line {number}, has no 'round'; restore the file from a copy.")
+            lines.append(line)
+        return lines
+
+    def waiting(self) -> list[Line]:
+        """Of rounds that count and are not scored yet, as clients do that in the next round: lines without scores."""
+        scored = {line["round"] for line in self.metrics()}
+        return [line for line in self.checkpoints.newest_notes().get("lines", []) if line["round"] not in scored]
+
+    def synthetic(self) -> dict[str, Examples]:
+        """The newest synthetic set that each client let go, by client."""
+        return {path.stem: Examples.load(path) for path in sorted((self.path / "synthetic").glob("[!.]*.npz"))}

@@ -1,0 +1,146 @@
+"""``understudy measure``: what the theory of data shuffling talks about, on one's own run.
+
+Paper: Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity.
+At one shared model: ζ², σ² and L over the clients' own records, and over these with the synthetic ones that each client
+is dealt, also where it was not asked yet; beside them the bounds of Lemma 1. The lemma lets every client mix with the
+whole pool in the same share p, and then its bounds are met exactly. Real clients have a finite part each and may differ
+in size, so what is measured may lie on either side. Clients without records of their own never train, so they count
+nowhere. Where nothing was shuffled (``deal: own``) there is no pool, and the lemma says nothing.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from understudy.config.build import build_data, build_network
+from understudy.config.read import pairs, read
+from understudy.config.resolve import resolve
+from understudy.config.schema import Config, Live
+from understudy.errors import UserError
+from understudy.models.network import Network
+from understudy.runs.compare import compare, label_of, read_config
+from understudy.runs.cost import Cost, cost_of
+from understudy.runs.dealt import dealt_examples
+from understudy.runs.folder import RunFolder
+from understudy.runs.play import one_thread
+from understudy.runs.shuffling import Shuffled, quantities
+
+POWER_STEPS = 50  # of the power iteration for L
+SMOOTHNESS_IS = f"approximate, from below: the largest curvature after at most {POWER_STEPS} steps of power iteration"
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Rounds until a target accuracy, and how many times more another run needs; None: not reached."""
+
+    target: float | None
+    rounds: int | None
+    against: str | None = None
+    rounds_against: int | None = None
+
+    @property
+    def speed_up(self) -> float | None:
+        return self.rounds_against / self.rounds if self.rounds and self.rounds_against else None
+
+
+@dataclass(frozen=True)
+class Measured:
+    label: str
+    at: str  # which model
+    clients: int  # with records
+    records: int
+    parameters: int
+    zeta2: float
+    sigma2: float
+    smoothness: float
+    shuffled: Shuffled | None
+    speed: Speed | None
+    cost: Cost | None
+
+    def as_dict(self) -> dict[str, Any]:
+        found = {**asdict(self), "smoothness_is": SMOOTHNESS_IS}
+        if self.shuffled is not None:
+            found["shuffled"] |= {"holds": self.shuffled.holds, "verdict": self.shuffled.verdict}
+        if self.speed is not None:
+            found["speed"]["speed_up"] = self.speed.speed_up
+        if self.cost is not None:
+            found["cost"] = self.cost.as_dict()
+        return found
+
+
+def measure(
+    source: str,
+    changes: list[str] | None = None,
+    *,
+    at: str = "final",
+    target: float | None = None,
+    against: Path | None = None,
+    live: Live | None = None,
+) -> Measured:
+    """Of a run folder, or of a config that nobody has run yet (then at the initial model, nothing shuffled)."""
+    if at not in ("final", "initial"):
+        raise UserError(f"--at is '{at}'; write final, the run's model, or initial.")
+    folder = Path(source)
+    if not folder.is_dir():
+        if against is not None or target is not None:
+            raise UserError("--target and --against compare runs; name a run folder, not a config.")
+        return _measured(resolve(read(source), pairs(changes or []), live), None, "initial")
+    words = read_config(folder)
+    if changes:
+        raise UserError(f"{folder} is a run, which has its settings already; leave out {changes[0]}.")
+    run = RunFolder(folder)
+    return _measured(resolve(words, live=live), run, at, _speed(folder, target, against))
+
+
+def _measured(config: Config, run: RunFolder | None, at: str, speed: Speed | None = None) -> Measured:
+    with one_thread():
+        data = build_data(config)
+        net = build_network(config, data.problem, "eager")
+        w = net.initial() if at == "initial" else _final(run, net)
+        found = quantities(net, w, data, {} if run is None else dealt_examples(run, data), POWER_STEPS)
+        words = config.words("", data.problem, "eager", "", "")
+        return Measured(
+            label_of(words),
+            at,
+            found.clients,
+            found.records,
+            net.parameters,
+            found.zeta2,
+            found.sigma2,
+            found.smoothness,
+            found.shuffled,
+            speed,
+            None if run is None else cost_of(run, net.size, len(data.sites)),
+        )
+
+
+def _final(run: RunFolder | None, net: Network) -> Tensor:
+    file = None if run is None else run.path / "model.safetensors"
+    if file is None or not file.exists():
+        whose = "A config" if run is None else run.path
+        raise UserError(f"{whose} has no model.safetensors yet; let the run finish, or measure --at initial.")
+    w = net.initial()
+    try:
+        parts = load_file(file)
+        for name, (where, _) in net.windows.items():
+            w[where] = parts[name].reshape(-1)
+    except (SafetensorError, KeyError, RuntimeError, OSError):
+        raise UserError(f"{file} is damaged or of another network; restore it from a copy.") from None
+    return w
+
+
+def _speed(folder: Path, target: float | None, against: Path | None) -> Speed | None:
+    rows = compare([folder] if against is None else [folder, against], target=target)
+    if rows[0].target is None:
+        return None
+    other = rows[1] if against is not None else None
+    return Speed(
+        rows[0].target,
+        rows[0].rounds_to_target,
+        None if other is None else other.label,
+        None if other is None else other.rounds_to_target,
+    )

@@ -1,0 +1,137 @@
+"""``play``: one run, checked and built before its folder is touched."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from understudy import __version__
+from understudy.config.build import build_data, build_method, build_network, choose_fast_path, device
+from understudy.config.schema import Config, Live
+from understudy.data.federation import Federation
+from understudy.engines.choose import OpenEngine, on_this_machine
+from understudy.errors import TOO_LITTLE_MEMORY, UserError, no_memory
+from understudy.federation.cohorts import cohort_size
+from understudy.federation.method import Method
+from understudy.heap import keep_freed_memory
+from understudy.learning.local import Local
+from understudy.models.zoo import FastPath
+from understudy.runs.folder import RunFolder
+from understudy.runs.resuming import check_not_edited, check_same_run, digest_of_data
+from understudy.runs.rounds import Result, Rounds
+from understudy.runs.watching import Observer, RunStopped
+
+__all__ = ["Observer", "Result", "RunStopped", "one_thread", "play"]
+
+
+def play(
+    config: Config,
+    out: Path,
+    *,
+    resume: bool = False,
+    observer: Observer | None = None,
+    engine: OpenEngine | None = None,
+) -> Result:
+    """Everything is checked and built before the folder is touched. An ``engine`` counts more than the config's: then
+    sites are elsewhere, and what they sent, in the run's folder, is private to whoever runs the server.
+    """
+    watcher = observer or Observer()
+    keep_freed_memory()
+    with one_thread(), _memory_errors_said():
+        folder = RunFolder(out)
+        going_on = resume and folder.holds_a_run
+        data = build_data(config)
+        fast: FastPath = folder.config()["model"]["fast"] if going_on else choose_fast_path(config, data)
+        method, words = built(config, data, fast)
+        _check(config, data, method, watcher)
+        if not going_on:
+            if config.branched is not None:
+                raise UserError("This config is of a branch of another run; to begin a new run, leave out 'branched'.")
+            folder.create(private=engine is not None)
+        with folder.locked(wait=60 if resume else 0, waiting=watcher.says), _disk_errors_said(out):
+            if going_on:
+                if not check_not_edited(folder):
+                    watcher.says(f"{out} is of an older version: whether its config.yaml was edited cannot be checked.")
+                check_same_run(folder.config(), words)
+            folder.write_config(words)
+            rounds = Rounds(config, data, method, folder, words, watcher)
+            here = _engine(config, data, out, watcher) if engine is None else engine
+            return rounds.to_the_end(here, sites_elsewhere=engine is not None)
+
+
+def built(config: Config, data: Federation, fast: FastPath) -> tuple[Method, dict[str, Any]]:
+    """The method, and the config as the run's folder has it."""
+    method = build_method(config, build_network(config, data.problem, fast))
+    return method, config.words(__version__, data.problem, fast, str(device(config)), digest_of_data(data))
+
+
+def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> OpenEngine:
+    if data.remote:
+        raise UserError("The records of this config lie with its sites; run it with `understudy server`.")
+    if config.engine.name != "flower":
+        return on_this_machine(config.engine)
+    if config.live != Live():
+        raise UserError("Sites read their config from a file, so objects passed in Python cannot run on Flower.")
+    from understudy.engines.flower.loopback import loopback
+
+    return loopback(out, config.engine.timeout, watcher.says)
+
+
+def _check(config: Config, data: Federation, method: Method, watcher: Observer) -> None:
+    asked = cohort_size(config.plan.cohort, len(data.sites))
+    if config.plan.min_replies > asked:
+        raise UserError(
+            f"method.min_replies is {config.plan.min_replies}, but a round asks only {asked} clients; "
+            f"write at most {asked}."
+        )
+    at_home = data.remote or any(len(holding.held_out) for holding in data.sites.values())
+    if method.scored_at_home and not at_home:
+        raise UserError(
+            "Part of the model stays with the clients (its head, or its buffers), so they must score it: "
+            "keep records back there with data.held_out, such as 0.2."
+        )
+    if config.plan.rounds == 0:
+        watcher.says("method.rounds is 0: the run ends after its opening.")
+    local = getattr(config.method.settings, "local", None)
+    if isinstance(local, Local) and local.step_count(1) == 0:
+        watcher.says("method.local has no epoch or step in it: the clients do not train.")
+    if data.test is None and not at_home:
+        watcher.says("There is nothing to score on: no test set, and no records held out at the clients.")
+    if config.top.measure and (data.remote or config.top.privacy is not None):
+        raise UserError("measure looks at all clients' records, without noise; leave it out in a real or private run.")
+    if config.engine.name == "workers" and method.net.device.type != "cpu":
+        watcher.says(f"On {method.net.device} the clients run one after another in this process.")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread, as in every worker: two would give other bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _memory_errors_said() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not no_memory(error):
+            raise
+        raise UserError(TOO_LITTLE_MEMORY) from error
+
+
+@contextmanager
+def _disk_errors_said(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise RunStopped(
+            f"{error.filename or out} could not be written or read ({what}); mend that and --resume."
+        ) from error

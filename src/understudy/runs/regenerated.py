@@ -1,0 +1,133 @@
+"""What FedCOG's clients generate: they keep none of it and send none of it, so it is made again to be looked at.
+
+Everything that the images depend on is in the run folder: the broadcast model in the checkpoint, the client's last
+model in its memory, its label counts in the data that the config names. So these are the images from which the client
+would learn in the round after the checkpoint.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from understudy.complaints import unknown_name
+from understudy.config.build import build_data, build_network
+from understudy.config.resolve import resolve
+from understudy.config.schema import Chosen, Config, Live
+from understudy.data.examples import Examples
+from understudy.data.federation import Federation
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+from understudy.federation.client import Client, Memory
+from understudy.federation.message import Message
+from understudy.federation.tensor_store import TensorStore
+from understudy.methods.fedcog import PREVIOUS, Consensus, FedCogSettings, Images
+from understudy.methods.shared.averaging import Averaging
+from understudy.models.network import Network
+from understudy.models.zoo import FastPath
+from understudy.runs.compare import label_of, read_config
+from understudy.runs.folder import RunFolder
+from understudy.runs.play import one_thread
+
+
+@dataclass(frozen=True)
+class Generated:
+    label: str  # `fedavg + fedcog`
+    client: str
+    round: int  # in which it would learn from them
+    source: str  # which models they were made from, in words
+    problem: Problem
+    examples: Examples  # in the network's own space, with the labels that were asked for
+    held: Tensor  # (classes,) records of the client that bear each label
+    obeyed: float  # share of the labels that the broadcast model gives as asked
+    disputed: float | None  # share of its answers that the client's last model contradicts; None: there is none
+
+
+def generated(folder: Path, client: str | None = None, live: Live | None = None) -> Generated:
+    """For ``client``, or the first of the run; ``live`` is what a run in Python was given in place of names."""
+    words = read_config(folder)
+    config = resolve(words, live=live)
+    settings = _fedcog(config, folder).settings
+    assert isinstance(settings, FedCogSettings)
+    with one_thread():
+        data = build_data(config)
+        name = _chosen_client(client, data, folder)
+        state, round, memory = _checkpoint(RunFolder(folder), name)
+        # Without waiting for a compiler: the pictures are the same to the eye.
+        fast: FastPath = "channels-last" if config.model.fast == "channels-last" else "eager"
+        net = build_network(config, data.problem, fast)
+        own = data.sites[name].own
+        worker = Client(name, round, own=own, held_out=own.none(), memory=memory, seed=config.top.seed)
+        _load_broadcast(config, net, worker, state)
+        if not len(worker.examples):
+            raise UserError(f"{name} in {folder} has no record, so it generates nothing; name another --client.")
+        made = Consensus(settings, 1).generate(worker, net)
+    previous = memory.get(PREVIOUS) if settings.wants_previous else None
+    return Generated(
+        label_of(words),
+        name,
+        round,
+        _source(settings, previous is not None),
+        data.problem,
+        Examples(made.x.cpu(), made.y),
+        worker.examples.label_counts(data.problem.classes),
+        _obeyed(made, data.problem),
+        None if previous is None else _disputed(made, net, net.twin(previous, "previous")),
+    )
+
+
+def _fedcog(config: Config, folder: Path) -> Chosen:
+    for chosen in config.add_ons:
+        if chosen.entry.settings is FedCogSettings:
+            return chosen
+    raise UserError(f"{folder} is a run without fedcog, whose clients generate nothing; name one with fedcog in it.")
+
+
+def _chosen_client(client: str | None, data: Federation, folder: Path) -> str:
+    if client is None:
+        return next(iter(data.sites))
+    if client not in data.sites:
+        raise unknown_name(f"client in {folder} of the name", client, data.sites)
+    return client
+
+
+def _checkpoint(run: RunFolder, client: str) -> tuple[Message, int, Memory]:
+    """State, the round that comes next, and the client's memory as it counts."""
+    entries = run.checkpoints.entries()
+    if not entries:
+        raise UserError(f"{run.path} has no checkpoint yet; wait until its first round is done.")
+    state, notes = run.checkpoints.get(entries[-1])
+    version = notes["versions"].get(client)
+    store = TensorStore(run.path / "clients" / client / (run.path / "run-id").read_text() / "memory")
+    return state, int(notes["round"]) + 1, Memory(store.get(version)[0] if version else {})
+
+
+def _load_broadcast(config: Config, net: Network, client: Client, state: Message) -> None:
+    method = config.method.entry.build(config.method.settings)
+    assert isinstance(method, Averaging)  # fedcog joins no other
+    method.bind(net, config.plan.rounds)
+    net.load(method.whole(client, method.broadcast(state)))
+
+
+def _source(settings: FedCogSettings, previous: bool) -> str:
+    if settings.source == "noise":
+        return "noise alone"
+    models = "the global model and the client's last one" if previous else "the global model"
+    return f"{models}, drawn by a network" if settings.generator == "network" else models
+
+
+def _answers(logits: Tensor, problem: Problem) -> Tensor:
+    """(n,) classes, or (n, classes) yes and no."""
+    of_classes = logits[:, : problem.classes].cpu()
+    return of_classes > 0 if problem.multilabel else of_classes.argmax(1)
+
+
+def _obeyed(made: Images, problem: Problem) -> float:
+    asked = made.y > 0 if problem.multilabel else made.y
+    return float((_answers(made.logits, problem) == asked).to(torch.float64).mean())
+
+
+def _disputed(made: Images, net: Network, previous: Network) -> float:
+    there = _answers(previous.logits(made.x), net.problem)
+    return float((_answers(made.logits, net.problem) != there).to(torch.float64).mean())

@@ -1,0 +1,151 @@
+"""A run whose sites are elsewhere: the server's side and the client's."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from understudy import __version__
+from understudy.config.build import build_data, build_method, build_network, choose_fast_path, device
+from understudy.config.schema import Config
+from understudy.data.federation import Federation, Holding
+from understudy.data.settings import at_site
+from understudy.engines.flower.engine import Flower
+from understudy.engines.flower.keys import Certificates, server_certificates
+from understudy.engines.flower.link import superlink
+from understudy.engines.flower.node import SECRET
+from understudy.engines.flower.proxy import check_free, installed_nginx, make_way, port_of, proxy
+from understudy.engines.flower.quiet import switch_off
+from understudy.engines.flower.runtime import Door
+from understudy.engines.flower.serving import serve
+from understudy.errors import UserError
+from understudy.federation.exchange import Engine, Request
+from understudy.federation.method import Method
+from understudy.federation.site import Site
+from understudy.heap import keep_freed_memory
+from understudy.printing import printable
+from understudy.privacy.policy import Policy
+from understudy.runs.play import Observer, Result, one_thread, play
+from understudy.runs.resuming import digest_of_config
+
+Says = Callable[[str], None]
+
+
+def play_as_server(
+    config: Config, out: Path, *, keys: Path | None, listen: str, state: Path, resume: bool, observer: Observer
+) -> Result:
+    """Without ``keys``: no TLS, and only sites on this machine reach it."""
+    certificates = None if keys is None else server_certificates(keys)
+    port_of(listen)
+    if certificates is not None:  # before the run's folder is touched
+        installed_nginx()
+        _check_admitted(certificates, list(config.data.sites or ()) if config.data else [])
+
+    @contextmanager
+    def opened(sites: Mapping[str, Site], _: Method) -> Iterator[Engine]:
+        with ExitStack() as open_things:
+            engine = _engine(open_things, config, list(sites), certificates, listen, state, observer)
+            yield engine
+
+    return play(config, out, resume=resume, observer=observer, engine=opened)
+
+
+def _engine(
+    open_things: ExitStack,
+    config: Config,
+    names: list[str],
+    certificates: Certificates | None,
+    listen: str,
+    state: Path,
+    observer: Observer,
+) -> Engine:
+    port = port_of(listen)
+    if certificates is None:
+        check_free(f"127.0.0.1:{port}")
+    else:
+        _check_admitted(certificates, names)
+        make_way(state / "proxy", listen)
+    link = open_things.enter_context(superlink(state, certificates, port=None if certificates else port))
+    if certificates is None:
+        observer.says(f"--insecure: anyone on this machine can join, or submit runs, at {link.door.address}.")
+    else:
+        link.register(certificates.nodes())
+        open_things.enter_context(proxy(state / "proxy", listen, certificates, link.door))
+        observer.says(f"Sites reach this server at {listen}.")
+    grid = open_things.enter_context(link.run())
+    timeout, enough = config.engine.timeout, config.plan.min_replies
+    engine = Flower(grid, state / "incoming", timeout, insecure=certificates is None, check=link.check)
+    engine.wait_for(names, lambda missing: observer.says(f"Waiting for {', '.join(missing)}."), enough=enough)
+    return engine
+
+
+def _check_admitted(certificates: Certificates, names: list[str]) -> None:
+    missing = [name for name in names if name not in certificates.nodes()]
+    if missing:
+        raise UserError(
+            f"There is no key of {missing[0]} in {certificates.folder / 'nodes'}; let it join with "
+            f"`understudy keys admit {missing[0]}.pub --keys {certificates.folder}`."
+        )
+
+
+def answer_at(
+    door: int, config: Config, name: str, *, source: Path | None, policy: Policy | None, folder: Path, says: Says
+) -> None:
+    """The process that answers, until it is ended; its imports and its records are loaded once."""
+    switch_off(folder / "flower")
+    keep_freed_memory()
+    with one_thread():
+        site, method = build_site(config, name, source=source, folder=folder, policy=policy)
+        if policy is None:
+            says("There is no policy: everything that the config asks for may leave.")
+        says(f"{name} takes part with {len(site.holding.own)} records.")
+
+        def heard(request: Request, outcome: str) -> None:
+            says(f"round {request.round}, {printable(request.task)}: {printable(outcome)}")
+
+        serve(site, method, Door(door, folder / SECRET), going=lambda: True, heard=heard)
+
+
+# ---- a site, from the config that all parties share and from what lies here alone
+
+
+def build_site(
+    config: Config, name: str, *, source: Path | None, folder: Path, policy: Policy | None
+) -> tuple[Site, Method]:
+    """Without a ``source`` the site takes its part of the config's own split, as in a simulation."""
+    data = build_data(_without_test(config))
+    if name not in data.sites:
+        raise UserError(f"The config knows no site '{name}'; it has {', '.join(data.sites)}.")
+    fast = choose_fast_path(config, data)
+    method = build_method(config, build_network(config, data.problem, fast))
+    words = config.words(__version__, data.problem, fast, str(device(config)), "")
+    holding = _holding(config, data, name, source)
+    site = Site(
+        name,
+        holding,
+        folder,
+        config.top.seed,
+        digest_of_config(words),
+        data.test,
+        config.top.privacy,
+        policy,
+        logs_replies=True,
+    )
+    return site, method
+
+
+def _without_test(config: Config) -> Config:
+    """Where records lie with the sites, the file to score on lies with the server."""
+    if config.data is None:
+        raise UserError("A site reads its config from a file; data that was passed in Python cannot be in it.")
+    remote = config.data.sites is not None and not any(config.data.sites.values())
+    return replace(config, data=config.data.model_copy(update={"test": None})) if remote else config
+
+
+def _holding(config: Config, data: Federation, name: str, source: Path | None) -> Holding:
+    assert config.data is not None
+    if source is None and data.remote:
+        raise UserError(f"Say with --data where the records of {name} are: an .npz or .parquet file, or a folder.")
+    if source is None:
+        return data.sites[name]
+    return at_site(config.data, name, source, data.problem, config.top.seed)

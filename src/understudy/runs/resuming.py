@@ -1,0 +1,105 @@
+"""When a folder's run may go on: it is resumed as it was begun; only its rounds and its engine may differ.
+
+What is asked for must be what `config.yaml` says, and `config.yaml` must be what the run was begun with: the checkpoint
+carries its digest, so that a file that was edited is noticed.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+from understudy.data.federation import Federation
+from understudy.data.settings import used
+from understudy.errors import UserError
+from understudy.runs.folder import RunFolder
+
+FREE = ("engine", "version", "measure")
+
+
+def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+    saved, wanted = _said(_with_used_data(saved)), _said(wanted)
+    for key in sorted(saved.keys() | wanted.keys()):
+        a, b = saved.get(key), wanted.get(key)
+        if key in FREE:
+            continue
+        if key == "method" and isinstance(a, dict) and isinstance(b, dict):
+            if a.get("rounds") != b.get("rounds") and _follows_a_curve(b):
+                raise UserError(
+                    "With schedule: cosine the learning rates depend on the number of rounds, so it cannot be "
+                    f"changed from {a.get('rounds')} to {b.get('rounds')} half-way; begin a new run."
+                )
+            a, b = ({k: v for k, v in side.items() if k != "rounds"} for side in (a, b))
+        if a != b:
+            part = first_difference(a, b, key)
+            raise UserError(f"This folder belongs to another config: {part}; choose another --out.")
+
+
+def check_not_edited(folder: RunFolder) -> bool:
+    """Whether it could be checked: checkpoints of older versions carry no digest."""
+    entries = folder.checkpoints.entries()
+    begun_with = folder.checkpoints.notes(entries[-1]).get("config") if entries else None
+    if begun_with not in (None, digest_of_run(folder.config())):
+        raise UserError(
+            f"{folder.path / 'config.yaml'} was edited after the run had begun, and only method.rounds and engine may "
+            "differ: undo the change, or begin a new run with another --out."
+        )
+    return begun_with is not None or not entries
+
+
+def digest_of_run(words: dict[str, Any]) -> str:
+    """Of everything that must stay the same all through a run."""
+    fixed = {key: value for key, value in _said(_with_used_data(words)).items() if key not in FREE}
+    if isinstance(fixed.get("method"), dict) and not _follows_a_curve(fixed["method"]):
+        fixed["method"] = {key: value for key, value in fixed["method"].items() if key != "rounds"}
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _with_used_data(words: dict[str, Any]) -> dict[str, Any]:
+    """Older folders also have the defaults of what was not used, such as a data set's name beside own sites."""
+    data = words.get("data")
+    return {**words, "data": used(data)} if isinstance(data, dict) else words
+
+
+def _said(words: Any) -> Any:
+    """Without what is null: a setting that is newer than the folder, and not used, makes no difference."""
+    if isinstance(words, dict):
+        return {key: _said(value) for key, value in words.items() if value is not None}
+    return [_said(item) for item in words] if isinstance(words, list) else words
+
+
+def _follows_a_curve(words: object) -> bool:
+    if not isinstance(words, dict):
+        return False
+    return words.get("schedule") == "cosine" or any(_follows_a_curve(below) for below in words.values())
+
+
+def _rounds_matter(method: dict[str, Any]) -> bool:
+    """To what a client does in a round: a curve of learning rates, or noise solved for all rounds together."""
+    return _follows_a_curve(method) or method.get("noise", 0) is None
+
+
+def first_difference(a: object, b: object, key: str) -> str:
+    if isinstance(a, dict) and isinstance(b, dict):
+        for name in sorted(a.keys() | b.keys()):
+            if a.get(name) != b.get(name):
+                return first_difference(a.get(name), b.get(name), f"{key}.{name}")
+    return f"{key} is {a!r} there and {b!r} here"
+
+
+def digest_of_data(data: Federation) -> str:
+    """So that a run is not resumed on other records under the same name."""
+    total = hashlib.sha256()
+    for name in sorted(data.sites):
+        holding = data.sites[name]
+        total.update(name.encode())
+        for part in (holding.own.x, holding.own.y, holding.held_out.x, holding.held_out.y):
+            total.update(str(tuple(part.shape)).encode() + part.contiguous().numpy().tobytes())
+    return total.hexdigest()[:32]
+
+
+def digest_of_config(words: dict[str, Any]) -> str:
+    """Of what server and clients must agree on."""
+    shared = {key: words[key] for key in ("seed", "problem", "model", "method", "with", "privacy")}
+    apart = ["cohort", "min_replies", *(() if _rounds_matter(shared["method"]) else ("rounds",))]
+    method = {key: value for key, value in shared["method"].items() if key not in apart}
+    return hashlib.sha256(json.dumps({**shared, "method": method}, sort_keys=True).encode()).hexdigest()[:32]

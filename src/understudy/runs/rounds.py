@@ -1,0 +1,299 @@
+"""The rounds of a run: ask, checkpoint, score; begun or gone on with; to the end."""
+
+import contextlib
+import secrets
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from understudy.config.schema import Config
+from understudy.data.federation import Federation
+from understudy.engines.choose import OpenEngine
+from understudy.errors import UserError
+from understudy.federation.cohorts import cohort_size
+from understudy.federation.exchange import Engine
+from understudy.federation.message import Message
+from understudy.federation.method import Method, State
+from understudy.federation.running import RepliesWait, RunServer
+from understudy.federation.server import TooFewReplies
+from understudy.federation.site import Site
+from understudy.files import write_whole
+from understudy.randomness import private_global_stream
+from understudy.runs.folder import Line, RunFolder
+from understudy.runs.resuming import digest_of_config, digest_of_run
+from understudy.runs.scores import Scorekeeper, summarise
+from understudy.runs.under_way import UnderWay, lost
+from understudy.runs.watching import Observer, RunStopped
+
+PATIENCE = 3  # undone rounds in a row that end a run
+
+
+@dataclass(frozen=True)
+class Result:
+    folder: Path
+    summary: dict[str, Any]
+    metrics: list[Line]
+    weights: dict[str, torch.Tensor]  # a state dict of the network
+
+    @property
+    def accuracy(self) -> float | None:
+        found: float | None = self.summary["accuracy"]
+        return found
+
+
+class Rounds:
+    """One run from its opening, or from its checkpoint, to its end."""
+
+    def __init__(
+        self,
+        config: Config,
+        data: Federation,
+        method: Method,
+        folder: RunFolder,
+        words: dict[str, Any],  # the config as its file has it
+        observer: Observer,
+    ):
+        self.config, self.data, self.method, self.folder = config, data, method, folder
+        self.observer = observer
+        self.digest, self.begun_with = digest_of_config(words), digest_of_run(words)
+        self.last = config.plan.rounds
+        self.undone = 0  # rounds in a row
+        self.under_way = UnderWay(folder.path)
+        self.scores = Scorekeeper(method, data, folder, observer, config.top.measure)
+
+    def to_the_end(self, open_engine: OpenEngine, *, sites_elsewhere: bool) -> Result:
+        """``sites_elsewhere``: what records they have is their word, and not what ``data`` says."""
+        self._sites_elsewhere = sites_elsewhere
+        if self.data.split is not None:
+            self.data.split.save(self.folder.path / "split.json")
+        with open_engine(self._sites(), self.method) as engine:
+            return self._with(engine)
+
+    def _sites(self) -> dict[str, Site]:
+        seed, home = self.config.top.seed, self.folder.path / "clients"
+        privacy, policy = self.config.top.privacy, self.config.policy
+        return {
+            name: Site(name, holding, home / name, seed, self.digest, self.data.test, privacy, policy)
+            for name, holding in self.data.sites.items()
+        }
+
+    def _with(self, engine: Engine) -> Result:
+        server = self._server(engine)
+        try:
+            done, state = self._opened(server)
+            return self._go_on(server, state, done)
+        except RepliesWait as waits:
+            raise RunStopped(self._why_waiting(waits, server.round)) from None
+        finally:
+            # Whatever ended it: what was sent in a round that does not count has left all the same.
+            with contextlib.suppress(OSError, UserError):
+                self.folder.write_json("ledger.json", self.folder.ledger())
+
+    def _go_on(self, server: RunServer, state: State, done: int) -> Result:
+        for round in range(done + 1, self.last + 1):
+            if not server.able():
+                gone = "has spent its privacy budget" + (" or is left out" if server.left_out else "")
+                self.observer.says(f"Every client {gone}; the run ends before round {round}.")
+                break
+            try:
+                state = self._round(server, state, round)
+            except RunStopped:
+                self._finish(server, state)
+                raise
+            if self.undone >= PATIENCE:
+                why = self._why_stopped(server, round)
+                self._finish(server, state)
+                raise RunStopped(why)
+        return self._finish(server, state)
+
+    # ---- beginning, or going on
+
+    def _server(self, engine: Engine) -> RunServer:
+        return RunServer(
+            engine,
+            self.method,
+            list(self.data.sites),
+            run=self.folder.run_id(secrets.token_hex(8)),
+            config=self.digest,
+            seed=self.config.top.seed,
+            cohort=cohort_size(self.config.plan.cohort, len(self.data.sites)),
+            at_least=self.config.plan.min_replies,
+            score_at_clients=self.scores.at_clients,
+            held_out=self._held_out(),
+            heard=self._heard,
+            released=self.folder.releases.add,
+        )
+
+    def _heard(self, client: str) -> None:
+        self.observer.heard(client)
+        self.under_way.beat()
+
+    def _held_out(self) -> dict[str, int]:
+        """The most records that each client may have scored on."""
+        most = self.config.engine.most_held_out
+        return {
+            name: most if self._sites_elsewhere else len(holding.held_out) for name, holding in self.data.sites.items()
+        }
+
+    def _opened(self, server: RunServer) -> tuple[int, State]:
+        entries = self.folder.checkpoints.entries()
+        state, notes = self.folder.checkpoints.get(entries[-1]) if entries else (Message(), {})
+        done = int(notes.get("round", -1))
+        kept = self.folder.cut_metrics(done)
+        self.under_way.go_on(done)
+        self.observer.begins(self.last, done, len(self.data.sites), self.folder.path)
+        self.folder.releases.begin()
+        server.ledger = self.folder.releases.ledger()
+        with contextlib.suppress(UserError):  # a client whose book cannot be read fails, and the others go on
+            server.ledger = self.folder.releases.ledger_with_charge_logs()
+        if done < 0:
+            return 0, self._open(server)
+        server.begin(done)
+        server.versions, server.spent = notes["versions"], set(notes["spent"])
+        server.left_out = set(notes.get("left_out", ()))
+        self.folder.write_json("ledger.json", server.ledger.to_json())
+        for line in kept:
+            self.observer.scored(line)
+        scored = {line["round"] for line in kept}
+        missing = [line for line in notes["lines"] if line["round"] not in scored]
+        self.scores.waiting = missing[:-1]
+        if missing:
+            self.scores.score(missing[-1], state)
+        return done, state
+
+    def _open(self, server: RunServer) -> State:
+        server.begin(0)
+        with self.under_way.of_round(0, server.record):
+            try:
+                with self._server_stream(0):
+                    state = self.method.start(server)
+                server.check_replies()
+            except TooFewReplies as few:
+                raise RunStopped(f"The opening failed: {few}{self._failures(server)}.") from None
+            self._check_finite(state, "the opening")
+            self._save(server, state)
+        return state
+
+    # ---- one round
+
+    def _round(self, server: RunServer, state: State, round: int) -> State:
+        server.begin(round)
+        with self.under_way.of_round(round, server.record):
+            try:
+                with self._server_stream(round):
+                    after = self.method.round(server, state)
+                server.check_replies()
+                self.undone = 0
+            except TooFewReplies:
+                server.undo()
+                after, self.undone = state, self.undone + 1
+            self._check_finite(after, f"round {round}")
+            self.scores.hand_in(server.record.scores, last_chance=self.undone == 0)
+            self._save(server, after)
+        return after
+
+    def _server_stream(self, round: int) -> AbstractContextManager[None]:
+        """Dropout in a network that the server trains is as repeatable as on a client."""
+        return private_global_stream(self.config.top.seed, round, "server")
+
+    def _check_finite(self, state: State, when: str) -> None:
+        broken = state.not_finite()
+        if broken:
+            raise RunStopped(
+                f"After {when} the server's {', '.join(broken)} is not finite, so it does not count; "
+                "a smaller learning rate may help."
+            )
+
+    def _save(self, server: RunServer, state: State) -> None:
+        """The checkpoint decides whether the round counts; what is written before it is the same when repeated."""
+        record = server.record
+        for client, sent in record.examples.items():
+            self.folder.keep_examples(client, sent)
+        line: Line = {
+            "round": server.round,
+            "bytes_up": sum(record.up.values()),
+            "bytes_down": sum(record.down.values()),
+            "bytes_by_client": record.by_client(),
+            "epsilon": server.ledger.epsilon,
+            "clients": len(record.answered),
+            "failed": len(record.failures),
+            "failures": record.failures,
+            "workers_died": record.workers_died,
+            "lost": record.lost,
+            "undone": self.undone > 0,
+            "seconds": self.under_way.seconds,
+        }
+        entry, ledger = f"round-{server.round:06d}", server.ledger.to_json()
+        notes = {
+            "config": self.begun_with,
+            "round": server.round,
+            "versions": server.settled(),
+            "lines": [*self.scores.waiting, line],
+            "spent": sorted(server.spent),
+            "left_out": sorted(server.left_out),
+        }
+        self.folder.checkpoints.put(entry, state, ledger=ledger, **notes)
+        self.folder.checkpoints.keep_only([entry])
+        server.commit()
+        self.folder.write_json("ledger.json", ledger)
+        self.folder.releases.forget()
+        server.ledger.seen.clear()
+        self.scores.score(line, state)
+
+    # ---- the end
+
+    def _finish(self, server: RunServer, state: State) -> Result:
+        if self.scores.waiting:
+            self._close(server, state)
+        self.folder.write_json("ledger.json", server.ledger.to_json())
+        weights = self.method.net.named(self.method.result(state))
+        write_whole(self.folder.path / "model.safetensors", save(weights))
+        metrics = self.folder.metrics()
+        summary = summarise(metrics, self.last, lost(self.folder.path, metrics[-1]["round"]), self.folder.epsilon())
+        self.folder.write_json("summary.json", summary)
+        return Result(self.folder.path, summary, metrics, weights)
+
+    def _close(self, server: RunServer, state: State) -> None:
+        """One last ask for the scores of the last model. It is step 0 of a round that may still come."""
+        last = self.scores.waiting[-1]
+        server.begin(last["round"] + 1, first_step=0)
+        for _ in server.ask(self.method.score, self.method.model_brief(state), list(server.clients), at_least=0):
+            pass
+        record = server.record
+        last["bytes_up"] += sum(record.up.values())
+        last["bytes_down"] += sum(record.down.values())
+        before = last["bytes_by_client"]
+        for client, (up, down) in record.by_client().items():
+            had_up, had_down = before.get(client, (0, 0))
+            before[client] = [had_up + up, had_down + down]
+        last["epsilon"] = server.ledger.epsilon
+        last["failures"] = [*last["failures"], *record.failures]
+        last["failed"] += len(record.failures)
+        last["workers_died"] = last.get("workers_died", 0) + record.workers_died
+        last["lost"] = [*last.get("lost", ()), *record.lost]
+        self.scores.hand_in(record.scores)
+
+    def _why_stopped(self, server: RunServer, round: int) -> str:
+        return (
+            f"{PATIENCE} rounds in a row had too few replies{self._failures(server)}; the run ended after round "
+            f"{round} and can be resumed once that is mended."
+        )
+
+    def _why_waiting(self, waits: RepliesWait, round: int) -> str:
+        here = self.folder.path if (self.folder.path / "clients").is_dir() else "FOLDER"
+        return (
+            f"A person must approve what {waits.task} would send from {', '.join(waits.clients)} "
+            f"({f'round {round}' if round else 'the opening'}): look at it with `understudy approve {here}`, say --yes "
+            "or --no there, and go on with --resume."
+        )
+
+    def _failures(self, server: RunServer) -> str:
+        if not server.record.failures:
+            return ""
+        first = server.record.failures[0]
+        more = len(server.record.failures) - 1
+        return f" ({first['client']}: {first['why'].rstrip('.')}{f'; {more} more' if more else ''})"

@@ -1,0 +1,77 @@
+"""Who scores a run's models, and when their line is written."""
+
+from typing import Any
+
+from understudy.data.federation import Federation
+from understudy.federation.method import Method, State
+from understudy.learning.evaluate import Tally, evaluate
+from understudy.runs.compare import last_counted
+from understudy.runs.folder import Line, RunFolder
+from understudy.runs.measured_round import measured_round
+from understudy.runs.under_way import Spent
+from understudy.runs.watching import Observer
+
+
+class Scorekeeper:
+    """The server scores on its test set at once. Without one the clients do, while they work on the next round:
+    until then a line waits."""
+
+    def __init__(self, method: Method, data: Federation, folder: RunFolder, observer: Observer, measure: int = 0):
+        self._measure = measure  # every so many rounds
+        self._method, self._data, self._folder, self._observer = method, data, folder, observer
+        self.at_clients = data.test is None or method.scored_at_home
+        self.waiting: list[Line] = []  # lines of one and the same model: undone rounds do not change it
+
+    def score(self, line: Line, state: State) -> None:
+        net = self._method.net
+        line |= self._method.metrics(state)
+        if remarks := list(self._method.remarks(state)):
+            line["remarks"] = remarks
+        if self._measure and line["round"] % self._measure == 0:
+            line |= measured_round(net, self._method.result(state), self._data, self._folder)
+        if self.at_clients:
+            self.waiting.append(line)
+            return
+        assert self._data.test is not None
+        net.load(self._method.result(state))
+        scores = evaluate(net.logits, self._data.test, net.problem).as_dict()
+        if self._data.validation is not None:
+            scores["validation_accuracy"] = evaluate(net.logits, self._data.validation, net.problem).accuracy
+        for name, weights in self._method.also(state).items():
+            net.load(weights)
+            scores[f"{name}_accuracy"] = evaluate(net.logits, self._data.test, net.problem).accuracy
+        self._write(line, scores)
+
+    def hand_in(self, counts: Tally, *, last_chance: bool = True) -> None:
+        """What clients found of the model whose lines wait."""
+        if counts.count == 0 and not last_chance:
+            return  # nobody has scored it yet, and the next round brings the same model again
+        for line in self.waiting:
+            self._write(line, {**counts.as_dict(), "scored_at": "clients"})
+        self.waiting = []
+
+    def _write(self, line: Line, scores: dict[str, Any]) -> None:
+        whole = {"round": line["round"], **scores, **line}
+        self._folder.add_line(whole)
+        self._observer.scored(whole)
+
+
+def summarise(metrics: list[Line], rounds: int, lost: Spent, epsilon: float | None) -> dict[str, Any]:
+    """``lost`` went into rounds that never counted; ``epsilon`` is the ledger's, which knows of these too."""
+    scored = [line["accuracy"] for line in metrics if line.get("accuracy") is not None]
+    last = metrics[-1]
+    return {
+        "accuracy": last.get("accuracy"),
+        "best_accuracy": max(scored, default=None),
+        **{key: last[key] for key in ("macro_f1", "sample_f1") if last.get(key) is not None},
+        "rounds": last_counted(metrics),
+        "finished": last["round"] >= rounds and not last["undone"],
+        "bytes_up": sum(line["bytes_up"] for line in metrics) + lost.bytes_up,
+        "bytes_down": sum(line["bytes_down"] for line in metrics) + lost.bytes_down,
+        "lost_work": lost != Spent(),
+        "epsilon": epsilon,
+        "failed": sum(line["failed"] for line in metrics),
+        "workers_died": sum(line.get("workers_died", 0) for line in metrics),  # an older folder's lines have no number
+        "lost": sorted({client for line in metrics for client in line.get("lost", ())}),
+        "seconds": round(sum(line["seconds"] for line in metrics) + lost.seconds, 3),
+    }

@@ -1,0 +1,5 @@
+"""A diffusion model."""
+
+from understudy.synthesis.diffusion.diffusion import Diffusion
+
+__all__ = ["Diffusion"]

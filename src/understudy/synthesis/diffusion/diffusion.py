@@ -1,0 +1,96 @@
+"""The class-conditional diffusion model with which Fedssyn's clients make images.
+
+Paper: Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity; the model
+is that of Denoising Diffusion Probabilistic Models with the cosine schedule (`diffusion_schedule`), trained to find the
+noise in a noisy image (`diffusion_training`), by a U-Net that is told time step and label (`diffusion_network`).
+
+Where we depart from the published code: the average of the weights warms up, since with a thousand updates it would
+still be mostly its random start; start noise is drawn anew for every batch, where that code uses one draw for all;
+`tiny` predicts velocity (`diffusion_schedule`) and sees large images folded; images that cannot be halved often enough
+get a border for training and lose it again.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+from understudy.privacy.sgd import PrivateSteps
+from understudy.randomness import private_global_stream
+from understudy.synthesis.diffusion.network import Frame, build, predict
+from understudy.synthesis.diffusion.schedule import draw, require_library
+from understudy.synthesis.diffusion.settings import DiffusionSettings
+from understudy.synthesis.diffusion.training import train
+from understudy.synthesis.generator import Generator, Stage, generator
+
+AT_ONCE = 100  # images that are drawn together
+FITTED = "fitted"  # in the state: which labels there were
+NETWORK = "network."  # before the names of its weights
+
+
+@generator("diffusion", settings=DiffusionSettings)
+class Diffusion(Generator):
+    """Class-conditional diffusion: a U-Net learns to take noise away, and images begin as noise (Fedssyn)."""
+
+    smallest = 2
+
+    def __init__(self, settings: DiffusionSettings) -> None:
+        require_library()
+        self.settings = settings
+
+    def course(
+        self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
+    ) -> Iterator[Stage]:
+        """The network's weights, and the labels that it can be asked for."""
+        frame = self._frame(problem)
+        if private is None:
+            self.require_enough(examples)
+        net = self._network(frame, problem, rng, private)
+        x = frame.put_on(problem.unscale(examples.x).to(torch.float32)).div_(127.5).sub_(1).to(self.device)
+        # Under privacy not even the set of labels may tell of the records.
+        fitted = torch.ones(problem.classes, dtype=torch.bool)
+        if private is None:
+            fitted = examples.label_counts(problem.classes) > 0
+        for epoch, weights in train(net, x, examples.y.to(self.device), self.settings, rng, private):
+            yield Stage(epoch, {FITTED: fitted} | {NETWORK + name: w for name, w in weights.items()})
+
+    def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
+        frame = self._frame(problem)
+        unseen = sorted(set(labels[~state[FITTED][labels]].tolist()))
+        if unseen:
+            raise UserError(f"The generator has seen no record of class {unseen[0]}; ask for others.")
+        net = self._fitted(state, frame, problem)
+        made = [self._draw(net, part, frame, rng) for part in torch.split(labels, AT_ONCE) if len(part)]
+        return torch.cat([torch.empty(0, *problem.shape, dtype=torch.uint8), *made])
+
+    def _frame(self, problem: Problem) -> Frame:
+        if problem.multilabel:
+            raise UserError("Generator 'diffusion' makes images of one class each, not of several labels; use 'vae'.")
+        return Frame(problem, len(self.settings.multipliers), self.settings.full_size)
+
+    def _network(self, frame: Frame, problem: Problem, rng: torch.Generator, private: PrivateSteps | None) -> nn.Module:
+        with private_global_stream(int(torch.randint(2**62, (1,), generator=rng))):
+            return build(self.settings, frame, problem.classes, private is not None).to(self.device)
+
+    def _fitted(self, state: Mapping[str, Tensor], frame: Frame, problem: Problem) -> nn.Module:
+        with torch.device("meta"):  # no weights are drawn: they are in the state
+            net = build(self.settings, frame, problem.classes)
+        weights = {name.removeprefix(NETWORK): w for name, w in state.items() if name.startswith(NETWORK)}
+        net.load_state_dict(weights, assign=True)
+        return net.to(self.device).eval()
+
+    def _draw(self, net: nn.Module, labels: Tensor, frame: Frame, rng: torch.Generator) -> Tensor:
+        shape, how = (len(labels), *frame.shape), self.settings
+        asked, told = (how.sampler, how.sampling_steps, rng, how.predicts), labels.to(self.device)
+        made = draw(lambda x, t: predict(net, x, t, told), shape, *asked, device=self.device).cpu()
+        if not bool(torch.isfinite(made).all()):
+            raise UserError(f"The diffusion generator diverged with lr {how.lr}; lower the generator's lr.")
+        return as_pixels(frame.take_off(made))
+
+
+def as_pixels(x: Tensor) -> Tensor:
+    """From −1 … 1, truncated as published."""
+    return x.clamp(-1, 1).add(1).mul_(127.5).to(torch.uint8).contiguous()

@@ -1,0 +1,92 @@
+"""What can be chosen of the diffusion generator, and two sets of choices by name."""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from understudy.base_settings import Settings
+
+FEW_STEPS, PUBLISHED_STEPS = 25, 250  # of sampling, where none are asked for
+MOST_FAST_STEPS = 100  # of dpm-solver and ddim: beyond, neighbouring time steps would fall together
+
+# What differs from the defaults, which are `tiny`.
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {},
+    "paper": {
+        "epochs": 500,
+        "least_steps": 0,
+        "batch": 256,
+        "lr": 1e-4,
+        "flip": True,
+        "predicts": "noise",
+        "full_size": 64,
+        "width": 64,
+        "multipliers": (1, 2, 2, 2),
+        "blocks": 3,
+        "attention": (8, 32),
+        "head": 64,
+        "groups": 32,
+        "dropout": 0.1,
+    },
+}
+
+
+class DiffusionSettings(Settings):
+    """``tiny`` trains on some hundred small images within minutes; ``paper`` is Fedssyn's for CIFAR."""
+
+    preset: Literal["tiny", "paper"] = "tiny"  # what is not given comes from it
+    epochs: int = Field(default=100, ge=1)
+    least_steps: int = Field(default=1000, ge=0)  # few records: more epochs, until so many updates were made
+    checkpoints: tuple[int, ...] = ()  # epochs after which a stage is given out
+    batch: int = Field(default=32, ge=1)
+    lr: float = Field(default=2e-3, gt=0)  # of AdamW
+    decay: float = Field(default=0.01, ge=0)  # of its weights
+    ema: float = Field(default=0.9995, ge=0, lt=1)  # at its height; it rises as (1+s)/(10+s)
+    weights: Literal["ema", "raw"] = "ema"  # those that are kept
+    flip: bool = False  # half of the images are mirrored; not for digits or letters
+    predicts: Literal["noise", "velocity"] = "velocity"  # of the network; velocity is learnt in far fewer updates
+    full_size: int = Field(default=16, ge=8)  # largest side for the network; larger images are folded into channels
+    width: int = Field(default=24, ge=1)  # channels at full size
+    multipliers: tuple[int, ...] = Field(default=(1, 2), min_length=1)  # of the width; half the side at each further
+    blocks: int = Field(default=1, ge=1)  # residual ones a level
+    attention: tuple[int, int] = (4, 8)  # smallest and largest side at which pixels attend to each other
+    head: int = Field(default=24, ge=1)  # channels of an attention head
+    groups: int = Field(default=8, ge=1)  # of the normalisation
+    dropout: float = Field(default=0.0, ge=0, lt=1)  # 0 where training is private
+    # Noise along the way mends what a hardly trained network gets wrong, which the two without it carry on.
+    sampler: Literal["ancestral", "dpm-solver", "ddim"] = "ancestral"
+    sampling_steps: int = Field(default=FEW_STEPS, ge=1, le=1000)  # calls of the network for an image
+    draws_per_record: int = Field(default=8, ge=1)  # where training is private: averaged before clipping
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        preset = given.get("preset", "tiny")
+        filled = {**(PRESETS.get(preset, {}) if isinstance(preset, str) else {}), **given}
+        if preset == "paper" and filled.get("sampler", "ancestral") == "ancestral":
+            filled.setdefault("sampling_steps", PUBLISHED_STEPS)
+        return filled
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        late = [epoch for epoch in self.checkpoints if not 1 <= epoch <= self.epochs]
+        if late:
+            raise ValueError(f"checkpoints: there is no epoch {late[0]}, they run from 1 to {self.epochs}")
+        if self.width % self.groups:
+            raise ValueError(f"groups: {self.groups} do not divide the width {self.width}")
+        odd = [self.width * m for m in self.multipliers if m < 1 or self.width * m % self.head]
+        if odd:
+            raise ValueError(f"head: {self.head} does not divide the {odd[0]} channels of a level")
+        if self.sampler != "ancestral" and self.sampling_steps > MOST_FAST_STEPS:
+            raise ValueError(f"sampling_steps: {self.sampler} takes at most {MOST_FAST_STEPS}")
+        return self
+
+    def steps(self, records: int) -> int:
+        return max(self.epochs * -(-records // self.batch), self.least_steps)
+
+    @property
+    def stages(self) -> list[int]:
+        """The epochs after which a stage is given out, the last one among them."""
+        return sorted({*self.checkpoints, self.epochs})

@@ -1,0 +1,155 @@
+"""How the U-Net is trained: to find the noise in a noisy image.
+
+    ‖ε − ε_w(√ᾱ_t x₀ + √(1−ᾱ_t) ε, t, label)‖² averaged over pixels, t uniform over the T time steps
+
+(or the same with the velocity in ε's place) by AdamW, with a running average of the weights beside. The average begins
+at the random start, so its decay rises with the number s of updates, min(ema, (1+s)/(10+s)): otherwise a thousand
+updates would still be mostly the start.
+
+A private run takes Poisson draws of records; each record's loss is the average over several (t, ε) before its gradient
+is clipped, which costs no privacy (Differentially Private Diffusion Models), and the decay is 0.999 at most.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from understudy.errors import UserError
+from understudy.learning.ahead import ahead
+from understudy.privacy.sgd import PrivateGradients, PrivateSteps, fill_gradients
+from understudy.randomness import private_global_stream
+from understudy.synthesis.diffusion.network import predict
+from understudy.synthesis.diffusion.schedule import T, add_noise, remaining, wanted
+from understudy.synthesis.diffusion.settings import DiffusionSettings
+
+PRIVATE_EMA = 0.999
+LOOK_EVERY = 100  # steps: what is no number stays none, and to look makes a device wait
+MAP_AT_ONCE = 1_500_000  # numbers in one map of full size and width, in a private pass: bounds what it holds
+
+Weights = dict[str, Tensor]
+
+
+def ema_decay(updates: int, height: float) -> float:
+    return min(height, (1 + updates) / (10 + updates))
+
+
+class Average:
+    """Of the weights on their way."""
+
+    def __init__(self, weights: Sequence[Tensor], height: float):
+        self.weights = [w.detach().clone() for w in weights]
+        self._height, self._updates = height, 0
+
+    def update(self, now: Sequence[Tensor]) -> None:
+        self._updates += 1
+        torch._foreach_lerp_(self.weights, list(now), 1 - ema_decay(self._updates, self._height))
+
+
+def train(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    settings: DiffusionSettings,
+    rng: torch.Generator,
+    private: PrivateSteps | None = None,
+) -> Iterator[tuple[int, Weights]]:
+    """The weights after each epoch of ``settings.stages``; ``x``: pixels between −1 and 1."""
+    named = dict(net.named_parameters())
+    live = [p.detach() for p in named.values()]  # the same numbers
+    adam = torch.optim.AdamW(named.values(), lr=settings.lr, weight_decay=settings.decay, fused=True)
+    if private is None:
+        steps, height = settings.steps(len(x)), settings.ema
+        gradients = _plain_gradients(net, x, y, settings, rng, steps)
+    else:
+        steps, height = private.steps, min(settings.ema, PRIVATE_EMA)
+        gradients = _private_gradients(net, x, y, settings, private)
+    average = Average(live, height)
+    done = 0
+    for epoch in settings.stages:
+        for _ in range(epoch * steps // settings.epochs - done):
+            next(gradients)
+            adam.step()
+            average.update(live)
+            done += 1
+        kept = [w.to("cpu", copy=True) for w in (average.weights if settings.weights == "ema" else live)]
+        _require_finite(kept, settings)
+        yield epoch, dict(zip(named, kept, strict=True))
+
+
+def _plain_gradients(
+    net: nn.Module, x: Tensor, y: Tensor, settings: DiffusionSettings, rng: torch.Generator, steps: int
+) -> Iterator[None]:
+    """One batch after another, each record once an epoch; the gradients are left in the network."""
+    kept = remaining().to(x.device)
+    stream = int(torch.randint(2**62, (1,), generator=rng))
+    batches = islice(_batches(len(x), settings.batch, rng), steps)
+    draws = (_drawn(rows, (len(rows),), x.shape[1:], settings.flip, rng) for rows in batches)
+    for step, (_, (rows, heads, t, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
+        images = _mirrored(x[rows], heads) if settings.flip else x[rows]
+        noisy, goal = add_noise(images, noise, kept[t]), wanted(settings.predicts, images, noise, kept[t])
+        loss = _with_dropout(settings.dropout, stream, step, lambda: _loss(net, noisy, t, y[rows], goal))  # noqa: B023
+        if step % LOOK_EVERY == 0 and not bool(torch.isfinite(loss)):
+            raise _diverged(settings)
+        net.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        yield
+
+
+def _private_gradients(
+    net: nn.Module, x: Tensor, y: Tensor, settings: DiffusionSettings, private: PrivateSteps
+) -> Iterator[None]:
+    kept, draws, coins = remaining().to(x.device), settings.draws_per_record, private.coins
+    at_once = max(1, MAP_AT_ONCE // (draws * settings.width * x.shape[2] * x.shape[3]))
+
+    def record(call: Callable[..., Tensor], noisy: Tensor, t: Tensor, label: Tensor, goal: Tensor) -> Tensor:
+        return functional.mse_loss(predict(call, noisy, t, label.expand(draws)), goal)
+
+    gradient = PrivateGradients(net, private)
+    batches = (private.rows(len(x)) for _ in range(private.steps))
+    drawn = (_drawn(rows, (len(rows), draws), x.shape[1:], settings.flip, coins) for rows in batches)
+    for _, (rows, heads, t, noise) in ahead(drawn, lambda each: each, x.device):
+        images = (_mirrored(x[rows], heads) if settings.flip else x[rows])[:, None]
+        noisy, goal = add_noise(images, noise, kept[t]), wanted(settings.predicts, images, noise, kept[t])
+        fill_gradients(net, gradient(record, noisy, t, y[rows], goal, at_once=at_once))
+        yield
+
+
+def _loss(net: nn.Module, noisy: Tensor, t: Tensor, labels: Tensor, goal: Tensor) -> Tensor:
+    return functional.mse_loss(predict(net, noisy, t, labels), goal)
+
+
+def _with_dropout(share: float, stream: int, step: int, work: Callable[[], Tensor]) -> Tensor:
+    """Dropout can only draw from the global stream: it has one of its own here, the same wherever training pauses."""
+    if not share:
+        return work()
+    with private_global_stream(stream, step):
+        return work()
+
+
+def _batches(records: int, batch: int, rng: torch.Generator) -> Iterator[Tensor]:
+    while True:
+        yield from torch.split(torch.randperm(records, generator=rng), batch)
+
+
+def _drawn(
+    rows: Tensor, each: tuple[int, ...], shape: Sequence[int], flip: bool, rng: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What a step draws for its ``rows``: who is mirrored, time steps ``each``, noise of ``shape`` each."""
+    heads = torch.rand(len(rows) if flip else 0, 1, 1, 1, generator=rng) < 0.5
+    return rows, heads, torch.randint(T, each, generator=rng), torch.randn(*each, *shape, generator=rng)
+
+
+def _mirrored(x: Tensor, heads: Tensor) -> Tensor:
+    return torch.where(heads, x.flip(3), x)
+
+
+def _require_finite(weights: Sequence[Tensor], settings: DiffusionSettings) -> None:
+    if not all(bool(torch.isfinite(w).all()) for w in weights):
+        raise _diverged(settings)
+
+
+def _diverged(settings: DiffusionSettings) -> UserError:
+    return UserError(f"The diffusion generator diverged with lr {settings.lr}; lower the generator's lr.")

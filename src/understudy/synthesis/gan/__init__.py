@@ -1,0 +1,5 @@
+"""A conditional GAN."""
+
+from understudy.synthesis.gan.gan import ConditionalGan
+
+__all__ = ["ConditionalGan"]

@@ -1,0 +1,83 @@
+"""Encoder and decoder of the β-VAE, for images of 8×8 to 64×64 pixels.
+
+At 64×64 they are the published ones: four 4×4 convolutions of stride 2 with 32 channels, then 256 and 256.
+Smaller images get fewer stages, so that a map of at least 4×4 is left; a side that does not halve evenly is
+padded with black, and cut off again on the way out.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from understudy.synthesis.image_layout import ImageLayout
+
+
+class Encoder(nn.Module):
+    """Pixels between 0 and 1, and what is told of the label -> mean and log-variance of the latent."""
+
+    def __init__(self, layout: ImageLayout, told: int, latent: int, width: int, hidden: int) -> None:
+        super().__init__()
+        self.layout = layout
+        convolutions: list[nn.Module] = []
+        for stage in range(layout.stages):
+            channels = layout.channels if stage == 0 else width
+            convolutions += [nn.Conv2d(channels, width, 4, stride=2, padding=1), nn.ReLU()]
+        self.convolutions = nn.Sequential(*convolutions, nn.Flatten())
+        self.dense = nn.Sequential(
+            *[nn.Linear(width * layout.rows * layout.columns + told, hidden), nn.ReLU()],
+            *[nn.Linear(hidden, hidden), nn.ReLU()],
+            nn.Linear(hidden, 2 * latent),
+        )
+        self.apply(_he_start)
+
+    def forward(self, x: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
+        padded = functional.pad(x, (0, self.layout.beside, 0, self.layout.below))
+        found = self.dense(torch.cat([self.convolutions(padded), told], 1))
+        mean, log_variance = found.chunk(2, 1)
+        return mean, log_variance
+
+
+class Decoder(nn.Module):
+    """Latent, and what is told of the label -> logits of the pixels; the encoder mirrored."""
+
+    def __init__(self, layout: ImageLayout, told: int, latent: int, width: int, hidden: int) -> None:
+        super().__init__()
+        self.layout = layout
+        self.dense = nn.Sequential(
+            *[nn.Linear(latent + told, hidden), nn.ReLU()],
+            *[nn.Linear(hidden, hidden), nn.ReLU()],
+            *[nn.Linear(hidden, width * layout.rows * layout.columns), nn.ReLU()],
+            nn.Unflatten(1, (width, layout.rows, layout.columns)),
+        )
+        convolutions: list[nn.Module] = []
+        for _ in range(layout.stages - 1):
+            convolutions += [nn.ConvTranspose2d(width, width, 4, stride=2, padding=1), nn.ReLU()]
+        convolutions.append(nn.ConvTranspose2d(width, layout.channels, 4, stride=2, padding=1))
+        self.convolutions = nn.Sequential(*convolutions)
+        self.apply(_he_start)
+
+    def forward(self, z: Tensor, told: Tensor) -> Tensor:
+        grown: Tensor = self.convolutions(self.dense(torch.cat([z, told], 1)))
+        return grown[:, :, : self.layout.high, : self.layout.wide]
+
+
+class Autoencoder(nn.Module):
+    """Both, so that a record's gradient is clipped as one; ``noise``: (n, latent), standard normal."""
+
+    def __init__(self, layout: ImageLayout, told: int, latent: int, width: int, hidden: int) -> None:
+        super().__init__()
+        self.encoder = Encoder(layout, told, latent, width, hidden)
+        self.decoder = Decoder(layout, told, latent, width, hidden)
+
+    def forward(self, x: Tensor, told: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits of the pixels; mean and log-variance of the latent."""
+        mean, log_variance = self.encoder(x, told)
+        return self.decoder(mean + noise * (log_variance / 2).exp(), told), mean, log_variance
+
+
+def _he_start(layer: nn.Module) -> None:
+    """He's initialisation: torch's own is so small that the first epochs are lost."""
+    if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
+        nn.init.kaiming_normal_(layer.weight)
+        assert layer.bias is not None
+        nn.init.zeros_(layer.bias)

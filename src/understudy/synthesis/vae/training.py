@@ -1,0 +1,122 @@
+"""How a β-VAE is trained: the objective with rising capacity, and the loops that lower it.
+
+The objective is eq. 8 of Understanding disentangling in β-VAE, with Bernoulli pixels:
+
+    −log p(x|z) + γ·|KL(q(z|x) ‖ N(0, I)) − C(t)|,   C(t) rising from 0 to ``capacity``.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+from torch.nn import functional
+
+from understudy.learning.ahead import ahead
+from understudy.learning.plan import shuffled_batches
+from understudy.privacy.sgd import PrivateGradients, PrivateSteps, RecordLoss, fill_gradients
+from understudy.synthesis.checkpoints import CourseSettings
+from understudy.synthesis.vae.networks import Autoencoder
+
+
+class VaeSettings(CourseSettings):
+    """The defaults are Fedssyn's for dSprites."""
+
+    epochs: int = Field(default=360, ge=1)
+    least_steps: int = Field(default=0, ge=0)  # few records: more epochs, until so many updates were made
+    batch: int = Field(default=256, ge=1)
+    lr: float = Field(default=5e-4, gt=0)  # of Adam
+    latent: int = Field(default=10, ge=1)
+    gamma: float = Field(default=100.0, ge=0)  # γ
+    capacity: float = Field(default=20.0, ge=0)  # C at its height, in nats
+    capacity_share: float = Field(default=24 / 360, ge=0, le=1)  # of all steps, in which C rises from 0
+    width: int = Field(default=32, ge=1)  # channels of every convolution
+    hidden: int = Field(default=256, ge=1)  # units of the dense layers
+    spread: Literal["unit", "class", "prior"] = "unit"  # a class's latent: N(μ_c, I), its own spread, or N(0, I)
+    conditional: bool = False  # encoder and decoder are told the label
+
+    @model_validator(mode="after")
+    def _a_class_shows_somewhere(self) -> Self:
+        if self.spread == "prior" and not self.conditional:
+            raise ValueError("spread: prior draws every class alike, so the decoder must be told: conditional: true")
+        return self
+
+    def steps(self, records: int) -> int:
+        return max(self.epochs * -(-records // self.batch), self.least_steps)
+
+    def capacity_at(self, step: int, steps: int) -> float:
+        """C(t): from 0 to ``capacity``, in a straight line over the first ``capacity_share`` of all steps."""
+        rise = self.capacity_share * steps
+        return self.capacity if step >= rise else self.capacity * step / rise
+
+
+def divergence_from_unit(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """(n,) KL(N(mean, variance) ‖ N(0, I)) = ½ Σ (μ² + σ² − ln σ² − 1), in nats."""
+    return (mean.square() + log_variance.exp() - log_variance - 1).sum(1) / 2
+
+
+def objective(logits: Tensor, x: Tensor, divergence: Tensor, gamma: float, capacity: float) -> Tensor:
+    """Reconstruction, summed over pixels and averaged over the batch, + γ·|KL − C|.
+
+    KL is averaged before it is compared with C, so this is no mean over records. On a batch of one it is that
+    record's own objective, with its own |KL − C|: what a private step clips.
+    """
+    pixels = functional.binary_cross_entropy_with_logits(logits, x, reduction="sum") / len(x)
+    return pixels + gamma * (divergence.mean() - capacity).abs()
+
+
+def train(net: Autoencoder, x: Tensor, told: Tensor, settings: VaeSettings, rng: torch.Generator) -> Iterator[int]:
+    """Stops after each checkpoint and at the end, and says after which epoch.
+
+    ``x``: pixels between 0 and 1; ``told``: (n, t), what encoder and decoder are told of the labels.
+    """
+    adam = torch.optim.Adam(net.parameters(), lr=settings.lr, fused=True)
+    steps = settings.steps(len(x))
+    batches = shuffled_batches(len(x), settings.batch, steps, rng)
+    draws = ((rows, torch.randn(len(rows), settings.latent, generator=rng)) for rows in batches)
+    for step, (_, (rows, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
+        images, labels = x[rows], told[rows]
+        loss = _loss(net, images, labels, noise, settings=settings, capacity=settings.capacity_at(step, steps))
+        adam.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+        yield from settings.kept_after(step + 1, steps)
+
+
+def train_privately(
+    net: Autoencoder, x: Tensor, told: Tensor, settings: VaeSettings, private: PrivateSteps
+) -> Iterator[int]:
+    """The same by DP-SGD: each record's own objective, with noise of its own from ``private.coins``.
+
+    There |KL − C(t)| is taken for each record, which is no less than that of the mean KL: posteriors are drawn to the
+    capacity one by one, not only on average.
+    """
+    adam = torch.optim.Adam(net.parameters(), lr=settings.lr)
+    gradient = PrivateGradients(net, private)
+    batches = (private.rows(len(x)) for _ in range(private.steps))
+    draws = ((rows, torch.randn(len(rows), settings.latent, generator=private.coins)) for rows in batches)
+    for step, (_, (rows, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
+        loss = record_objective(settings, settings.capacity_at(step, private.steps))
+        fill_gradients(net, gradient(loss, x[rows], told[rows], noise))
+        adam.step()
+        yield from settings.kept_after(step + 1, private.steps)
+
+
+def record_objective(settings: VaeSettings, capacity: float) -> RecordLoss:
+    """Of one record: image, label and noise come without a first axis."""
+
+    def loss(call: Callable[..., tuple[Tensor, Tensor, Tensor]], x: Tensor, told: Tensor, noise: Tensor) -> Tensor:
+        return _loss(call, x[None], told[None], noise[None], settings=settings, capacity=capacity)
+
+    return loss
+
+
+def _loss(
+    net: Callable[..., tuple[Tensor, Tensor, Tensor]],
+    *given: Tensor,
+    settings: VaeSettings,
+    capacity: float,
+) -> Tensor:
+    logits, mean, log_variance = net(*given)
+    return objective(logits, given[0], divergence_from_unit(mean, log_variance), settings.gamma, capacity)

@@ -1,0 +1,135 @@
+"""The β-VAE with which Fedssyn's clients make images of dSprites.
+
+Paper: Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity.
+An image of class c is decoded from z ~ N(μ_c, I), μ_c being the mean of the class's posterior means.
+
+Where we go further: any image of 8×8 to 64×64 pixels; ``spread: class`` draws z with the class's own spread
+(the variance of its posterior means plus its mean posterior variance), since a unit sphere around μ_c strays
+into other classes where one latent space holds several; ``conditional`` tells encoder and decoder the label, and
+then ``spread: prior`` draws every class from N(0, I). Only that can be private: nothing but the weights is released.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+from understudy.privacy.sgd import PrivateSteps
+from understudy.randomness import private_global_stream
+from understudy.synthesis.generator import Generator, Learnt, Stage, generator
+from understudy.synthesis.image_layout import ImageLayout, layout_of
+from understudy.synthesis.labels_told import groups_of, require_seen, told_in_full
+from understudy.synthesis.vae.networks import Autoencoder, Decoder, Encoder
+from understudy.synthesis.vae.training import VaeSettings, train, train_privately
+
+AT_ONCE = 500  # images that are encoded or decoded in one pass
+DECODER = "decoder."  # before the names of its weights
+
+
+@generator("vae", settings=VaeSettings)
+class Vae(Generator):
+    """β-VAE with rising capacity; draws around each class's mean in latent space (Fedssyn on dSprites)."""
+
+    smallest = 2
+
+    def __init__(self, settings: VaeSettings) -> None:
+        self.settings = settings
+
+    def course(
+        self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
+    ) -> Iterator[Stage]:
+        """The decoder's weights; each class's count, mean and spread in the latent space, unless the prior's."""
+        if private is None:
+            self.require_enough(examples)
+        elif self.settings.spread != "prior" or not self.settings.conditional:
+            raise UserError(
+                "Generator 'vae' needs conditional: true and spread: prior to be private, "
+                "since each class's place in the latent space would be a further release."
+            )
+        sizes = self._sizes(problem)
+        pixels = problem.unscale(examples.x).to(torch.float32).div_(255).to(self.device)
+        told = self._told(examples.y, problem).to(self.device)
+        with private_global_stream(int(torch.randint(2**62, (1,), generator=rng))):
+            net = Autoencoder(*sizes).to(self.device)
+        if private is not None:
+            for epoch in train_privately(net, pixels, told, self.settings, private):
+                yield Stage(epoch, self._finite(_weights(net.decoder)))
+            return
+        x = pixels.to(memory_format=torch.channels_last)
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        for epoch in train(net, x, told, self.settings, rng):
+            found = self._whereabouts(net.encoder, x, told, *groups_of(examples.y, problem))
+            yield Stage(epoch, self._finite(_weights(net.decoder) | found))
+
+    def _whereabouts(self, encoder: Encoder, x: Tensor, told: Tensor, group: Tensor, groups: int) -> Learnt:
+        """Where each class lies in the latent space, if that is where it is drawn; how many records it has."""
+        if self.settings.spread == "prior":
+            return {"count": torch.bincount(group, minlength=groups)}
+        mean, variance = _encode(encoder, x, told)
+        return _statistics(mean.cpu(), variance.cpu(), group, groups)
+
+    def _finite(self, state: Learnt) -> Learnt:
+        if not all(bool(torch.isfinite(values).all()) for values in state.values()):
+            raise UserError(f"The VAE diverged with lr {self.settings.lr}; lower the generator's lr or gamma.")
+        return state
+
+    def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
+        group, _ = groups_of(labels, problem)
+        if "count" in state:  # of a private fit nobody may know
+            require_seen(group, state["count"])
+        z = torch.randn(len(labels), self.settings.latent, generator=rng)
+        if self.settings.spread != "prior":
+            spread = state["spread"][group] if self.settings.spread == "class" else 1.0
+            z = state["mean"][group] + spread * z
+        with torch.device("meta"):  # no weights are drawn: they are in the state
+            decoder = Decoder(*self._sizes(problem))
+        weights = {name.removeprefix(DECODER): w for name, w in state.items() if name.startswith(DECODER)}
+        decoder.load_state_dict(weights, assign=True)
+        told = self._told(labels, problem)
+        return _decode(decoder.to(self.device), z.to(self.device), told.to(self.device)).cpu()
+
+    def _sizes(self, problem: Problem) -> tuple[ImageLayout, int, int, int, int]:
+        wanted = self.settings
+        told = problem.classes if wanted.conditional else 0
+        return layout_of(problem, "vae"), told, wanted.latent, wanted.width, wanted.hidden
+
+    def _told(self, y: Tensor, problem: Problem) -> Tensor:
+        """(n, t): what encoder and decoder are told of the labels."""
+        if problem.multilabel and not self.settings.conditional:
+            raise UserError("Generator 'vae' needs conditional: true where records have several labels.")
+        return told_in_full(y, problem) if self.settings.conditional else torch.zeros(len(y), 0)
+
+
+def _weights(decoder: Decoder) -> Learnt:
+    """A copy, since training may go on."""
+    return {DECODER + name: value.cpu().contiguous().clone() for name, value in decoder.state_dict().items()}
+
+
+@torch.no_grad()
+def _encode(encoder: Encoder, x: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
+    found = [encoder(*part) for part in _parts(x, told)]
+    mean, log_variance = (torch.cat(halves) for halves in zip(*found, strict=True))
+    return mean, log_variance.exp()
+
+
+def _statistics(mean: Tensor, variance: Tensor, group: Tensor, groups: int) -> dict[str, Tensor]:
+    """Of each class: how many records, their mean in the latent space, and the spread around it."""
+    count = torch.bincount(group, minlength=groups)
+    share = functional.one_hot(group, groups).to(mean.dtype) / count.clamp(min=1)  # (n, groups)
+    centre = share.T @ mean
+    around = share.T @ ((mean - centre[group]).square() + variance)
+    return {"count": count, "mean": centre, "spread": around.sqrt()}
+
+
+@torch.no_grad()
+def _decode(decoder: Decoder, z: Tensor, told: Tensor) -> Tensor:
+    logits = torch.cat([decoder(*part) for part in _parts(z, told)])
+    return logits.sigmoid().mul_(255).round_().to(torch.uint8).contiguous()
+
+
+def _parts(rows: Tensor, told: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    return zip(torch.split(rows, AT_ONCE), torch.split(told, AT_ONCE), strict=True)

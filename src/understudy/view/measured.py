@@ -1,0 +1,96 @@
+"""`understudy measure` as a table: measured, and what the theory says."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from understudy.runs.cost import Cost
+from understudy.runs.measure import SMOOTHNESS_IS, Measured, Speed
+from understudy.runs.shuffling import Shuffled
+from understudy.view.numbers import NONE, percent, size
+from understudy.view.ruled import number, print_notes, print_table, ruled, words
+
+
+def print_measured(found: Measured, console: Console | None = None) -> None:
+    console = console or Console()
+    print_table(console, lambda gap: measured_table(found, gap))
+    print_notes(console, measured_notes(found))
+
+
+def measured_table(found: Measured, gap: int = 2) -> Table:
+    table = ruled(gap)
+    words(table, f"{found.label}, {found.at} model", whole=True)
+    headings = ["own records"] if found.shuffled is None else ["own records", "with synthetic", "bound", "kept"]
+    for heading in headings:
+        number(table, heading)
+    for name, *values in _rows(found):
+        table.add_row(Text(name), *(Text(value) for value in values))
+    return table
+
+
+def _rows(found: Measured) -> list[list[str]]:
+    mixed = found.shuffled
+    if mixed is None:
+        before = (("ζ²", found.zeta2), ("σ²", found.sigma2), ("L", found.smoothness))
+        return [[name, _short(value)] for name, value in before]
+    return [
+        ["ζ²", _short(found.zeta2), _short(mixed.zeta2), _short(mixed.zeta2_bound), _kept(found.zeta2, mixed.zeta2)],
+        [
+            "σ²",
+            _short(found.sigma2),
+            _short(mixed.sigma2),
+            _short(mixed.sigma2_bound),
+            _kept(found.sigma2, mixed.sigma2),
+        ],
+        ["L", _short(found.smoothness), _short(mixed.smoothness), "", _kept(found.smoothness, mixed.smoothness)],
+    ]
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _kept(before: float, after: float) -> str:
+    return f"× {after / before:.3f}" if before else NONE
+
+
+def measured_notes(found: Measured) -> list[str]:
+    notes = [
+        f"{found.clients} clients, which count alike, {found.records:,} records, {found.parameters:,} parameters; "
+        "ζ² and σ² are exact, from every record's gradient.",
+        f"L is {SMOOTHNESS_IS}.",
+    ]
+    notes += [] if found.shuffled is None else _about_pool(found.shuffled)
+    notes += [] if found.speed is None else [_about_speed(found.speed)]
+    return notes + ([] if found.cost is None else _about_cost(found.cost))
+
+
+def _about_pool(mixed: Shuffled) -> list[str]:
+    return [
+        f"Pool: {mixed.images:,} images, p = {mixed.p:.3f}, σ̃² = {_short(mixed.sigma2_pool)}, "
+        f"δ² = {_short(mixed.delta2)}.",
+        mixed.verdict,
+    ]
+
+
+def _about_speed(speed: Speed) -> str:
+    rounds = NONE if speed.rounds is None else str(speed.rounds)
+    said = f"Rounds to {percent(speed.target)}: {rounds}"
+    if speed.against is None:
+        return said + "."
+    other = NONE if speed.rounds_against is None else str(speed.rounds_against)
+    factor = "" if speed.speed_up is None else f", {speed.speed_up:.1f} times as many"
+    return f"{said}; {speed.against} needs {other}{factor}."
+
+
+def _about_cost(cost: Cost) -> list[str]:
+    formula, images = "plain averaging, 2·R·M_c", ""
+    if cost.images:
+        formula, images = "shuffling with averaging, 2·M_s + 2·R·M_c", f", M_s = {size(cost.images)}"
+    notes = [
+        f"A client sent and got {size(cost.measured)}; {formula}, is {size(cost.formula)}, "
+        f"R = {cost.rounds:g}, M_c = {size(cost.model)}{images}."
+    ]
+    if cost.images_dealt < cost.images:
+        notes.append(f"Of M_s only {size(cost.images_dealt)} went down, as some clients were not asked yet.")
+    return notes

@@ -1,0 +1,33 @@
+"""The study of FedCOG on Fashion-MNIST, at its smallest and on digits."""
+
+import shutil
+from pathlib import Path
+
+from understudy.papers.experiment import carry_out
+from understudy.papers.fedcog import SMOKE, CogPlan, fedcog_study
+from understudy.runs.folder import RunFolder
+from understudy.runs.play import play
+from understudy.runs.watching import Observer
+
+
+def test_each_goes_on_from_the_same_rounds_as_if_it_had_run_alone(tmp_path: Path) -> None:
+    found = carry_out(fedcog_study(SMOKE), tmp_path / "study", Observer())
+    curves = found.numbers["accuracy"]["groups"]
+    assert len({curves[variant][1] for variant in curves}) == 1  # the round that all begin with
+    for variant in ("fedavg", "balanced"):
+        alone = play(SMOKE.config("groups", variant, 2), tmp_path / variant)
+        branched = RunFolder(tmp_path / "study/groups" / variant)
+        assert (branched.path / "model.safetensors").read_bytes() == (alone.folder / "model.safetensors").read_bytes()
+        assert branched.config()["with"] == RunFolder(alone.folder).config()["with"]
+    assert "two labels a client: FedCOG, fixed weighting" in found.table
+
+
+def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    first = carry_out(fedcog_study(SMOKE), tmp_path, Observer())
+    shutil.rmtree(tmp_path / "groups/fixed")
+    assert carry_out(fedcog_study(SMOKE), tmp_path, Observer()).numbers == first.numbers
+
+
+def test_at_full_scale_it_is_the_papers() -> None:
+    config = CogPlan().config("dirichlet", "fixed", 70)
+    assert (config.plan.rounds, config.add_ons[0].settings.model_dump()["from_round"]) == (70, 51)
