@@ -8,7 +8,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from understudy.config.build import build_data, build_method, build_network
+from understudy.config.build import build_data, build_method
 from understudy.config.read import pairs, presets, read
 from understudy.config.resolve import _over_preset, resolve
 from understudy.config.schema import Config
@@ -66,7 +66,7 @@ def published_files(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("preset", presets())
 def test_every_preset_resolves_and_builds(preset: str) -> None:
     config = resolve(read(preset))
-    build_method(config, build_network(config, build_data(config).problem, "eager"))
+    build_method(config, build_data(config), "eager")
 
 
 @pytest.mark.usefixtures("published_files")
@@ -225,4 +225,4 @@ def test_own_code_that_is_missing_or_broken(tmp_path: Path) -> None:
 def test_a_momentum_under_scaffold_is_refused_with_the_reason() -> None:
     config = resolve({"method": {"name": "scaffold", "local": {"momentum": 0.9}}})
     with pytest.raises(UserError, match=r"method\.local\.momentum must be 0"):
-        build_method(config, build_network(config, build_data(config).problem, "eager"))
+        build_method(config, build_data(config), "eager")

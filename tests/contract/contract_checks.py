@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.config.build import build_data, build_method, build_network, choose_fast_path
+from understudy.config.build import build_method
 from understudy.config.resolve import resolve
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation
@@ -181,8 +181,7 @@ def check_state_is_never_written_in_place(case: Case, folder: Path) -> None:
     """The State handed to a round is the same after it: resumption and undone rounds rest on that."""
     data = case.federation()
     config = case.config(data)
-    net = build_network(config, data.problem, choose_fast_path(config, build_data(config)))
-    method = build_method(config, net)
+    method = build_method(config, data)
     plain_round, seen = method.round, []
 
     def watched_round(server: Any, state: Any) -> Any:

@@ -10,7 +10,7 @@ from test_broken_methods import Sound
 from test_contract import CASES
 from torch import Tensor
 
-from understudy.config.build import build_network
+from understudy.config.build import build_method
 from understudy.config.schema import Config
 from understudy.federation.method import State
 from understudy.learning.evaluate import evaluate
@@ -20,7 +20,7 @@ from understudy.runs.play import Result
 
 def with_saved_weights(config: Config, result: Result) -> Network:
     data = federation()
-    net = build_network(config, data.problem, "eager")
+    net = build_method(config, data, "eager").net
     saved = load_file(result.folder / "model.safetensors")
     for part, (where, _) in net.windows.items():
         net.vector[where] = saved[part].reshape(-1)

@@ -22,7 +22,7 @@ from contract_checks import Case
 from test_contract import PRIVATE_FEDDM, PRIVATE_FEDSSYN, QUICK
 from torch.overrides import TorchFunctionMode
 
-from understudy.config.build import build_data, build_method, build_network
+from understudy.config.build import build_data, build_method
 from understudy.data.federation import Federation
 from understudy.errors import UserError
 from understudy.federation import registry, site
@@ -209,6 +209,6 @@ def _promises(name: str) -> bool:
     data = case.federation()
     try:
         config = case.config(data)
-        return build_method(config, build_network(config, build_data(config).problem, "eager")).private
+        return build_method(config, build_data(config), "eager").private
     except UserError:
         return False

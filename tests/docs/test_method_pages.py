@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from understudy.config.build import build_data, build_method, build_network
+from understudy.config.build import build_data, build_method
 from understudy.config.describe import describe_methods
 from understudy.config.read import pairs, read
 from understudy.config.resolve import resolve
@@ -65,7 +65,7 @@ def test_the_command_of_a_page_can_be_built(about: dict[str, Any]) -> None:
     command, source, *changes = shlex.split(maker()._command(about))[1:]
     assert command == "run"
     config = resolve(read(source), pairs(changes))
-    build_method(config, build_network(config, build_data(config).problem, "eager"))
+    build_method(config, build_data(config), "eager")
 
 
 @pytest.mark.parametrize("folder", maker().study_folders(), ids=lambda folder: folder.name)

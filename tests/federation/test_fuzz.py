@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.config.build import build_method, build_network
+from understudy.config.build import build_method
 from understudy.config.resolve import resolve
 from understudy.config.schema import Live
 from understudy.data.federation import Federation
@@ -177,7 +177,7 @@ def a_site(name: str, folder: Path) -> tuple[Site, Method]:
     pictures = rng.integers(0, 255, (8, 1, 4, 4)).astype(np.uint8)
     data = Federation.from_arrays({"oak": (pictures, np.arange(8) % 2)}, classes=2, held_out=0.25)
     config = resolve({"model": {"name": "softmax"}, **METHODS[name]}, {}, Live(data=data))
-    method = build_method(config, build_network(config, data.problem, "eager"))
+    method = build_method(config, data, "eager")
     privacy: PrivacySettings | None = config.top.privacy
     return Site("oak", data.sites["oak"], folder, 5, "words", privacy=privacy), method
 

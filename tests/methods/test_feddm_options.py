@@ -131,6 +131,5 @@ def test_every_class_counts_in_the_work_of_a_round() -> None:
     # 1000 steps · classes · (256 real + 10 made): with 10 classes and enough records 2.66 million, with 30 records,
     # which are at least 10 each of at most 3 classes, 798 000.
     chosen = FedDM(FedDMSettings())
-    chosen.problem = Problem(shape=(1, 8, 8), classes=10)
-    assert chosen.effort(5000) == 1000 * 10 * 266 == 2_660_000
-    assert chosen.effort(30) == 798_000
+    assert chosen.effort(5000, 10) == 1000 * 10 * 266 == 2_660_000
+    assert chosen.effort(30, 10) == 798_000

@@ -75,7 +75,7 @@ def test_where_there_is_no_slope_the_model_stays() -> None:
 
 def test_it_has_twice_the_effort() -> None:
     local = Local(epochs=2, batch=5)
-    assert fedsam(settings(0.5, local)).effort(10) == 2 * fedavg(AveragingSettings(local=local)).effort(10)
+    assert fedsam(settings(0.5, local)).effort(10, 10) == 2 * fedavg(AveragingSettings(local=local)).effort(10, 10)
 
 
 def test_the_slope_leaves_the_model_where_it_was() -> None:

@@ -258,7 +258,7 @@ def test_it_sits_between_what_adds_terms_and_what_wraps_rounds() -> None:
 def test_what_the_inner_method_says_of_itself_is_said() -> None:
     inner = fedavg(AveragingSettings(score_local=True))
     method = bound(secure_aggregation(SecureAggregationSettings(), inner), softmax_net())
-    assert method.effort(100) == inner.effort(100) > 0
+    assert method.effort(100, 10) == inner.effort(100, 10) > 0
     kinds = inner.jobs()[task_name(inner.train)].kinds
     assert method.jobs()[task_name(inner.train)].kinds == {**kinds, party.AGREED: "keys"}
     assert {"SecureAggregation.advertise", "SecureAggregation.share", "SecureAggregation.unmask"} < set(method.jobs())

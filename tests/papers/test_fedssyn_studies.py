@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from understudy.config.build import build_data
+from understudy.config.build import build_data, build_method
 from understudy.config.resolve import resolve
 from understudy.papers.experiment import carry_out
 from understudy.papers.fedssyn import studies
@@ -15,11 +15,10 @@ from understudy.papers.fedssyn.rounds_to_target import METHODS, RoundsNeeded, ro
 from understudy.papers.seed_curves import SeedCurve
 from understudy.papers.trained_once import TrainedOnce
 from understudy.papers.tuned import TUNING_SEED, Comparison, Contender, compare_tuned
-from understudy.runs.dealt import dealt_examples
 from understudy.runs.folder import RunFolder
 from understudy.runs.measure import Measured
 from understudy.runs.play import play
-from understudy.runs.shuffling import Shuffled
+from understudy.runs.quantities import Shuffled, dealt_examples
 from understudy.runs.watching import Observer
 from understudy.view.experiment import panels_figure
 
@@ -67,7 +66,8 @@ def test_every_run_of_a_seed_samples_from_the_same_generators(tmp_path: Path) ->
     for method in ("fedavg", "scaffold"):
         config = resolve(dict(studies.TINY), {"method.name": method, **shuffling(0), "seed": 0})
         play(config, tmp_path / method)
-        dealt.append(dealt_examples(RunFolder(tmp_path / method), build_data(config)))
+        data, state = build_data(config), RunFolder(tmp_path / method).newest_state()
+        dealt.append(dealt_examples(build_method(config, data), state, data))
     assert [path.name for path in (tmp_path / "generators").iterdir()] == ["vae-seed-0"]
     for name, images in dealt[0].items():
         assert len(images)

@@ -11,7 +11,7 @@ import pytest
 
 import understudy as us
 from understudy.cli.app import app
-from understudy.config.build import build_network
+from understudy.config.build import build_method
 from understudy.config.resolve import resolve
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Arrays, Federation
@@ -19,11 +19,10 @@ from understudy.errors import UserError
 from understudy.learning.heterogeneity import slopes, smoothness
 from understudy.randomness import generator, numpy_generator
 from understudy.runs.cost import Cost
-from understudy.runs.dealt import dealt_examples
 from understudy.runs.folder import RunFolder
 from understudy.runs.measure import Measured, Speed, _final, measure
 from understudy.runs.play import Result, play
-from understudy.runs.shuffling import Shuffled
+from understudy.runs.quantities import Shuffled, dealt_examples
 from understudy.view.measured import measured_notes, measured_table
 
 # Real records are shuffled, so that no generator is trained.
@@ -146,7 +145,8 @@ def test_a_client_without_records_counts_neither_before_nor_after(tmp_path: Path
     assert found.shuffled.p == pytest.approx((1 / 3 + 1 / 2) / 2)
     assert found.shuffled.images == 6
     # ζ² of two clients is a quarter of the squared distance of their gradients.
-    dealt, net = dealt_examples(RunFolder(tmp_path / "run"), data), build_network(config, data.problem, "eager")
+    method = build_method(config, data, "eager")
+    dealt, net = dealt_examples(method, RunFolder(tmp_path / "run").newest_state(), data), method.net
     assert [len(part) for part in dealt.values()] == [2, 2, 2]
     w = _final(RunFolder(tmp_path / "run"), net)
     a, b = (slopes(net, w, data.sites[name].own.and_also(dealt[name])).mean for name in "ab")

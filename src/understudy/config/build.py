@@ -28,28 +28,32 @@ def build_data(config: Config) -> Federation:
     return federation(config.data, seed=config.top.seed)
 
 
-def build_method(config: Config, net: Network) -> Method:
-    """The method with its add-ons, bound to a network; combinations that make no sense are refused here."""
-    method = _joined(config)
+def build_method(config: Config, data: Federation, fast: FastPath | None = None) -> Method:
+    """The method with its add-ons, bound to its network; combinations that make no sense are refused here.
+
+    It is built once: it says how much work it is, which decides on the ``fast`` path where none is given, then what its
+    network must look like, and is bound to that network.
+    """
+    method = join_add_ons(config)
+    path = fast or choose_fast_path(config, data, method)
     method.privacy = config.top.privacy
-    method.bind(net, config.plan.rounds)
+    method.bind(_network(config, data.problem, path, method), config.plan.rounds)
     return method
 
 
-def _joined(config: Config) -> Method:
+def join_add_ons(config: Config) -> Method:
     method = config.method.entry.build(config.method.settings)
     for chosen in config.add_ons:
         method = chosen.entry.build(chosen.settings, method)
     return method
 
 
-def build_network(config: Config, problem: Problem, fast: FastPath) -> Network:
+def _network(config: Config, problem: Problem, fast: FastPath, method: Method) -> Network:
     """The network of the config, dressed as its method needs it."""
     _check_memory(config, problem)
-    dress = _joined(config).dress
 
     def build() -> nn.Module:
-        return dress(_module(config, problem), problem)
+        return method.dress(_module(config, problem), problem)
 
     return Network(build, problem, seed=config.top.seed, fast=fast, device=device(config))
 
@@ -109,7 +113,7 @@ def device(config: Config) -> torch.device:
         raise UserError(f"device '{wanted}' cannot be used here: {first}.") from None
 
 
-def choose_fast_path(config: Config, data: Federation) -> FastPath:
+def choose_fast_path(config: Config, data: Federation, method: Method) -> FastPath:
     """What the network declares, unless the config says otherwise; compiling only where it repays itself.
 
     What it declares was measured on a processor and says nothing of other devices. In a federation of machines parties
@@ -129,17 +133,15 @@ def choose_fast_path(config: Config, data: Federation) -> FastPath:
         return entry.fast
     if data.remote:
         return "eager"  # parties must choose alike, and none knows the others' records and compilers
-    return "compiled" if can_compile() and _effort(config, data) >= entry.repays_after else "eager"
+    return "compiled" if can_compile() and _effort(config, data, method) >= entry.repays_after else "eager"
 
 
 def can_compile() -> bool:
     return any(shutil.which(name) for name in ("c++", "g++", "clang++"))
 
 
-def _effort(config: Config, data: Federation) -> int:
+def _effort(config: Config, data: Federation, method: Method) -> int:
     """How many samples the run will send through the network, roughly."""
-    method: Any = config.method.entry.build(config.method.settings)
-    method.problem = data.problem
     records = sum(len(holding.own) for holding in data.sites.values()) // len(data.sites)
     clients = cohort_size(config.plan.cohort, len(data.sites))
-    return config.plan.rounds * clients * int(method.effort(records))
+    return config.plan.rounds * clients * method.effort(records, data.problem.classes)

@@ -99,6 +99,7 @@ class Client:
         return Examples(self.memory[DEALT_X], labels_from_wire(self.memory[DEALT_Y]))
 
     def keep_dealt(self, dealt: Message) -> None:
+        """Records (``x``, and labels ``y`` as they come over the wire) that it trains on from now on."""
         self.memory[DEALT_X], self.memory[DEALT_Y] = dealt["x"], dealt["y"]
 
     @property

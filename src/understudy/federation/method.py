@@ -12,6 +12,7 @@ from typing import ClassVar, TypeVar
 
 from torch import Tensor, nn
 
+from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
@@ -21,6 +22,15 @@ from understudy.privacy.planning import Spendings
 from understudy.privacy.promise import PrivacySettings
 
 State = Message
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Records that a client is given to train on beside its own."""
+
+    examples: Examples
+    nbytes: int  # on the wire
+    given: bool  # it has them already
 
 
 @dataclass(frozen=True)
@@ -54,14 +64,13 @@ class Method(ABC):
     sums_only: ClassVar[bool] = False  # what clients send is only ever added up, by `server.sum`
     net: Network  # set by `bind`, before anything else is called
     rounds: int
-    problem: Problem  # set before `effort` is asked, when there is no network yet
     privacy: PrivacySettings | None = None  # what the config promises; set before `bind`
     # What an add-on spends on the records of a client with so many of them before this method does; set before `bind`.
     spent_before: Callable[[int], Spendings] = staticmethod(lambda own: ())
 
     def bind(self, net: Network, rounds: int) -> None:
         """The network that this process works with; here a method refuses what it cannot do."""
-        self.net, self.rounds, self.problem = net, rounds, net.problem
+        self.net, self.rounds = net, rounds
 
     def start(self, server: Server) -> State:
         """Opening exchanges, if any; the State before round 1."""
@@ -85,6 +94,10 @@ class Method(ABC):
 
     def metrics(self, state: State) -> Mapping[str, float]:
         """What else of a round belongs into its line."""
+        return {}
+
+    def dealt(self, state: State, clients: Sequence[str]) -> Mapping[str, Dealt]:
+        """What each client is dealt, whether it was asked yet or not, for `understudy measure`; nothing by default."""
         return {}
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
@@ -114,8 +127,9 @@ class Method(ABC):
         """Nothing but the scores that a site adds when it is asked for them; closes a run without a test set."""
         return Message()
 
-    def effort(self, records: int) -> int:
-        """Samples that a client with so many records sends through the network in a round, roughly."""
+    def effort(self, records: int, classes: int) -> int:
+        """Samples that a client with so many records of so many classes sends through the network in a round, roughly;
+        asked before there is a network."""
         return 0
 
     def jobs(self) -> dict[str, Job]:

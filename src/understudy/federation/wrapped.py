@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from understudy.data.problem import Problem
 from understudy.federation.client import Client
 from understudy.federation.message import Message
-from understudy.federation.method import Job, Method, State
+from understudy.federation.method import Dealt, Job, Method, State
 from understudy.federation.server import Server
 from understudy.models.network import Network
 
@@ -49,6 +49,9 @@ class WrappedMethod(Method):
     def remarks(self, state: State) -> Sequence[str]:
         return self.inner.remarks(state)
 
+    def dealt(self, state: State, clients: Sequence[str]) -> Mapping[str, Dealt]:
+        return self.inner.dealt(state, clients)
+
     def personal(self, client: Client, model: Tensor) -> Tensor:
         return self.inner.personal(client, model)
 
@@ -63,5 +66,5 @@ class WrappedMethod(Method):
     def model_brief(self, state: State) -> Message:
         return self.inner.model_brief(state)
 
-    def effort(self, records: int) -> int:
-        return self.inner.effort(records)
+    def effort(self, records: int, classes: int) -> int:
+        return self.inner.effort(records, classes)

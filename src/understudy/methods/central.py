@@ -56,7 +56,7 @@ class Central(Method):
                 "leave privacy out."
             )
 
-    def effort(self, records: int) -> int:
+    def effort(self, records: int, classes: int) -> int:
         return self.settings.local.step_count(records) * self.settings.local.batch
 
     # ---- on the client

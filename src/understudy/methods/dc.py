@@ -98,7 +98,7 @@ class Condensing(Method):
             )
         self.settings.loops  # noqa: B018  refused here, before anything runs
 
-    def effort(self, records: int) -> int:
+    def effort(self, records: int, classes: int) -> int:
         return 0  # most of it goes through single layers, which are not compiled
 
     # ---- on the client

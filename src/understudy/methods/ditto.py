@@ -58,8 +58,8 @@ class Ditto(Averaging):
     def __init__(self, settings: DittoSettings):
         super().__init__(settings)
 
-    def effort(self, records: int) -> int:
-        return 2 * super().effort(records)
+    def effort(self, records: int, classes: int) -> int:
+        return 2 * super().effort(records, classes)
 
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
         plan, changes = self.plan(client), client.rng("augmentation")

@@ -111,8 +111,8 @@ class FedDM(Pooled):
     def private(self) -> bool:
         return self.settings.dp == "stat"
 
-    def effort(self, records: int) -> int:
-        owned = min(self.problem.classes, max(1, records // (self.settings.min_class_records or FEWEST)))
+    def effort(self, records: int, classes: int) -> int:
+        owned = min(classes, max(1, records // (self.settings.min_class_records or FEWEST)))
         return self.settings.steps * owned * (self.settings.real_batch + self.settings.ipc)
 
     # ---- on the client

@@ -125,7 +125,7 @@ class FedLap(Method):
         if self.settings.dsa:
             check_augmentation(net, self.settings.kinds)
 
-    def effort(self, records: int) -> int:
+    def effort(self, records: int, classes: int) -> int:
         settings = self.settings
         seen = settings.most_batches * settings.batch
         return seen + (settings.server_epochs * records if settings.radius_rule in MEASURED else 0)

@@ -160,9 +160,9 @@ def along(a: Tensor, b: Tensor) -> Tensor:
 class FedReg(Averaging):
     settings: FedRegSettings
 
-    def effort(self, records: int) -> int:
+    def effort(self, records: int, classes: int) -> int:
         passes = 4 if self.settings.mask else 3
-        return passes * super().effort(records) + 2 * self.settings.climbs * records
+        return passes * super().effort(records, classes) + 2 * self.settings.climbs * records
 
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
         steps = Reminding(self.settings, self.net, w, Maker(self.settings, client, self.net, w))

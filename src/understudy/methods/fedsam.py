@@ -45,8 +45,8 @@ def sharp(rho: float) -> Slope:
 
 
 class FedSam(Averaging):
-    def effort(self, records: int) -> int:
-        return 2 * super().effort(records)
+    def effort(self, records: int, classes: int) -> int:
+        return 2 * super().effort(records, classes)
 
 
 @method("fedsam", settings=FedSamSettings, presets={"fedcog": {"rho": 0.5}})

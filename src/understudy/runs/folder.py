@@ -14,6 +14,7 @@ import yaml
 
 from understudy.data.examples import Examples
 from understudy.errors import UserError
+from understudy.federation.message import Message
 from understudy.federation.tensor_store import TensorStore
 from understudy.files import write_whole
 from understudy.privacy.ledger import Ledger
@@ -166,6 +167,11 @@ class RunFolder:
                 raise UserError(f"{path}, line {number}, has no 'round'; restore the file from a copy.")
             lines.append(line)
         return lines
+
+    def newest_state(self) -> Message:
+        """The server's State as the last checkpoint has it; empty where there is none yet."""
+        entries = self.checkpoints.entries()
+        return self.checkpoints.get(entries[-1])[0] if entries else Message()
 
     def waiting(self) -> list[Line]:
         """Of rounds that count and are not scored yet, as clients do that in the next round: lines without scores."""

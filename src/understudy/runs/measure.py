@@ -16,18 +16,21 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from understudy.config.build import build_data, build_network
+from understudy.config.build import build_data, build_method
 from understudy.config.read import pairs, read
 from understudy.config.resolve import resolve
 from understudy.config.schema import Config, Live
+from understudy.data.federation import Federation
 from understudy.errors import UserError
+from understudy.federation.cohorts import in_order
+from understudy.federation.message import Message
+from understudy.federation.method import Method, State
 from understudy.models.network import Network
 from understudy.runs.compare import compare, label_of, read_config
 from understudy.runs.cost import Cost, cost_of
-from understudy.runs.dealt import dealt_examples
 from understudy.runs.folder import RunFolder
 from understudy.runs.play import one_thread
-from understudy.runs.shuffling import Shuffled, quantities
+from understudy.runs.quantities import Shuffled, dealt_examples, quantities
 
 POWER_STEPS = 50  # of the power iteration for L
 SMOOTHNESS_IS = f"approximate, from below: the largest curvature after at most {POWER_STEPS} steps of power iteration"
@@ -99,9 +102,10 @@ def measure(
 def _measured(config: Config, run: RunFolder | None, at: str, speed: Speed | None = None) -> Measured:
     with one_thread():
         data = build_data(config)
-        net = build_network(config, data.problem, "eager")
+        method = build_method(config, data, "eager")
+        net, state = method.net, Message() if run is None else run.newest_state()
         w = net.initial() if at == "initial" else _final(run, net)
-        found = quantities(net, w, data, {} if run is None else dealt_examples(run, data), POWER_STEPS)
+        found = quantities(net, w, data, dealt_examples(method, state, data), POWER_STEPS)
         words = config.words("", data.problem, "eager", "", "")
         return Measured(
             label_of(words),
@@ -114,8 +118,13 @@ def _measured(config: Config, run: RunFolder | None, at: str, speed: Speed | Non
             found.smoothness,
             found.shuffled,
             speed,
-            None if run is None else cost_of(run, net.size, len(data.sites)),
+            None if run is None else _cost(run, method, state, data),
         )
+
+
+def _cost(run: RunFolder, method: Method, state: State, data: Federation) -> Cost | None:
+    dealt = method.dealt(state, in_order(data.sites)).values()
+    return cost_of(run.metrics(), dealt, method.net.size, len(data.sites))
 
 
 def _final(run: RunFolder | None, net: Network) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from understudy import __version__
-from understudy.config.build import build_data, build_method, build_network, choose_fast_path, device
+from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation
 from understudy.engines.choose import OpenEngine, on_this_machine
@@ -43,8 +43,7 @@ def play(
         folder = RunFolder(out)
         going_on = resume and folder.holds_a_run
         data = build_data(config)
-        fast: FastPath = folder.config()["model"]["fast"] if going_on else choose_fast_path(config, data)
-        method, words = built(config, data, fast)
+        method, words = built(config, data, folder.config()["model"]["fast"] if going_on else None)
         _check(config, data, method, watcher)
         if not going_on:
             if config.branched is not None:
@@ -61,10 +60,10 @@ def play(
             return rounds.to_the_end(here, sites_elsewhere=engine is not None)
 
 
-def built(config: Config, data: Federation, fast: FastPath) -> tuple[Method, dict[str, Any]]:
+def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Method, dict[str, Any]]:
     """The method, and the config as the run's folder has it."""
-    method = build_method(config, build_network(config, data.problem, fast))
-    return method, config.words(__version__, data.problem, fast, str(device(config)), digest_of_data(data))
+    method = build_method(config, data, fast)
+    return method, config.words(__version__, data.problem, method.net.fast, str(device(config)), digest_of_data(data))
 
 
 def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> OpenEngine:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from understudy.complaints import unknown_name
-from understudy.config.build import build_data, build_network
+from understudy.config.build import build_data, build_method
 from understudy.config.resolve import resolve
 from understudy.config.schema import Chosen, Config, Live
 from understudy.data.examples import Examples
@@ -21,7 +21,9 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client, Memory
 from understudy.federation.message import Message
+from understudy.federation.method import Method
 from understudy.federation.tensor_store import TensorStore
+from understudy.federation.wrapped import WrappedMethod
 from understudy.methods.fedcog import PREVIOUS, Consensus, FedCogSettings, Images
 from understudy.methods.shared.averaging import Averaging
 from understudy.models.network import Network
@@ -56,10 +58,11 @@ def generated(folder: Path, client: str | None = None, live: Live | None = None)
         state, round, memory = _checkpoint(RunFolder(folder), name)
         # Without waiting for a compiler: the pictures are the same to the eye.
         fast: FastPath = "channels-last" if config.model.fast == "channels-last" else "eager"
-        net = build_network(config, data.problem, fast)
+        method = build_method(config, data, fast)
+        net = method.net
         own = data.sites[name].own
         worker = Client(name, round, own=own, held_out=own.none(), memory=memory, seed=config.top.seed)
-        _load_broadcast(config, net, worker, state)
+        _load_broadcast(method, worker, state)
         if not len(worker.examples):
             raise UserError(f"{name} in {folder} has no record, so it generates nothing; name another --client.")
         made = Consensus(settings, 1).generate(worker, net)
@@ -103,11 +106,11 @@ def _checkpoint(run: RunFolder, client: str) -> tuple[Message, int, Memory]:
     return state, int(notes["round"]) + 1, Memory(store.get(version)[0] if version else {})
 
 
-def _load_broadcast(config: Config, net: Network, client: Client, state: Message) -> None:
-    method = config.method.entry.build(config.method.settings)
+def _load_broadcast(method: Method, client: Client, state: Message) -> None:
+    while isinstance(method, WrappedMethod):
+        method = method.inner
     assert isinstance(method, Averaging)  # fedcog joins no other
-    method.bind(net, config.plan.rounds)
-    net.load(method.whole(client, method.broadcast(state)))
+    method.net.load(method.whole(client, method.broadcast(state)))
 
 
 def _source(settings: FedCogSettings, previous: bool) -> str:

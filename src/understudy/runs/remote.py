@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from understudy import __version__
-from understudy.config.build import build_data, build_method, build_network, choose_fast_path, device
+from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config
 from understudy.data.federation import Federation, Holding
 from understudy.data.settings import at_site
@@ -116,9 +116,8 @@ def build_site(
     data = build_data(_without_test(config))
     if name not in data.sites:
         raise UserError(f"The config knows no site '{name}'; it has {', '.join(data.sites)}.")
-    fast = choose_fast_path(config, data)
-    method = build_method(config, build_network(config, data.problem, fast))
-    words = config.words(__version__, data.problem, fast, str(device(config)), "")
+    method = build_method(config, data)
+    words = config.words(__version__, data.problem, method.net.fast, str(device(config)), "")
     holding = _holding(config, data, name, source)
     site = Site(
         name,

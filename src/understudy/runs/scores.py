@@ -7,7 +7,7 @@ from understudy.federation.method import Method, State
 from understudy.learning.evaluate import Tally, evaluate
 from understudy.runs.compare import last_counted
 from understudy.runs.folder import Line, RunFolder
-from understudy.runs.measured_round import measured_round
+from understudy.runs.quantities import measure_round
 from understudy.runs.under_way import Spent
 from understudy.runs.watching import Observer
 
@@ -28,7 +28,7 @@ class Scorekeeper:
         if remarks := list(self._method.remarks(state)):
             line["remarks"] = remarks
         if self._measure and line["round"] % self._measure == 0:
-            line |= measured_round(net, self._method.result(state), self._data, self._folder)
+            line |= measure_round(self._method, state, self._data)
         if self.at_clients:
             self.waiting.append(line)
             return

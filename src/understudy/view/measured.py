@@ -6,7 +6,7 @@ from rich.text import Text
 
 from understudy.runs.cost import Cost
 from understudy.runs.measure import SMOOTHNESS_IS, Measured, Speed
-from understudy.runs.shuffling import Shuffled
+from understudy.runs.quantities import Shuffled
 from understudy.view.numbers import NONE, percent, size
 from understudy.view.ruled import number, print_notes, print_table, ruled, words
 

@@ -26,6 +26,7 @@ underneath: ``fedavg`` has presets ``fedssyn`` and ``fedssyn-release``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,24 +36,14 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
-from understudy.federation.message import Kind, Message, labels_to_wire
-from understudy.federation.method import Job, Method, State, task, task_name
+from understudy.federation.exchange_once import ExchangeOnce
+from understudy.federation.message import Kind, Message, labels_from_wire, labels_to_wire
+from understudy.federation.method import Dealt, Job, Method, State, task, task_name
 from understudy.federation.registry import AROUND_ROUNDS, add_on
 from understudy.federation.server import Reply, Server
-from understudy.federation.wrapped import WrappedMethod
 from understudy.methods.fedssyn.kept_generators import keep, kept_by
 from understudy.methods.fedssyn.privacy import PrivateExchange, private_exchange, rehearse
 from understudy.methods.fedssyn.settings import FedssynSettings
-from understudy.methods.shared.dealing import (
-    GIVEN,
-    POOL_X,
-    POOL_Y,
-    Dealer,
-    nothing_to_deal,
-    receiving,
-    shuffled,
-    slices,
-)
 from understudy.methods.shared.imitation import Imitation, check_single_labels
 from understudy.methods.shared.pooled import fault, of_one_kind
 from understudy.models.network import Network
@@ -61,6 +52,7 @@ from understudy.synthesis.generator import Stage
 
 __all__ = ["GIVEN", "POOL_X", "POOL_Y", "Fedssyn", "FedssynSettings", "slices"]
 
+POOL_X, POOL_Y, GIVEN = "fedssyn.x", "fedssyn.y", "fedssyn.given"  # in State: the shuffled pool; who has its part
 MADE = "fedssyn.made."  # in State after the opening, a client each: images sent, near-duplicates, of how many
 
 PUBLISHED: Mapping[str, Any] = {"generator": {"name": "diffusion", "preset": "paper"}, "records": 0.75}
@@ -77,7 +69,9 @@ MOST_IMAGES = 2**40  # that a client can say to have made
 BYTES = torch.zeros(0, dtype=torch.uint8)
 
 
-class Fedssyn(WrappedMethod):
+class Fedssyn(ExchangeOnce):
+    given, once = GIVEN, (POOL_X, POOL_Y)
+
     def __init__(self, settings: FedssynSettings, inner: Method):
         super().__init__(inner)
         self.settings = settings
@@ -154,12 +148,14 @@ class Fedssyn(WrappedMethod):
 
     def jobs(self) -> dict[str, Job]:
         """Its own task with what it really sends, and those of the method underneath."""
-        inner = {name: Job(name, receiving(job.work), job.kinds) for name, job in self.inner.jobs().items()}
         kinds: dict[str, Kind] = {} if self.settings.deal == "own" else {"x": "examples", "y": "labels"}
         if self.settings.veto is not None:
             kinds["duplicates"] = "statistics"
         mine = task_name(self.generate)
-        return {**inner, **Method.jobs(self), mine: Job(mine, self.generate, kinds)}
+        return {**super().jobs(), mine: Job(mine, self.generate, kinds)}
+
+    def keep(self, client: Client, parts: Message) -> None:
+        client.keep_dealt(Message(x=parts[POOL_X], y=parts[POOL_Y]))
 
     # ---- on the server
 
@@ -169,12 +165,27 @@ class Fedssyn(WrappedMethod):
             replies = of_one_kind(replies)
         counts = {MADE + reply.client: self._counts(reply) for reply in replies}
         if self.settings.deal == "own" or not replies:
-            pool = nothing_to_deal(len(server.clients))
+            pool = Message({GIVEN: torch.ones(len(server.clients), dtype=torch.uint8)})  # there is nothing to deal
         else:
-            pool = shuffled(replies, len(server.clients), server.rng("fedssyn shuffle"))
-        dealer = Dealer(server, pool)
-        state = self.inner.start(dealer)
-        return state.but(pool).but(counts).but({GIVEN: dealer.given})
+            pool = _shuffled(replies, server.rng("fedssyn shuffle"))
+        return self.open_with(server, pool.but(counts))
+
+    def parts_for(self, state: State, at: int, clients: int) -> Message:
+        mine = slices(len(state[POOL_Y]), clients)[at]
+        return Message({POOL_X: state[POOL_X][mine], POOL_Y: state[POOL_Y][mine]})
+
+    def dealt(self, state: State, clients: Sequence[str]) -> Mapping[str, Dealt]:
+        if POOL_Y not in state:
+            return super().dealt(state, clients)
+        parts = {client: self.parts_for(state, at, len(clients)) for at, client in enumerate(clients)}
+        return {
+            client: Dealt(
+                Examples(part[POOL_X], labels_from_wire(part[POOL_Y])),
+                sum(tensor.nbytes for tensor in part.values()),
+                bool(given),
+            )
+            for (client, part), given in zip(parts.items(), state[GIVEN].tolist(), strict=True)
+        }
 
     def _sound(self, reply: Reply) -> bool:
         why = None if self.settings.deal == "own" else fault(reply, self.net, most=self.settings.images)
@@ -191,8 +202,7 @@ class Fedssyn(WrappedMethod):
         return torch.tensor([sent, *(reply["duplicates"].tolist() if "duplicates" in reply else (0, sent))])
 
     def round(self, server: Server, state: State) -> State:
-        dealer = Dealer(server, state)
-        after = self.inner.round(dealer, state).but({GIVEN: dealer.given})
+        after = super().round(server, state)
         return after.only(*(part for part in after if not part.startswith(MADE)))
 
     def remarks(self, state: State) -> Sequence[str]:
@@ -215,6 +225,20 @@ class Fedssyn(WrappedMethod):
                 yield f"{client}: {near} of {of} images were near-duplicates of its records, {done}."
             elif sent == 0 and self.settings.images != 0 and self.settings.source == "generator":
                 yield f"{client}: no images were made, since a generator needs more records than it has."
+
+
+def _shuffled(replies: Sequence[Reply], rng: torch.Generator) -> Message:
+    """The one permutation: it is drawn here, and what it gave stays in State."""
+    x, y = torch.cat([reply["x"] for reply in replies]), torch.cat([reply["y"] for reply in replies])
+    order = torch.randperm(len(y), generator=rng)
+    return Message({POOL_X: x[order], POOL_Y: y[order]})
+
+
+def slices(total: int, parts: int) -> list[slice]:
+    """Equal parts; where they do not come out even, the first ones are longer by one."""
+    short, longer = divmod(total, parts)
+    ends = [short * k + min(k, longer) for k in range(parts + 1)]
+    return [slice(a, b) for a, b in pairwise(ends)]
 
 
 def _are_counts(duplicates: Tensor) -> bool:

@@ -109,7 +109,7 @@ class Averaging(Method):
     def _local_buffers(self) -> bool:
         return self.settings.buffers == "local" and self.net.size > self.net.parameters
 
-    def effort(self, records: int) -> int:
+    def effort(self, records: int, classes: int) -> int:
         return self.settings.local.step_count(records) * self.settings.local.batch
 
     # ---- on the client

@@ -1,5 +1,9 @@
-"""ζ², σ² and L at one shared model, over the clients' own records and with their parts of the shuffled pool, beside the
-bounds of Lemma 1. Clients without records of their own never train, so they count nowhere."""
+"""ζ², σ², δ² and L at one shared model, over the clients' own records and with those that they are dealt, beside the
+bounds of Lemma 1. Clients without records of their own never train, so they count nowhere.
+
+A simulation holds every client's records; a real federation does not, and there this cannot be had. It looks at records
+without noise, so a run that promises privacy refuses it.
+"""
 
 import math
 from collections.abc import Mapping
@@ -10,6 +14,8 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
+from understudy.federation.cohorts import in_order
+from understudy.federation.method import Method, State
 from understudy.learning.heterogeneity import (
     Heterogeneity,
     Slopes,
@@ -21,6 +27,8 @@ from understudy.learning.heterogeneity import (
 )
 from understudy.models.network import Network
 from understudy.randomness import generator
+
+QUICK_STEPS = 20  # of the power iteration for L: a line of metrics should not cost more than the round
 
 
 @dataclass(frozen=True)
@@ -64,13 +72,41 @@ class Quantities:
     zeta2: float
     sigma2: float
     smoothness: float
-    shuffled: Shuffled | None  # None where nothing was shuffled
+    shuffled: Shuffled | None  # None where nothing was dealt
+
+    def line(self) -> dict[str, float]:
+        """As a line of metrics has them: ``…_shuffled`` with what was dealt, ``…_bound`` what Lemma 1 allows."""
+        own = {"zeta2": self.zeta2, "sigma2": self.sigma2, "smoothness": self.smoothness}
+        after = self.shuffled
+        if after is None:
+            return own
+        return {
+            **own,
+            "zeta2_shuffled": after.zeta2,
+            "zeta2_bound": after.zeta2_bound,
+            "sigma2_shuffled": after.sigma2,
+            "sigma2_bound": after.sigma2_bound,
+            "smoothness_shuffled": after.smoothness,
+            "delta2": after.delta2,
+            "sigma2_pool": after.sigma2_pool,
+            "share_shuffled": after.p,
+        }
+
+
+def measure_round(method: Method, state: State, data: Federation) -> dict[str, float]:
+    """For a line of metrics, where the config asks for it (``measure: N``, every N rounds)."""
+    return quantities(method.net, method.result(state), data, dealt_examples(method, state, data), QUICK_STEPS).line()
+
+
+def dealt_examples(method: Method, state: State, data: Federation) -> dict[str, Examples]:
+    """What each client is dealt, whether it was asked yet or not."""
+    return {client: dealt.examples for client, dealt in method.dealt(state, in_order(data.sites)).items()}
 
 
 def quantities(
     net: Network, w: Tensor, data: Federation, dealt: Mapping[str, Examples], power_steps: int
 ) -> Quantities:
-    """``dealt``: every client's part of the pool; ``power_steps``: of the iteration that finds L."""
+    """``dealt``: what every client is dealt; ``power_steps``: of the iteration that finds L."""
     records = {name: holding.own for name, holding in data.sites.items() if len(holding.own)}
     own = {name: slopes(net, w, some) for name, some in records.items()}
     before = heterogeneity(list(own.values()))
