@@ -23,7 +23,7 @@ from understudy.data.problem import Problem
 from understudy.engines.inline import Inline
 from understudy.engines.workers import Workers
 from understudy.federation.exchange import Engine
-from understudy.federation.running import RunServer
+from understudy.federation.running import RunFacts, RunServer
 from understudy.federation.site import Site
 from understudy.heap import keep_freed_memory
 from understudy.learning.local import Local
@@ -92,13 +92,7 @@ class Ours:
             self.engine,
             self.method,
             list(sites),
-            run="bench",
-            config="",
-            seed=SEED,
-            cohort=case.a_turn,
-            at_least=case.a_turn,
-            score_at_clients=False,
-            held_out={},
+            RunFacts("bench", "", SEED, case.a_turn, case.a_turn, score_at_clients=False, held_out={}),
         )
         self.state = self.method.start(self.server)
 

@@ -12,8 +12,9 @@ import pytest
 from contract_checks import Case, model_bytes
 from test_contract import CASES, QUICK
 
-from understudy.federation import site
+from understudy.federation import answering, working
 from understudy.federation.exchange import Request
+from understudy.federation.site import Site
 from understudy.privacy.charges import Charge, ChargeLog
 from understudy.runs.play import Result, play
 from understudy.runs.watching import Observer
@@ -34,7 +35,7 @@ def dying(work: Callable[..., Any], marker: Path, times: int, when: Callable[...
     return work_and_die
 
 
-def at_beech_in_round_2(site: site.Site, _: object, request: Request) -> bool:
+def at_beech_in_round_2(site: Site, _: object, request: Request) -> bool:
     return site.name == "beech" and request.round == 2
 
 
@@ -43,7 +44,7 @@ def test_killed_in_the_middle_of_a_task_the_model_is_the_same(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     straight = CASES[name].play(tmp_path / "straight")
-    monkeypatch.setattr(site, "_work", dying(site._work, tmp_path / "death", 2, at_beech_in_round_2))
+    monkeypatch.setattr(answering, "work", dying(working.work, tmp_path / "death", 2, at_beech_in_round_2))
     killed = CASES[name].play(tmp_path / "killed", engine=TWO)
     assert model_bytes(killed) == model_bytes(straight)
     assert (killed.summary["workers_died"], killed.summary["lost"], killed.summary["failed"]) == (2, [], 0)
@@ -86,7 +87,7 @@ def test_killed_from_outside_at_any_moment_the_model_is_the_same(tmp_path: Path)
 def test_a_client_whose_worker_dies_again_and_again_is_named_in_the_summary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site, "_work", dying(site._work, tmp_path / "death", 3, at_beech_in_round_2))
+    monkeypatch.setattr(answering, "work", dying(working.work, tmp_path / "death", 3, at_beech_in_round_2))
     killed = CASES["fedavg"].play(tmp_path / "killed", engine=TWO)
     summary = json.loads((tmp_path / "killed/summary.json").read_text())
     assert (summary["workers_died"], summary["lost"], summary["failed"]) == (3, ["beech"], 1)
@@ -102,9 +103,9 @@ PRIVATE = {"delta": 1e-5, "records": 12}  # real noise, so that ε is counted
 PRIVATE_CASE = Case("dp-fedavg", QUICK["dp-fedavg"], privacy=PRIVATE)
 MOMENTS = {
     "the charge is open": (ChargeLog, "open"),
-    "the task is done": (site, "_work"),
-    "the reply is on disk, and not yet listed": (site, "_file"),
-    "the reply is listed, and not yet closed": (site, "write_whole"),
+    "the task is done": (answering, "work"),
+    "the reply is on disk, and not yet listed": (answering._Step, "_write"),
+    "the reply is listed, and not yet closed": (answering, "write_whole"),
     "the charge is closed": (ChargeLog, "close"),
 }
 
@@ -135,7 +136,7 @@ def test_a_private_step_that_is_given_up_has_cost_what_it_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     straight = PRIVATE_CASE.play(tmp_path / "straight")
-    monkeypatch.setattr(site, "_work", dying(site._work, tmp_path / "death", 3, at_beech_in_round_2))
+    monkeypatch.setattr(answering, "work", dying(working.work, tmp_path / "death", 3, at_beech_in_round_2))
     killed = PRIVATE_CASE.play(tmp_path / "killed", engine=TWO)
     assert killed.summary["lost"] == ["beech"]
     ledgers = [json.loads((run.folder / "ledger.json").read_text()) for run in (straight, killed)]

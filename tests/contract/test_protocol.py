@@ -48,7 +48,7 @@ def killed_at_write(number: int) -> Iterator[None]:
             raise Killed
         whole(path, data, durable=durable)
 
-    names = ("federation.tensor_store", "federation.site", "runs.folder", "runs.rounds")
+    names = ("federation.tensor_store", "federation.answering", "runs.folder", "runs.rounds")
     with ExitStack() as patches:
         for name in names:
             patches.enter_context(patch(f"understudy.{name}.write_whole", write))

@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from understudy.config.build import build_data, build_method
 from understudy.data.federation import Federation
 from understudy.errors import UserError
-from understudy.federation import registry, site
+from understudy.federation import answering, registry, working
 from understudy.federation.budget import Budget
 from understudy.federation.client import Client
 from understudy.privacy.mechanism import gaussian, poisson_rows
@@ -136,7 +136,7 @@ def _mechanism() -> tuple[str, float]:
 def watched() -> Iterator[Watch]:
     watch = Watch()
     with (
-        patch.object(site, "_work", watch.working(site._work)),
+        patch.object(answering, "work", watch.working(working.work)),
         patch.object(Client, "rng", watch.handing_out(Client.rng, secret=False)),
         patch.object(Client, "secret_rng", watch.handing_out(Client.secret_rng, secret=True)),
         watch,

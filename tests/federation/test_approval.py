@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from understudy.data.federation import Federation
+from understudy.federation.answering import answer
 from understudy.federation.approval import ApprovalQueue
 from understudy.federation.client import Client
 from understudy.federation.exchange import NOTHING, Answer, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.server import Server
-from understudy.federation.site import Site, answer
+from understudy.federation.site import Site
 from understudy.models import zoo as models
 from understudy.models.network import Network
 from understudy.privacy.policy import Policy

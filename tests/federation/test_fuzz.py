@@ -20,10 +20,11 @@ from understudy.config.schema import Live
 from understudy.data.federation import Federation
 from understudy.engines.flower import wire
 from understudy.errors import UserError
+from understudy.federation.answering import answer
 from understudy.federation.exchange import Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method
-from understudy.federation.site import Site, answer
+from understudy.federation.site import Site
 from understudy.privacy.promise import PrivacySettings
 
 SOON = 10.0  # seconds for one of them, on a machine that is busy with other things

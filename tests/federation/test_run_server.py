@@ -8,11 +8,12 @@ import torch
 from torch import nn
 
 from understudy.data.problem import Problem
+from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.exchange import Answer, Engine, Request, failed
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
-from understudy.federation.running import RunServer
+from understudy.federation.running import RunFacts, RunServer
 from understudy.federation.server import Reply, Server, TooFewReplies
 from understudy.federation.site import SCORE
 from understudy.models.classifier import Classifier
@@ -69,7 +70,7 @@ def begun(answer: Callable[[Request], Message | Answer], **more: Any) -> tuple[R
     method.bind(Network(lambda: Classifier(nn.Flatten(), nn.Linear(2, 2)), problem), 3)
     given: dict[str, Any] = {"seed": 0, "cohort": 4, "at_least": 1, "score_at_clients": False, **more}
     held_out = dict.fromkeys(NAMES, 10)
-    server = RunServer(engine, method, NAMES, run="run", config="config", held_out=held_out, **given)
+    server = RunServer(engine, method, NAMES, RunFacts(run="run", config="config", held_out=held_out, **given))
     server.begin(1)
     return server, engine, method
 
@@ -99,7 +100,7 @@ def test_what_cannot_be_read_has_left_all_the_same(about: dict[str, Any]) -> Non
     whole = {"version": "r1s1", "read": Message(number=torch.zeros(())).to_bytes, "charges": ()}
     written: list[Release] = []
     server, _, method = begun(lambda request: Answer(request.client, "done", "", **{**whole, **about}), at_least=0)
-    server._released = written.append
+    server._incoming._released = written.append
     assert list(server.ask(method.count, Message(), ["ash"])) == []
     size = len({**whole, **about}["read"]())
     assert [release.parts for release in written] == [{"undeclared": ("undeclared", size)}]
@@ -110,7 +111,7 @@ def test_what_cannot_be_read_has_left_all_the_same(about: dict[str, Any]) -> Non
 def test_what_comes_too_late_is_written_down_and_counts_for_nothing() -> None:
     server, engine, method = begun(lambda request: failed(request.client, "away"), at_least=0)
     written: list[Release] = []
-    server._released = written.append
+    server._incoming._released = written.append
     list(server.ask(method.count, Message(), ["ash"]))
     (asked,) = engine.requests
     server.begin(2)
@@ -232,3 +233,18 @@ def test_who_is_left_out_is_not_asked_again_and_the_cohort_of_its_round_stays() 
     server.undo()
     server.begin(2)
     assert server.cohort() == ["ash", "cedar", "elm"] == server.able()
+
+
+def test_an_ask_whose_replies_nobody_reads_says_so() -> None:
+    """Clients are asked while replies are read: a method that forgets to read asks nobody, and would learn nothing."""
+    server, engine, method = begun(number)
+    server.ask(method.count, MODEL, to=NAMES)
+    assert engine.requests == []
+    with pytest.raises(UserError, match=r"count was asked and nobody read the replies.*loop over"):
+        server.check_replies()
+
+
+def test_an_ask_of_nobody_that_is_read_is_in_order() -> None:
+    server, _, method = begun(number)
+    assert list(server.ask(method.count, MODEL, to=[], at_least=0)) == []
+    server.check_replies()

@@ -12,12 +12,13 @@ import torch
 
 from understudy.data.federation import Federation
 from understudy.errors import UserError
+from understudy.federation.answering import answer
 from understudy.federation.client import Client, Memory
 from understudy.federation.exchange import NOTHING, Request
 from understudy.federation.message import Kind, Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.server import Server
-from understudy.federation.site import Site, answer
+from understudy.federation.site import Site
 from understudy.models import zoo as models
 from understudy.models.network import Network
 from understudy.privacy.policy import Policy

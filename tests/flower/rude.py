@@ -8,13 +8,14 @@ from dataclasses import replace
 import torch
 
 from understudy.base_settings import NoSettings
+from understudy.federation.answering import answer
 from understudy.federation.client import Client
 from understudy.federation.exchange import Answer, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Server
-from understudy.federation.site import Site, answer
+from understudy.federation.site import Site
 
 
 @method("rude")

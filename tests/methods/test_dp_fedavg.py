@@ -407,6 +407,6 @@ def test_augmentation_draws_from_secret_coins_only(tmp_path: Path) -> None:
         "privacy": {"delta": 1e-5, "records": 10},
         "engine": {"name": "inline"},
     }
-    with patch("understudy.federation.site.Client", Watching):
+    with patch("understudy.federation.working.Client", Watching):
         play(resolve(words, {}, Live(data=Federation.from_arrays({"a": images}, test=images))), tmp_path / "run")
     assert drawn == [], "what is drawn from the run's seed is known to the server"

@@ -11,7 +11,7 @@ import pytest
 
 import understudy as us
 from understudy.errors import UserError
-from understudy.federation.running import RunServer
+from understudy.federation.incoming import Incoming
 from understudy.privacy.charges import ChargeLog, epsilon_of
 from understudy.runs.branching import branch
 from understudy.runs.folder import RunFolder
@@ -173,15 +173,15 @@ def killed_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any], Path
     """A run that is killed when the server is about to write down its n-th reply."""
 
     def made(words: dict[str, Any], out: Path, reply: int) -> Path:
-        heard, record = count(1), RunServer._write_down
+        heard, record = count(1), Incoming._write_down
 
-        def until(server: RunServer, *about: Any) -> None:
+        def until(server: Incoming, *about: Any) -> None:
             if next(heard) == reply:
                 raise Killed
             record(server, *about)
 
         with monkeypatch.context() as patched, contextlib.suppress(Killed):
-            patched.setattr(RunServer, "_write_down", until)
+            patched.setattr(Incoming, "_write_down", until)
             us.run(words, out=out)
         return out
 

@@ -12,7 +12,7 @@ from understudy.config.resolve import resolve
 from understudy.config.schema import Live
 from understudy.data.settings import DataSettings
 from understudy.errors import UserError
-from understudy.federation.running import RoundRecord
+from understudy.federation.round_record import RoundRecord
 from understudy.methods.fedavg import fedavg
 from understudy.methods.shared.averaging import AveragingSettings
 from understudy.runs.api import next_folder

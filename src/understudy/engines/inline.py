@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from understudy.federation.answering import answer
 from understudy.federation.exchange import Answer, Engine, Request
 from understudy.federation.method import Method
-from understudy.federation.site import Site, answer
+from understudy.federation.site import Site
 
 
 class Inline(Engine):

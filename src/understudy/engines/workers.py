@@ -19,9 +19,10 @@ from multiprocessing.context import ForkProcess
 import torch
 
 from understudy.engines.with_parent import end_with_parent
+from understudy.federation.answering import answer, give_up
 from understudy.federation.exchange import Answer, Engine, Request
 from understudy.federation.method import Method
-from understudy.federation.site import Site, answer, give_up
+from understudy.federation.site import Site
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 WAITING = 4  # answers that may wait for an earlier one, times the number of workers

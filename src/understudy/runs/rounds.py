@@ -18,7 +18,8 @@ from understudy.federation.cohorts import cohort_size
 from understudy.federation.exchange import Engine
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State
-from understudy.federation.running import RepliesWait, RunServer
+from understudy.federation.round_record import RepliesWait
+from understudy.federation.running import RunFacts, RunServer
 from understudy.federation.server import TooFewReplies
 from understudy.federation.site import Site
 from understudy.files import write_whole
@@ -113,10 +114,7 @@ class Rounds:
     # ---- beginning, or going on
 
     def _server(self, engine: Engine) -> RunServer:
-        return RunServer(
-            engine,
-            self.method,
-            list(self.data.sites),
+        facts = RunFacts(
             run=self.folder.run_id(secrets.token_hex(8)),
             config=self.digest,
             seed=self.config.top.seed,
@@ -124,9 +122,9 @@ class Rounds:
             at_least=self.config.plan.min_replies,
             score_at_clients=self.scores.at_clients,
             held_out=self._held_out(),
-            heard=self._heard,
-            released=self.folder.releases.add,
         )
+        clients, released = list(self.data.sites), self.folder.releases.add
+        return RunServer(engine, self.method, clients, facts, heard=self._heard, released=released)
 
     def _heard(self, client: str) -> None:
         self.observer.heard(client)

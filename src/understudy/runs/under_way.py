@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from understudy.federation.running import RoundRecord
+from understudy.federation.round_record import RoundRecord
 from understudy.files import write_whole
 
 FILE = "under-way.json"

@@ -9,9 +9,10 @@ from understudy.engines.flower import wire
 from understudy.engines.flower.fetching import Fetching, Withdrawn, fetch
 from understudy.engines.flower.runtime import Door, Tasks, kept_alive
 from understudy.errors import UserError
+from understudy.federation.answering import answer
 from understudy.federation.exchange import Request, failed
 from understudy.federation.method import Method
-from understudy.federation.site import Site, answer
+from understudy.federation.site import Site
 from understudy.federation.site_log import SiteLog
 
 if TYPE_CHECKING:

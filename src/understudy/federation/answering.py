@@ -1,0 +1,219 @@
+"""The client's side of an exchange: one function, whichever engine brought the request.
+
+A step has one brief. Asked again, a client sends the same bytes; asked otherwise, or for a step that it did not
+answer and that is behind its newest, it refuses. A task works on a copy of the memory that the request names and
+ends in a new version. A reply that a person has to look at first is kept like any other, and waits.
+"""
+
+import contextlib
+import hashlib
+import json
+import re
+import traceback
+from dataclasses import replace
+from typing import Any
+
+from understudy.errors import UserError
+from understudy.federation.approval import ApprovalQueue, Leaving, Waits
+from understudy.federation.client import Memory
+from understudy.federation.exchange import NOTHING, Answer, Outcome, Request, failed
+from understudy.federation.failures import NotFinite, Refused
+from understudy.federation.message import Kind, Message
+from understudy.federation.method import Method
+from understudy.federation.release import Forbidden, check_reply, rows_of
+from understudy.federation.site import SCORE, VERSION, Site
+from understudy.federation.site_log import SiteLog
+from understudy.federation.working import Worked, job_of, work
+from understudy.files import write_whole
+from understudy.privacy.charges import LAST_PLACE, BudgetSpent, Charge
+
+RUN = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+
+def answer(site: Site, method: Method, request: Request) -> Answer:
+    """Whatever a task does, the caller gets an answer and the federation goes on."""
+    given = _whatever_happens(site, method, request)
+    return given if given.outcome in ("done", "waiting") else _failure(site, request, given)
+
+
+def give_up(site: Site, request: Request, why: str) -> Answer:
+    """For an engine whose process died over a request so often that it does not ask again."""
+    return _failure(site, request, failed(site.name, why))
+
+
+def _failure(site: Site, request: Request, given: Answer) -> Answer:
+    """Written down. A task that failed may have touched records first, and how it failed may depend on them: what it
+    spent is spent, and the same work costs again."""
+    with contextlib.suppress(OSError):
+        SiteLog(site.folder).failure(request, given)
+    if site.privacy is None:
+        return given
+    with contextlib.suppress(UserError):  # a book that cannot be read was the reason
+        spent = _spent(site, request)
+        site.charge_log.close(spent)
+        return replace(given, charges=[charge.as_dict() for charge in spent])
+    return given
+
+
+def _whatever_happens(site: Site, method: Method, request: Request) -> Answer:
+    try:
+        return _answer(site, method, request)
+    except UserError as error:
+        return failed(site.name, str(error), outcome=_outcome(error), code=error.code)
+    except Exception as error:
+        # A defect in a task must not take the other clients' work with it. What it says may quote records: it stays
+        # here, for the task's author.
+        with contextlib.suppress(OSError):
+            site.folder.mkdir(parents=True, exist_ok=True)
+            (site.folder / "error.txt").write_text(traceback.format_exc())
+        why = f"{request.task} raised {type(error).__name__}; its error.txt has the details"
+        return failed(site.name, why, code="defect")
+
+
+def _outcome(error: UserError) -> Outcome:
+    if isinstance(error, BudgetSpent):
+        return "spent"
+    if isinstance(error, Waits):
+        return "waiting"
+    return "refused" if isinstance(error, Refused | Forbidden | NotFinite) else "failed"
+
+
+def _answer(site: Site, method: Method, request: Request) -> Answer:
+    _check_request(site, request)
+    step = _Step(site, method, request)
+    before = step.answered_before()
+    kept = before is not None and step.keeps_its_reply()
+    done = before if before is not None and kept else step.do()
+    # Not before the reply is listed: killed in between, the work is repeated, and it never left.
+    paid = [Charge.of(charge) for charge in done["charges"]]
+    site.charge_log.close(paid)
+    if kept:
+        step.check_again(paid)
+    step.let_go(done, paid)
+    return Answer(site.name, "done", "", done["version"], step.file.read_bytes, [*done["charges"], *step.in_vain(paid)])
+
+
+class _Step:
+    """One step of a round at a site: what is kept of it, and what there is to do."""
+
+    def __init__(self, site: Site, method: Method, request: Request):
+        self.site, self.method, self.request = site, method, request
+        self.file, self.queue = site.reply(request), ApprovalQueue(site.folder)
+        # Of all that may be in the reply, what the site adds to it included.
+        self.kinds: dict[str, Kind] = {**job_of(site, method, request).kinds, SCORE: "statistics"}
+        self.problem = method.net.problem
+        self.answered = _answered(site, request)
+        self.digest = hashlib.sha256(f"{request.task} {request.start} ".encode() + request.body).hexdigest()
+
+    def answered_before(self) -> dict[str, Any] | None:
+        """What is kept of this very step; a step has one brief, and steps go forward only."""
+        answered, request = self.answered, self.request
+        before: dict[str, Any] | None = answered["steps"].get(str(request.step))
+        last = max(map(int, answered["steps"]), default=0)
+        if request.round < answered["round"] or (before is None and request.step < last):
+            raise Refused("past", f"it is already at round {answered['round']}, step {last}")
+        if before is not None and before["digest"] != self.digest:
+            raise Refused("other-brief")
+        return before
+
+    def keeps_its_reply(self) -> bool:
+        return self.file.exists() or self.queue.holds(self.request)
+
+    def do(self) -> dict[str, Any]:
+        """The work, checked against the site's policy, then on disk, then listed: from there on it counts."""
+        worked, answered = work(self.site, self.method, self.request), self.answered
+        self._check(worked.reply, answered["examples"], worked.paid)
+        answered["examples"] += self._examples(worked.reply)
+        done = answered["steps"][str(self.request.step)] = {"digest": self.digest, **self._write(worked)}
+        listed, costly = json.dumps(answered).encode(), self._costly(done["charges"])
+        write_whole(self.site.answered(self.request.run), listed, durable=costly)
+        return done
+
+    def check_again(self, paid: list[Charge]) -> None:
+        """The policy may be stricter by now."""
+        if self.site.policy is not None:
+            reply = Message.from_bytes(self.queue.data(self.request, self.file))
+            self._check(reply, self.answered["examples"] - self._examples(reply), paid)
+
+    def let_go(self, done: dict[str, Any], paid: list[Charge]) -> None:
+        """Unless a person has to look first."""
+        leaving = Leaving(self.request, self.file, self.kinds, self.problem, done["charges"])
+        self.queue.check(self.site.policy, leaving)
+        if self.site.logs_replies:
+            SiteLog(self.site.folder).reply(self.request, self.file.read_bytes(), self.kinds, paid)
+
+    def in_vain(self, paid: list[Charge]) -> list[dict[str, Any]]:
+        """Spent by the same task when it failed, which the server may not have heard of. It covers nothing of this
+        reply."""
+        if self.site.privacy is None:
+            return []
+        places = {charge.place for charge in paid}
+        spent = _spent(self.site, self.request)
+        return [replace(charge, covers=()).as_dict() for charge in spent if charge.place not in places]
+
+    def _check(self, reply: Message, others: int, paid: list[Charge]) -> None:
+        check_reply(self.site.policy, reply, self.kinds, self.site.holding.own, self.problem, others, paid)
+
+    def _examples(self, reply: Message) -> int:
+        return rows_of("examples", reply, self.kinds, self.problem)
+
+    def _write(self, worked: Worked) -> dict[str, Any]:
+        """Memory, charges and reply on disk; they count once they are listed."""
+        version = _keep(self.site, self.request, worked.memory)
+        charges = [charge.as_dict() for charge in worked.paid]
+        if self._costly(charges):
+            write_whole(self.file, worked.reply.to_bytes())
+        else:
+            self.file.write_bytes(worked.reply.to_bytes())
+        return {"version": version, "charges": charges}
+
+    def _costly(self, charges: list[dict[str, Any]]) -> bool:
+        """To make again, in privacy or in a person's time: then it must survive a power cut, as memory must."""
+        return bool(charges) or (self.site.policy is not None and bool(self.site.policy.approval))
+
+
+def _spent(site: Site, request: Request) -> list[Charge]:
+    return site.charge_log.of_task(request.run, request.round, request.step, request.task)
+
+
+def _check_request(site: Site, request: Request) -> None:
+    if request.config != site.config:
+        raise Refused("other-config")
+    strange = _cannot_be_a_file(request)
+    if strange:
+        raise Refused("bad-request", f"the request's {strange} cannot name a file")
+    if not all(0 <= place <= LAST_PLACE for place in (request.round, request.step)):
+        raise Refused("bad-request", "the request's round or step is out of bounds")
+
+
+def _cannot_be_a_file(request: Request) -> str | None:
+    """A server's words become names of files here: nothing may lead out of the site's folder."""
+    if not RUN.fullmatch(request.run):
+        return "run"
+    return next((name for name in ("start", "settled") if not VERSION.fullmatch(getattr(request, name))), None)
+
+
+def _answered(site: Site, request: Request) -> dict[str, Any]:
+    """What it answered in this round so far; a new round begins with nothing."""
+    file = site.answered(request.run)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh: dict[str, Any] = {"round": request.round, "steps": {}, "examples": 0}
+    if not file.exists():
+        return fresh
+    answered: dict[str, Any] = json.loads(file.read_text())
+    if answered["round"] < request.round:
+        site.forget_replies(request.run)
+        ApprovalQueue(site.folder).forget(request.run)
+        return fresh
+    return answered
+
+
+def _keep(site: Site, request: Request, memory: Memory) -> str:
+    """A new version where memory changed. All of this round's stay until the round counts."""
+    store, version = site.memory(request.run), request.start
+    if memory.changed:
+        version = f"r{request.round}s{request.step}"
+        store.put(version, memory)
+    of_this_round = {entry for entry in store.entries() if entry.startswith(f"r{request.round}s")}
+    store.keep_only({request.start, request.settled, *of_this_round} - {NOTHING})
+    return version

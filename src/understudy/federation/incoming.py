@@ -1,0 +1,122 @@
+"""What clients send, read by the server: whatever it is, it ends in a message or in one sentence about that client.
+
+What has left a client is in the ledger from the moment it arrives, whatever becomes of it.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from understudy.errors import UserError
+from understudy.federation.exchange import Answer
+from understudy.federation.message import Kind, Message
+from understudy.federation.method import Method
+from understudy.federation.round_record import Ask, RoundRecord
+from understudy.federation.site import SCORE, check_version
+from understudy.learning.evaluate import Tally
+from understudy.privacy.charges import Charge, Place, composed
+from understudy.privacy.ledger import Ledger, Release
+
+LARGEST = 1e15  # of a number in a reply: squares of millions of them still add up to a float32
+UNDECLARED = "undeclared"
+MOST_CHARGES = 64  # of one reply: one for each mechanism, and again for every time that the work failed
+MOST_WAYS = 256  # pairs of rate and noise of one client in a run, each of which takes time to count
+
+
+class Incoming:
+    def __init__(
+        self, method: Method, run: str, held_out: Mapping[str, int], released: Callable[[Release], None] | None
+    ):
+        self.ledger = Ledger()
+        self.kinds: Mapping[str, Mapping[str, Kind]] = {name: job.kinds for name, job in method.jobs().items()}
+        self._problem, self._promise, self._run = method.net.problem, method.privacy, run
+        self._held_out = held_out  # the most records that each client may have scored on
+        self._released = released or (lambda release: None)  # hears of every reply before the method does
+
+    def message(self, asked: Ask, answer: Answer, record: RoundRecord, heard: int) -> Message:
+        """What a client sent, if it counts; ``heard`` is the round in which it arrived."""
+        client, data = answer.client, answer.read()
+        record.up[client] = record.up.get(client, 0) + len(data)
+        try:
+            check_version(answer.version)
+            message, charges = Message.from_bytes(data), self._charges(asked, answer)
+        except UserError:
+            self._write_down(asked, client, data, {UNDECLARED: (UNDECLARED, len(data))}, (), heard)
+            raise
+        self._write_down(asked, client, data, self._parts(asked, message), charges, heard)
+        reply = message.without(SCORE)
+        self._check(asked, reply)
+        if SCORE in message:
+            record.scores = record.scores + self._tally(asked, client, message[SCORE])
+        return reply
+
+    def failure(self, asked: Ask, answer: Answer, heard: int) -> None:
+        """Nothing left, but the work may have cost privacy."""
+        self._write_down(asked, answer.client, b"", {}, self._charges(asked, answer), heard)
+
+    def _check(self, asked: Ask, reply: Message) -> None:
+        undeclared = [part for part in reply if part not in self.kinds[asked.task]]
+        if undeclared:
+            raise UserError(f"its reply holds {undeclared[0]}, which is not declared")
+        if reply.not_finite():
+            raise UserError(f"its reply is not finite in {', '.join(reply.not_finite())}")
+        if beyond := reply.beyond(LARGEST):
+            raise UserError(f"its reply goes beyond ±{LARGEST:g} in {beyond[0]}")
+
+    def _charges(self, asked: Ask, answer: Answer) -> list[Charge]:
+        """What the task spent, as its site says; refused where it could not be counted."""
+        if len(answer.charges) > MOST_CHARGES:
+            raise UserError(f"it sent {len(answer.charges)} charges of privacy; at most {MOST_CHARGES} are taken")
+        charges = [Charge.of(charge) for charge in answer.charges]
+        before = self.ledger.charges.get(answer.client, {})
+        for charge in charges:
+            self._check_charge(asked, charge, before)
+        every = [*before.values(), *charges]
+        if len({charge.way for charge in every}) > MOST_WAYS:
+            raise UserError(f"it spent privacy at more than {MOST_WAYS} different rates or noises")
+        if charges:
+            composed(every, charges[0].delta, charges[0].accountant)
+        return charges
+
+    def _check_charge(self, asked: Ask, charge: Charge, before: Mapping[Place, Charge]) -> None:
+        """It is of this ask, and counted as the config promises it."""
+        if self._promise is None:
+            raise UserError("it says that it spent privacy, and the config promises none")
+        if (charge.run, charge.round, charge.step) != (self._run, asked.round, asked.step):
+            raise UserError("it sent a charge of privacy that is not of this ask")
+        promised = (self._promise.delta, self._promise.accountant, self._promise.test_noise)
+        if (charge.delta, charge.accountant, charge.test_noise) != promised:
+            raise UserError("it counts privacy otherwise than the config promises it")
+        if replace(before.get(charge.place, charge), covers=charge.covers) != charge:
+            raise UserError("it changed a charge of privacy that it had sent before")
+
+    def _parts(self, asked: Ask, message: Message) -> dict[str, tuple[str, int]]:
+        """Kinds and sizes; of what is not declared in one line, whatever a site calls it."""
+        kinds = {**self.kinds[asked.task], SCORE: "statistics"}
+        sizes = {part: tensor.numel() * tensor.element_size() for part, tensor in message.items()}
+        parts: dict[str, tuple[str, int]] = {part: (kinds[part], size) for part, size in sizes.items() if part in kinds}
+        if undeclared := [size for part, size in sizes.items() if part not in kinds]:
+            parts[UNDECLARED] = (UNDECLARED, sum(undeclared))
+        return parts
+
+    def _write_down(
+        self,
+        asked: Ask,
+        client: str,
+        data: bytes,
+        parts: Mapping[str, tuple[str, int]],
+        charges: Sequence[Charge],
+        heard: int,
+    ) -> None:
+        digest = hashlib.sha256(data).hexdigest()
+        release = Release(client, asked.round, asked.step, asked.task, parts, tuple(charges), digest, heard=heard)
+        self._released(release)
+        self.ledger.record(release)
+
+    def _tally(self, asked: Ask, client: str, numbers: torch.Tensor) -> Tally:
+        if client not in asked.scoring:
+            raise UserError("it sent scores that nobody asked for")
+        asked.scoring.remove(client)
+        return Tally.from_tensor(numbers, self._problem, self._held_out[client])

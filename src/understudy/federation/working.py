@@ -1,0 +1,82 @@
+"""The work behind a reply: the task on a copy of the client's memory, and scores where they are asked for."""
+
+from dataclasses import dataclass
+
+import torch
+
+from understudy.errors import UserError
+from understudy.federation.budget import Budget, Occasion
+from understudy.federation.client import Client, Memory
+from understudy.federation.exchange import NOTHING, Request
+from understudy.federation.failures import NotFinite
+from understudy.federation.message import Message
+from understudy.federation.method import Job, Method
+from understudy.federation.release import check_kinds, may_score
+from understudy.federation.site import SCORE, Site
+from understudy.learning.evaluate import tally
+from understudy.privacy.charges import Charge
+from understudy.randomness import private_global_stream, seed_from
+
+
+@dataclass(frozen=True)
+class Worked:
+    reply: Message
+    memory: Memory  # what the client remembers
+    paid: list[Charge]  # what this work was charged: nothing else can cover the reply
+
+
+def job_of(site: Site, method: Method, request: Request) -> Job:
+    job = method.jobs().get(request.task)
+    if job is None:
+        raise UserError(f"{site.name} knows no task '{request.task}'; server and client must share one config.")
+    return job
+
+
+def work(site: Site, method: Method, request: Request) -> Worked:
+    job = job_of(site, method, request)
+    check_kinds(site.policy, job.kinds, private=site.privacy is not None)
+    kept = site.memory(request.run).get(request.start)[0] if request.start != NOTHING else Message()
+    brief = Message.from_bytes(request.body)
+    if brief.not_finite():
+        raise UserError(f"the brief is not finite in {', '.join(brief.not_finite())}")
+    scores = _scores(site, method, request, kept, brief) if request.score and may_score(site.policy) else {}
+    memory = Memory(kept)
+    with private_global_stream(site.seed, request.round, site.name, request.task):
+        client = _client(site, request, memory)
+        reply = job.work(client, brief)
+    _check_reply(request, job, reply)
+    return Worked(reply.but(scores), memory, client.budget.charged)
+
+
+def _check_reply(request: Request, job: Job, reply: Message) -> None:
+    undeclared = [part for part in reply if part not in job.kinds or part == SCORE]  # which is the site's alone
+    if undeclared:
+        raise UserError(f"{request.task} would send {', '.join(undeclared)}, which @task does not declare.")
+    if broken := reply.not_finite():
+        raise NotFinite(broken)
+
+
+def _client(site: Site, request: Request, memory: Memory, *words: str) -> Client:
+    own, held_out = site.holding.own, site.holding.held_out
+    seed = seed_from(site.seed, *words) if words else site.seed
+    occasion = Occasion(request.run, request.round, request.step, request.task)
+    return Client(
+        site.name,
+        request.round,
+        own=own,
+        held_out=held_out,
+        memory=memory,
+        seed=seed,
+        common=site.common,
+        budget=Budget(site.charge_log, occasion, site.privacy, site.policy, len(own)),
+    )
+
+
+def _scores(site: Site, method: Method, request: Request, kept: Message, brief: Message) -> dict[str, torch.Tensor]:
+    """Of the brief's model on held-out records; on a copy of memory and streams apart, so that it changes nothing."""
+    client = _client(site, request, Memory(kept), "scoring")
+    if "model" not in brief or not len(client.held_out):
+        return {}
+    with private_global_stream(client.id, client.round, SCORE):
+        method.net.load(method.personal(client, brief["model"]))
+        return {SCORE: tally(method.net.logits, client.held_out, method.net.problem).to_tensor()}
