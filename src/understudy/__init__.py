@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "run": "understudy.runs.api",
+    "load": "understudy.runs.api",
     "Result": "understudy.runs.play",
     "Federation": "understudy.data.federation",
     "Examples": "understudy.data.examples",
@@ -39,6 +40,7 @@ __all__ = [
     "State",
     "UserError",
     "add_on",
+    "load",
     "method",
     "run",
     "task",
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
     from understudy.federation.method import Method, State, task
     from understudy.federation.registry import add_on, method
     from understudy.federation.server import Server
-    from understudy.runs.api import run
+    from understudy.runs.api import load, run
     from understudy.runs.play import Result
 
 

@@ -1,5 +1,7 @@
 """What a person is told when something that they can mend is wrong."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -23,3 +25,26 @@ def missing_extra(what: str, extra: str) -> UserError:
     return UserError(
         f"{what} needs further packages; in the clone of understudy: pip install -c constraints.txt '.[{extra}]'."
     )
+
+
+_on_a_command_line = False
+
+
+@contextmanager
+def speaking_to_a_command_line() -> Iterator[None]:
+    """Sentences name options as they are typed there; elsewhere they speak Python."""
+    global _on_a_command_line
+    before, _on_a_command_line = _on_a_command_line, True
+    try:
+        yield
+    finally:
+        _on_a_command_line = before
+
+
+def option(name: str, in_python: str = "") -> str:
+    """``--out`` on a command line, ``out`` in Python; ``in_python`` where that is more than the name."""
+    return f"--{name}" if _on_a_command_line else in_python or name
+
+
+def resuming() -> str:
+    return option("resume", "resume=True")

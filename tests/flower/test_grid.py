@@ -191,5 +191,5 @@ def test_a_superlink_that_is_killed_ends_the_run_with_a_sentence(tmp_path: Path)
             link.process.kill()
             opened.get_nodes()
 
-    with pytest.raises(UserError, match=r"SuperLink ended \(-9\).*then --resume"):
+    with pytest.raises(UserError, match=r"SuperLink ended \(-9\).*then go on with resume=True"):
         run()

@@ -251,7 +251,7 @@ def test_the_table_and_the_notes(run: Result) -> None:
 
 
 def test_what_cannot_be_measured_is_said(run: Result, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--at is 'half'"):
+    with pytest.raises(UserError, match="at is 'half'"):
         measure(str(run.folder), at="half")
     with pytest.raises(UserError, match="has its settings already; leave out seed=1"):
         measure(str(run.folder), ["seed=1"])

@@ -10,7 +10,7 @@ import yaml
 from torch import nn
 
 import understudy as us
-from understudy.errors import UserError
+from understudy.errors import UserError, speaking_to_a_command_line
 
 PLAN = {"method": {"name": "fedavg", "rounds": 1, "local": {"epochs": 1}}, "model": "softmax", "engine": "inline"}
 
@@ -110,3 +110,27 @@ def test_labels_that_begin_at_1_are_refused_unless_the_classes_are_counted() -> 
 def test_a_run_with_nothing_to_score_on_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     us.run(PLAN, data=us.Federation.from_arrays(arrays()), out=tmp_path / "run")
     assert "There is nothing to score on" in capfd.readouterr().err
+
+
+def test_errors_speak_python_here_and_name_options_on_a_command_line(tmp_path: Path) -> None:
+    us.run(PLAN, data=us.Federation.from_arrays(arrays()), out=tmp_path / "run")
+    with pytest.raises(UserError, match=r"add resume=True to go on with it, or choose another out\.$"):
+        us.run(PLAN, data=us.Federation.from_arrays(arrays()), out=tmp_path / "run")
+    with (
+        speaking_to_a_command_line(),
+        pytest.raises(UserError, match=r"add --resume to go on with it, or choose another --out\.$"),
+    ):
+        us.run(PLAN, data=us.Federation.from_arrays(arrays()), out=tmp_path / "run")
+
+
+def test_a_run_is_loaded_again_as_it_was_returned(tmp_path: Path) -> None:
+    before = us.run(PLAN, data=us.Federation.from_arrays(arrays(), held_out=0.5), out=tmp_path / "run")
+    again = us.load(tmp_path / "run")
+    assert (again.folder, again.summary, again.metrics) == (before.folder, before.summary, before.metrics)
+    assert again.weights.keys() == before.weights.keys()
+    assert all(torch.equal(again.weights[name], before.weights[name]) for name in before.weights)
+    (tmp_path / "run/model.safetensors").write_bytes(b"cut off")
+    with pytest.raises(UserError, match="is damaged"):
+        us.load(tmp_path / "run")
+    with pytest.raises(UserError, match=r"has no summary\.json; is it a run folder"):
+        us.load(tmp_path)

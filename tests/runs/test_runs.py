@@ -201,7 +201,7 @@ def test_what_cannot_be_run_is_refused_before_the_folder_is_touched(
 def test_a_folder_that_holds_a_run_or_anything_else_is_left_alone(tmp_path: Path) -> None:
     us.run(TINY, out=tmp_path / "run")
     before = (tmp_path / "run/metrics.jsonl").read_text()
-    with pytest.raises(UserError, match="holds a run already; add --resume"):
+    with pytest.raises(UserError, match="holds a run already; add resume=True"):
         us.run(TINY, out=tmp_path / "run")
     assert (tmp_path / "run/metrics.jsonl").read_text() == before
     (tmp_path / "mine").mkdir()
@@ -209,9 +209,9 @@ def test_a_folder_that_holds_a_run_or_anything_else_is_left_alone(tmp_path: Path
     with pytest.raises(UserError, match=r"is not empty \(it has letter.txt\)"):
         us.run(TINY, out=tmp_path / "mine")
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="choose another --out"):
+    with pytest.raises(UserError, match="choose another out"):
         us.run(TINY, out=tmp_path / "file")
-    with pytest.raises(UserError, match="choose another --out"):
+    with pytest.raises(UserError, match="choose another out"):
         us.run(TINY, out=tmp_path / "file" / "below")
 
 
@@ -220,7 +220,7 @@ def test_a_folder_that_is_not_writable(tmp_path: Path, monkeypatch: pytest.Monke
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "mkdir", closed)
-    with pytest.raises(UserError, match=r"cannot be written to \(Permission denied\); choose another --out"):
+    with pytest.raises(UserError, match=r"cannot be written to \(Permission denied\); choose another out"):
         us.run(TINY, out=tmp_path / "run")
 
 

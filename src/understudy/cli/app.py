@@ -10,7 +10,7 @@ import click
 import typer
 from typer.core import TyperGroup
 
-from understudy.errors import UserError
+from understudy.errors import UserError, speaking_to_a_command_line
 
 
 class Stopped(KeyboardInterrupt):
@@ -23,7 +23,8 @@ class Commands(TyperGroup):
     def invoke(self, ctx: click.Context) -> Any:
         told = _heed_signals()
         try:
-            return super().invoke(ctx)
+            with speaking_to_a_command_line():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             pass
         except (typer.Exit, UserError):

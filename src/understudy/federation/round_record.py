@@ -68,6 +68,6 @@ class Ask:
         """Clients are asked while their replies are read, so an ask that nobody reads asks nobody."""
         if not self.read:
             raise UserError(
-                f"{self.task} was asked and nobody read the replies, so no client was asked: clients are asked as their "
-                "replies are read; loop over server.ask(...), or make a list of it."
+                f"{self.task} was asked and nobody read the replies, so no client was asked: clients are asked as "
+                "their replies are read; loop over server.ask(...), or make a list of it."
             )

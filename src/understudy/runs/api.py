@@ -36,42 +36,62 @@ def run(
     ``changes`` are settings by their dotted names (``{"method.local.lr": 0.1}``), and so is every other keyword
     (``rounds=5``). Without ``out`` the folder is ``runs/NAME-1``, ``-2``, …
     """
-    _check_kind("config", config, (str, Path, Mapping), "a name, a file or a mapping")
-    _check_kind("changes", changes, (Mapping,), "a mapping from dotted names to values")
-    _check_kind("add", add, (str, Mapping, list, tuple), "a list of add-ons")
-    _check_kind("out", out, (str, Path), "a folder")
-    _check_kind("observer", observer, (Observer,), "an Observer")
+    _check_kinds(config=config, changes=changes, add=add, out=out, observer=observer)
     if resume and out is None:
         raise UserError("resume needs out, the folder of the run to go on with.")
-    changes = {**(changes or {}), **more}
-    live = Live(
-        data if isinstance(data, Federation) else None,
-        model if isinstance(model, nn.Module) else None,
-        method if isinstance(method, Method) or (isinstance(method, type) and issubclass(method, Method)) else None,
-    )
-    for key, value in (("data", data), ("model", model), ("method", method)):
-        if value is not None and getattr(live, key) is None:
-            changes[key] = _in_words(key, value)
-    if add is not None:
-        listed = [add] if isinstance(add, str | Mapping) else add
-        changes["with"] = [dict(item) if isinstance(item, Mapping) else item for item in listed]
+    live = _live(data, model, method)
+    named = _in_words(live, data=data, model=model, method=method) | ({} if add is None else {"with": _listed(add)})
     words = _words(config, Path(out) if out is not None and resume else None)
     if live.method is not None:
         words["method"] = _only_the_plan(words.get("method"))
-    resolved = resolve(words, changes, live)
+    resolved = resolve(words, {**(changes or {}), **more, **named}, live)
     folder = Path(out) if out is not None else next_folder(config, resolved)
     return play(resolved, folder, resume=resume, observer=observer or Aloud())
 
 
-def _check_kind(name: str, value: object, kinds: tuple[type, ...], what: str) -> None:
-    if value is not None and not isinstance(value, kinds):
-        raise UserError(f"{name}: pass {what}, not {type(value).__name__}.")
+def load(folder: str | Path) -> Result:
+    """A run that was run before, from its folder: summary, metrics and weights as `run` returned them."""
+    run = RunFolder(Path(folder))
+    return Result(run.path, run.summary(), run.metrics(), run.weights())
 
 
+KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "config": ((str, Path, Mapping), "a name, a file or a mapping"),
+    "changes": ((Mapping,), "a mapping from dotted names to values"),
+    "add": ((str, Mapping, list, tuple), "a list of add-ons"),
+    "out": ((str, Path), "a folder"),
+    "observer": ((Observer,), "an Observer"),
+}
 LIVE_KINDS = {"data": "a Federation", "model": "a torch.nn.Module", "method": "a Method or its class"}
 
 
-def _in_words(key: str, value: object) -> object:
+def _check_kinds(**given: object) -> None:
+    for name, value in given.items():
+        kinds, what = KINDS[name]
+        if value is not None and not isinstance(value, kinds):
+            raise UserError(f"{name}: pass {what}, not {type(value).__name__}.")
+
+
+def _live(data: object, model: object, method: object) -> Live:
+    """Objects that were passed in place of names."""
+    return Live(
+        data if isinstance(data, Federation) else None,
+        model if isinstance(model, nn.Module) else None,
+        method if isinstance(method, Method) or (isinstance(method, type) and issubclass(method, Method)) else None,
+    )
+
+
+def _in_words(live: Live, **given: object) -> dict[str, Any]:
+    """What was given by name, or as settings."""
+    return {key: _named(key, value) for key, value in given.items() if value is not None and getattr(live, key) is None}
+
+
+def _listed(add: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]) -> list[str | dict[str, Any]]:
+    items = [add] if isinstance(add, str | Mapping) else add
+    return [dict(item) if isinstance(item, Mapping) else item for item in items]
+
+
+def _named(key: str, value: object) -> object:
     """A name or settings; anything else was meant as an object, and is of the wrong kind."""
     if isinstance(value, str):
         return value

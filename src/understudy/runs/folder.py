@@ -10,10 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from understudy.data.examples import Examples
-from understudy.errors import UserError
+from understudy.errors import UserError, option, resuming
 from understudy.federation.message import Message
 from understudy.federation.tensor_store import TensorStore
 from understudy.files import write_whole
@@ -46,19 +49,24 @@ class RunFolder:
     def create(self, *, private: bool = False) -> None:
         """An empty folder of its own, ``private`` to its owner; one that holds anything else is left alone."""
         if self.holds_a_run:
-            raise UserError(f"{self.path} holds a run already; add --resume to go on with it, or choose another --out.")
+            raise UserError(
+                f"{self.path} holds a run already; add {resuming()} to go on with it, or choose another "
+                f"{option('out')}."
+            )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             others = [p.name for p in self.path.iterdir() if p.name != ".lock" and p.suffix != ".part"]
             if others:
-                raise UserError(f"{self.path} is not empty (it has {others[0]}); choose another --out.")
+                raise UserError(f"{self.path} is not empty (it has {others[0]}); choose another {option('out')}.")
             if private:
                 self.path.chmod(0o700)
             (self.path / ".lock").touch()
         except (NotADirectoryError, FileExistsError):
-            raise UserError(f"{self.path} is a file; choose another --out.") from None
+            raise UserError(f"{self.path} is a file; choose another {option('out')}.") from None
         except OSError as error:
-            raise UserError(f"{self.path} cannot be written to ({error.strerror}); choose another --out.") from None
+            raise UserError(
+                f"{self.path} cannot be written to ({error.strerror}); choose another {option('out')}."
+            ) from None
 
     @contextmanager
     def locked(self, *, wait: float, waiting: Callable[[str], None]) -> Iterator[None]:
@@ -172,6 +180,16 @@ class RunFolder:
         """The server's State as the last checkpoint has it; empty where there is none yet."""
         entries = self.checkpoints.entries()
         return self.checkpoints.get(entries[-1])[0] if entries else Message()
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The model of a run that has ended, as a state dict."""
+        file = self.path / "model.safetensors"
+        if not file.exists():
+            raise UserError(f"{self.path} has no model.safetensors yet; let the run finish.")
+        try:
+            return load_file(file)
+        except (SafetensorError, OSError):
+            raise UserError(f"{file} is damaged; restore it from a copy.") from None
 
     def waiting(self) -> list[Line]:
         """Of rounds that count and are not scored yet, as clients do that in the next round: lines without scores."""

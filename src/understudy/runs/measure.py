@@ -21,7 +21,7 @@ from understudy.config.read import pairs, read
 from understudy.config.resolve import resolve
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation
-from understudy.errors import UserError
+from understudy.errors import UserError, option
 from understudy.federation.cohorts import in_order
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State
@@ -86,11 +86,13 @@ def measure(
 ) -> Measured:
     """Of a run folder, or of a config that nobody has run yet (then at the initial model, nothing shuffled)."""
     if at not in ("final", "initial"):
-        raise UserError(f"--at is '{at}'; write final, the run's model, or initial.")
+        raise UserError(f"{option('at')} is '{at}'; write final, the run's model, or initial.")
     folder = Path(source)
     if not folder.is_dir():
         if against is not None or target is not None:
-            raise UserError("--target and --against compare runs; name a run folder, not a config.")
+            raise UserError(
+                f"{option('target')} and {option('against')} compare runs; name a run folder, not a config."
+            )
         return _measured(resolve(read(source), pairs(changes or []), live), None, "initial")
     words = read_config(folder)
     if changes:
@@ -130,8 +132,8 @@ def _cost(run: RunFolder, method: Method, state: State, data: Federation) -> Cos
 def _final(run: RunFolder | None, net: Network) -> Tensor:
     file = None if run is None else run.path / "model.safetensors"
     if file is None or not file.exists():
-        whose = "A config" if run is None else run.path
-        raise UserError(f"{whose} has no model.safetensors yet; let the run finish, or measure --at initial.")
+        whose, at = "A config" if run is None else run.path, option("at initial", "at='initial'")
+        raise UserError(f"{whose} has no model.safetensors yet; let the run finish, or measure with {at}.")
     w = net.initial()
     try:
         parts = load_file(file)

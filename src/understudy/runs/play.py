@@ -12,7 +12,7 @@ from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation
 from understudy.engines.choose import OpenEngine, on_this_machine
-from understudy.errors import TOO_LITTLE_MEMORY, UserError, no_memory
+from understudy.errors import TOO_LITTLE_MEMORY, UserError, no_memory, resuming
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.method import Method
 from understudy.heap import keep_freed_memory
@@ -132,5 +132,5 @@ def _disk_errors_said(out: Path) -> Iterator[None]:
     except OSError as error:
         what = error.strerror or str(error)
         raise RunStopped(
-            f"{error.filename or out} could not be written or read ({what}); mend that and --resume."
+            f"{error.filename or out} could not be written or read ({what}); mend that and go on with {resuming()}."
         ) from error

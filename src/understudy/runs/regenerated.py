@@ -18,7 +18,7 @@ from understudy.config.schema import Chosen, Config, Live
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
-from understudy.errors import UserError
+from understudy.errors import UserError, option
 from understudy.federation.client import Client, Memory
 from understudy.federation.message import Message
 from understudy.federation.method import Method
@@ -64,7 +64,9 @@ def generated(folder: Path, client: str | None = None, live: Live | None = None)
         worker = Client(name, round, own=own, held_out=own.none(), memory=memory, seed=config.top.seed)
         _load_broadcast(method, worker, state)
         if not len(worker.examples):
-            raise UserError(f"{name} in {folder} has no record, so it generates nothing; name another --client.")
+            raise UserError(
+                f"{name} in {folder} has no record, so it generates nothing; name another {option('client')}."
+            )
         made = Consensus(settings, 1).generate(worker, net)
     previous = memory.get(PREVIOUS) if settings.wants_previous else None
     return Generated(

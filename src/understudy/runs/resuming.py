@@ -10,7 +10,7 @@ from typing import Any
 
 from understudy.data.federation import Federation
 from understudy.data.settings import used
-from understudy.errors import UserError
+from understudy.errors import UserError, option
 from understudy.runs.folder import RunFolder
 
 FREE = ("engine", "version", "measure")
@@ -31,7 +31,7 @@ def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
             a, b = ({k: v for k, v in side.items() if k != "rounds"} for side in (a, b))
         if a != b:
             part = first_difference(a, b, key)
-            raise UserError(f"This folder belongs to another config: {part}; choose another --out.")
+            raise UserError(f"This folder belongs to another config: {part}; choose another {option('out')}.")
 
 
 def check_not_edited(folder: RunFolder) -> bool:
@@ -41,7 +41,7 @@ def check_not_edited(folder: RunFolder) -> bool:
     if begun_with not in (None, digest_of_run(folder.config())):
         raise UserError(
             f"{folder.path / 'config.yaml'} was edited after the run had begun, and only method.rounds and engine may "
-            "differ: undo the change, or begin a new run with another --out."
+            f"differ: undo the change, or begin a new run with another {option('out')}."
         )
     return begun_with is not None or not entries
 

@@ -13,7 +13,7 @@ from safetensors.torch import save
 from understudy.config.schema import Config
 from understudy.data.federation import Federation
 from understudy.engines.choose import OpenEngine
-from understudy.errors import UserError
+from understudy.errors import UserError, resuming
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.exchange import Engine
 from understudy.federation.message import Message
@@ -286,7 +286,7 @@ class Rounds:
         return (
             f"A person must approve what {waits.task} would send from {', '.join(waits.clients)} "
             f"({f'round {round}' if round else 'the opening'}): look at it with `understudy approve {here}`, say --yes "
-            "or --no there, and go on with --resume."
+            f"or --no there, and go on with {resuming()}."
         )
 
     def _failures(self, server: RunServer) -> str:

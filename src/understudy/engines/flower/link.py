@@ -12,7 +12,7 @@ from understudy.engines.flower.keys import Certificates
 from understudy.engines.flower.processes import free_port, program, start, stop, wait_until_open
 from understudy.engines.flower.quiet import switch_off, switches
 from understudy.engines.flower.runtime import Door, Tasks, kept_alive, new_secret
-from understudy.errors import UserError
+from understudy.errors import UserError, resuming
 from understudy.files import make_private
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ class Link:
 
     def check(self) -> None:
         if self.process.poll() is not None:
-            raise UserError(f"Flower's SuperLink ended ({self.process.returncode}); see {self.log}, then --resume.")
+            raise UserError(
+                f"Flower's SuperLink ended ({self.process.returncode}); see {self.log}, then go on with {resuming()}."
+            )
 
     @contextmanager
     def in_sentences(self) -> Iterator["Link"]:
@@ -57,7 +59,9 @@ class Link:
             yield self
         except httpx.HTTPError as error:
             self.check()
-            raise UserError(f"Flower's SuperLink does not answer ({error}); see {self.log}, then --resume.") from None
+            raise UserError(
+                f"Flower's SuperLink does not answer ({error}); see {self.log}, then go on with {resuming()}."
+            ) from None
 
     # ---- Control API
 
