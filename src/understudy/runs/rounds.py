@@ -208,24 +208,9 @@ class Rounds:
 
     def _save(self, server: RunServer, state: State) -> None:
         """The checkpoint decides whether the round counts; what is written before it is the same when repeated."""
-        record = server.record
-        for client, sent in record.examples.items():
+        for client, sent in server.record.examples.items():
             self.folder.keep_examples(client, sent)
-        line: Line = {
-            "round": server.round,
-            "bytes_up": sum(record.up.values()),
-            "bytes_down": sum(record.down.values()),
-            "bytes_by_client": record.by_client(),
-            "epsilon": server.ledger.epsilon,
-            "clients": len(record.answered),
-            "failed": len(record.failures),
-            "failures": record.failures,
-            "workers_died": record.workers_died,
-            "lost": record.lost,
-            "undone": self.undone > 0,
-            "seconds": self.under_way.seconds,
-        }
-        entry, ledger = f"round-{server.round:06d}", server.ledger.to_json()
+        line, ledger, entry = self._line(server), server.ledger.to_json(), f"round-{server.round:06d}"
         notes = {
             "config": self.begun_with,
             "round": server.round,
@@ -241,6 +226,24 @@ class Rounds:
         self.folder.releases.forget()
         server.ledger.seen.clear()
         self.scores.score(line, state)
+
+    def _line(self, server: RunServer) -> Line:
+        """Of the round that has just ended, as metrics will have it, without its scores."""
+        record = server.record
+        return {
+            "round": server.round,
+            "bytes_up": sum(record.up.values()),
+            "bytes_down": sum(record.down.values()),
+            "bytes_by_client": record.by_client(),
+            "epsilon": server.ledger.epsilon,
+            "clients": len(record.answered),
+            "failed": len(record.failures),
+            "failures": record.failures,
+            "workers_died": record.workers_died,
+            "lost": record.lost,
+            "undone": self.undone > 0,
+            "seconds": self.under_way.seconds,
+        }
 
     # ---- the end
 
