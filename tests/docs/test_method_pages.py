@@ -49,15 +49,18 @@ def test_the_pages_about_all_of_them_are_as_well() -> None:
         assert page.read_text() == text, f"{page.name} is out of date; run python docs/make_pages.py"
 
 
-SPRING = {
+SPRING: dict[str, Any] = {
     "name": "spring",
     "role": "method",
     "about": "A spring.",
     "command": "run method.name=spring",
+    "family": "averaging",
     "reference": [],
+    "presets": {},
+    "sends": {"Averaging.train": {"change": "weights"}},
+    "sends_in_words": "its change",
+    "joins": [],
 }
-SPRING |= {"reference": [], "presets": {}, "sends": {"Averaging.train": {"change": "weights"}}, "joins": []}
-SPRING |= {"family": "averaging", "sends_in_words": "its change"}
 ADDED = {**SPRING, "role": "add-on", "command": "run with=spring", "sends": {}, "sends_in_words": "nothing more"}
 
 
