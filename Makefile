@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all second-device mutants lint bench clean
+.PHONY: demo test test-all second-device mutants new-method lint bench clean
 
 # Rebuilt when the dependencies change. The constraints file pins everything, torch included.
 .venv/ready: pyproject.toml constraints.txt
@@ -23,6 +23,10 @@ test-all: .venv/ready lint
 # Bugs planted one at a time in a copy of the code, to see whether the tests find them; not part of `make test`.
 mutants: .venv/ready
 	$(BIN)/python tests/mutants/run_mutants.py $(ARGS)
+
+# make new-method NAME=fednew, or NAME="fednew --term" for a term of the averaging family.
+new-method: .venv/ready
+	$(BIN)/python -m understudy.new method $(NAME)
 
 # What tests/devices run on; made by the first of them otherwise.
 second-device: .venv/ready

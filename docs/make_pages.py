@@ -1,5 +1,6 @@
-"""Writes docs/methods/*.md, a page a method, and docs/settings.md: from the files of the methods, the comments behind
-their settings and the tables of finished studies. In docs/studies/*/README.md it writes what stands between
+"""Writes docs/methods/*.md, a page per method, docs/settings.md and README's table of families: from the files of the
+methods, the comments behind their settings, the tables of finished studies (`papers.shown` reads them) and what papers
+print (`papers.printed`). In docs/studies/*/README.md it writes what stands between
 `<!-- notes: … -->` and `<!-- end -->`: the sentences of table.json that begin so, or all of them.
 
 Run ``python docs/make_pages.py`` after a method, a setting or a table has changed; a test compares the pages with what
@@ -11,155 +12,81 @@ import json
 import re
 import statistics
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from understudy.base_settings import Settings, settings_in
 from understudy.config.describe import describe_generators, describe_methods, describe_models, reference
+from understudy.config.families import FAMILIES
 from understudy.config.schema import EngineSettings, MethodPlan, ModelPlan, Top
 from understudy.data.settings import DataSettings
 from understudy.data.splits import SplitSettings
 from understudy.papers.fedcog import SAID
+from understudy.papers.printed import PRINTED
+from understudy.papers.shown import SHOWN, Shown
 from understudy.privacy.policy import Policy
 from understudy.privacy.promise import PrivacySettings
 from understudy.view.listings import flat, typed
 
 HERE = Path(__file__).parent
-# What papers print for a method, with the set-up; figures only, each with the title of its paper.
-COG = "“Fake It Till Make It: Federated Learning with Consensus-Oriented Generation”"
-SSYN = "“Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity”"
-DM = "“FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning”"
-LAP = "“FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations”"
-FMNIST = "Fashion-MNIST, SimpleCNN, 10 clients, Dirichlet 0.1 / groups of two labels"
-PUBLISHED: dict[str, list[tuple[str, str, str]]] = {
-    "fedavg": [
-        (FMNIST, "73.07 / 64.11", COG),
-        ("CIFAR-10, ConvNet, 5 clients with class pairs", "75.20 in the table, 71.91 in the text", LAP),
-        ("CIFAR-10, ConvNet, 10 clients, Dirichlet 0.1", "57.32 (the same figure stands for 0.01)", DM),
-    ],
-    "fedcog": [(FMNIST, "77.34 / 73.68", COG)],
-    "fedgen": [("CIFAR-10, VGG-11, 10 clients, Dirichlet 0.01 / 0.1, 100 rounds", "47.6 / 78.6", SSYN)],
-    "dense": [("the same, after 10 rounds of FedAvg", "15.2 / 40.1", SSYN)],
-    "fedssyn": [("CIFAR-10, VGG-11, 10 clients, Dirichlet 0.01 / 0.1, 100 rounds", "83.0 / 84.1", SSYN)],
-    "feddm": [("CIFAR-10, ConvNet, 10 clients, Dirichlet 0.5 / 0.1 / 0.01", "69.66 / 67.38 / 63.82", DM)],
-    "dc": [("CIFAR-10 / Fashion-MNIST, one shot, not federated, called DSC there", "53.9 / 83.6", LAP)],
-    "real": [("CIFAR-10, ConvNet, 10 clients, Dirichlet 0.5", "68.66", DM)],
-    "fedlap": [("MNIST / Fashion-MNIST / CIFAR-10, ConvNet, 5 clients with class pairs", "98.08 / 87.37 / 71.91", LAP)],
-    "fedlap-dp": [("CIFAR-10, ConvNet, class pairs, ε 2.79 / 10.18", "21.42 / 36.09", LAP)],
-}
+README = HERE.parent / "README.md"
 
 
-@dataclass(frozen=True)
-class Told:
-    """A study whose table.json has our numbers of methods."""
-
-    study: str
-    setup: str  # {}: what differs between the rows of one method
-    label: str  # of a row, as a pattern: the method, and what differs
-    called: Mapping[str, str] = field(default_factory=dict)  # methods that have another name there
-    scale: str = "desk"
-
-
-MNIST = "4000 MNIST images at 14×14"
-OURS = [
-    Told("averaging-family", f"{MNIST}, MLP, 10 clients, Dirichlet 0.1, 20 rounds", r"(fedavg\+)?(?P<method>[\w-]+)"),
-    Told(
-        "feddm-skew",
-        f"{MNIST}, small ConvNet, 10 clients, 5 rounds, Dirichlet {{}}",
-        r"(?P<method>[a-z]+)-(?P<more>[\d.]+)",
-    ),
-    Told("feddm-options", f"{MNIST}, small ConvNet, 10 clients, 5 rounds, Dirichlet 0.1", r"(?P<method>real)"),
-    Told("fedlap-pairs", f"{MNIST}, small ConvNet, 5 clients with class pairs, 4 rounds", r"(?P<method>\w+)"),
-    Told(
-        "fedlap-dp",
-        "Fashion-MNIST at 14×14, small ConvNet, 5 clients with class pairs, 2 rounds, ε {}",
-        r"(?P<method>[\w-]+) ε=(?P<more>[\d.]+)",
-    ),
-    Told(
-        "personal-models",
-        f"{MNIST}, MLP, 10 clients, Dirichlet 0.1, 20 rounds, own models on own held-out records",
-        r"(?P<method>fedrep|ditto)",
-    ),
-    Told(
-        "fedcog-fashion-mnist",
-        "Fashion-MNIST, SimpleCNN, 10 clients, 50 rounds of FedAvg and 20 more: {}",
-        r"(?P<more>(?P<method>fedavg|fixed|balanced), .+)",
-        {"fixed": "fedcog", "balanced": "fedcog"},
-        "paper",
-    ),
-    Told("fedssyn-rounds", f"{MNIST}, MLP, 10 clients: {{}}", r"(FedAvg \+ )?(?P<method>\w+), (?P<more>.+)"),
-    Told(
-        "fedssyn-controls",
-        f"{MNIST}, MLP, 10 clients, Dirichlet 0.01, 20 rounds",
-        r"\(\w\) (?P<method>shuffled images|central, records)",
-        {"shuffled images": "fedssyn", "central, records": "central"},
-    ),
-    Told("fedssyn-peers", f"{MNIST}, 10 clients, Dirichlet 0.1", r"(FedAvg \+ )?(?P<method>\w+)"),
-]
-
-PROMISE = " 'privacy={delta: 1e-4, records: 140}'"
-# What a method must be told beside its name.
-NEEDED = {
-    "fedcog": ", kd_weighting: fixed",
-    "fedsgd": " 'method.local={epochs: null, steps: 1}'",
-    "fedrep": " data.held_out=0.2",
-    "dp-fedavg": PROMISE,
-    "dp-fedprox": PROMISE,
-    "fedlap-dp": PROMISE,
-    "psg": " 'privacy={epsilon: 10, delta: 1e-4, records: 140}'",
-}
-
-
-def page(about: Mapping[str, Any]) -> str:
-    name = about["name"]
-    parts = [f"# {name}", about["about"], "## Run it", f"```\n{_command(about)}\n```"]
-    parts += ["## Our numbers, and the published ones", _numbers(name)]
-    parts += ["## Settings", _settings(about)]
-    parts += ["## What leaves a client", _sends(about)]
-    if about["joins"]:
-        joined = "Add-ons that join it" if about["role"] == "method" else "Methods that it joins"
-        parts.append(f"{joined}: {', '.join(about['joins'])}.")
+def page(roles: Sequence[Mapping[str, Any]]) -> str:
+    """Of one name: a method, an add-on, or both."""
+    first, *others = roles
+    commands = "\n".join(about["command"] for about in roles)
+    parts = [f"# {first['name']}", first["about"]]
+    parts += [about["about"] for about in others if about["about"] != first["about"]]
+    parts += ["## Run it", f"```\n{commands}\n```"]
+    parts += ["## Our numbers, and the published ones", _numbers(first["name"])]
+    parts += ["## Settings", *_by_role(roles, _settings)]
+    parts += ["## What leaves a client", *_by_role(roles, _sends)]
+    for about in roles:
+        if about["joins"]:
+            joined = "Add-ons that join it" if about["role"] == "method" else "Methods that it joins"
+            parts.append(f"{joined}: {', '.join(about['joins'])}.")
     return "\n\n".join(parts) + "\n"
 
 
-def _command(about: Mapping[str, Any]) -> str:
-    name = about["name"]
-    if about["role"] == "add-on":
-        return f"understudy run digits-skewed 'with=[{{name: {name}{NEEDED.get(name, '')}}}]'"
-    return f"understudy run digits-skewed method.name={name}{NEEDED.get(name, '')}"
+def _by_role(roles: Sequence[Mapping[str, Any]], say: Callable[[Mapping[str, Any]], str]) -> list[str]:
+    """With a heading each, where there are two."""
+    headed = {"method": "### As a method\n\n", "add-on": "### As an add-on\n\n"}
+    return [(headed[about["role"]] if len(roles) > 1 else "") + say(about) for about in roles]
 
 
 def _numbers(name: str) -> str:
     lines = ["| set-up | accuracy (%) | from |", "|---|--:|---|"]
-    ours = [line for told in OURS if (line := _our_line(told, name))]
+    ours = [line for shown in SHOWN if (line := _our_line(shown, name))]
     lines += ours or ["| not measured | | ours |"]
-    lines += [f"| {setup} | {figure} | {source} |" for setup, figure, source in PUBLISHED.get(name, [])]
-    if name not in PUBLISHED:
+    theirs = [one for one in PRINTED if name in one.figures]
+    lines += [f"| {one.setup} | {one.figures[name]} | {one.paper}, {one.place} |" for one in theirs]
+    if not theirs:
         lines.append("| none published that we know of in a set-up of ours | | papers |")
     return "\n".join(lines)
 
 
-def _our_line(told: Told, name: str) -> str:
+def _our_line(shown: Shown, name: str) -> str:
     """All rows of a method in one study beside each other; nothing where there is no table, or none of it."""
-    folder = HERE / "studies" / told.study
+    folder = HERE / "studies" / shown.study
     if not (folder / "table.json").exists():
         return ""
     found = []
     for row in read_rows(json.loads((folder / "table.json").read_text())):
-        match = re.fullmatch(told.label, row.label)
-        if match and told.called.get(match["method"], match["method"]).lower() == name:
+        match = re.fullmatch(shown.label, row.label)
+        if match and shown.called.get(match["method"], match["method"]).lower() == name:
             found.append((match.groupdict().get("more") or "", row))
     if not found:
         return ""
-    setup = told.setup.format(" / ".join(more for more, _ in found))
+    setup = shown.setup.format(" / ".join(more for more, _ in found))
     rates = [f"{row.rate:g}" for _, row in found if row.rate is not None]
     tuned = f"; rate {' / '.join(rates if len(set(rates)) > 1 else rates[:1])}" if rates else ""
     seeds = len(found[0][1].accuracies)
     figures = " / ".join(row.figure for _, row in found)
     about = f"{folder.name}/README.md" if (folder / "README.md").exists() else "README.md"
-    command = f"understudy reproduce {told.study} --scale {told.scale}"
+    command = f"understudy reproduce {shown.study} --scale {shown.scale}"
     said = f"{setup}{tuned}; {seeds} {'seed' if seeds == 1 else 'seeds'}"
     return f"| {said} | {figures} | [ours](../studies/{about}), `{command}` |"
 
@@ -215,15 +142,59 @@ def _sends(about: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *(rows or ["| | nothing more | |"])])
 
 
+def by_name() -> dict[str, list[dict[str, Any]]]:
+    """All that is registered under a name: as a method first, if it is one."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for about in sorted(describe_methods(), key=lambda about: about["role"] != "method"):
+        found.setdefault(about["name"], []).append(about)
+    return found
+
+
 def pages() -> dict[str, str]:
-    return {about["name"]: page(about) for about in describe_methods()}
+    return {name: page(roles) for name, roles in by_name().items()}
 
 
 def index() -> str:
-    lines = ["# Methods", "", "One page a method: what it does, how to run it, our numbers and the published ones.", ""]
-    for about in describe_methods():
-        lines.append(f"- [{about['name']}]({about['name']}.md): {about['title']}")
+    lines = [
+        "# Methods",
+        "",
+        "One page per method: what it does, how to run it, our numbers and the published ones.",
+        "",
+    ]
+    for name, (about, *_) in sorted(by_name().items(), key=lambda item: (item[1][0]["role"], item[0])):
+        lines.append(f"- [{name}]({name}.md): {about['title']}")
     return "\n".join(lines) + "\n"
+
+
+def family_table(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """README's table: methods by family, with what most of a family send and then who sends something else."""
+    families: dict[str, list[Mapping[str, Any]]] = {}
+    for roles in found.values():
+        families.setdefault(roles[0]["family"], []).append(roles[0])
+    ordered = sorted(families, key=lambda one: (FAMILIES.index(one) if one in FAMILIES else len(FAMILIES), one))
+    lines = ["| family | methods | what a client sends in a round |", "|---|---|---|"]
+    for family in ordered:
+        members = families[family]
+        names = ", ".join(f"`{about['name']}`" for about in members)
+        added = f" ({'add-on' if len(members) == 1 else 'add-ons'})" if members[0]["role"] == "add-on" else ""
+        lines.append(f"| {family}{added} | {names} | {_sent_by(members)} |")
+    return "\n".join(lines)
+
+
+def _sent_by(members: Sequence[Mapping[str, Any]]) -> str:
+    by_words: dict[str, list[str]] = {}
+    for about in members:
+        by_words.setdefault(about["sends_in_words"], []).append(f"`{about['name']}`")
+    (usual, _), *others = sorted(by_words.items(), key=lambda item: -len(item[1]))
+    return "; ".join([usual, *(f"{', '.join(names)}: {words}" for words, names in others)])
+
+
+TABLE = re.compile(r"(<!-- families -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def readme() -> str:
+    """With the table of families between its marks; the rest of it is as written by hand."""
+    return TABLE.sub(lambda place: f"{place[1]}{family_table(by_name())}\n{place[2]}", README.read_text())
 
 
 def settings_page() -> str:
@@ -322,9 +293,10 @@ def main() -> None:
         (folder / f"{name}.md").write_text(text)
     (folder / "README.md").write_text(index())
     (HERE / "settings.md").write_text(settings_page())
+    README.write_text(readme())
     for study in study_folders():
         (study / "README.md").write_text(study_page(study))
-    print(f"{len(found)} pages in {folder.name}/, and settings.md")
+    print(f"{len(found)} pages in {folder.name}/, settings.md and the table of README")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ from understudy.config.build import build_data, build_method
 from understudy.config.describe import describe_methods
 from understudy.config.read import pairs, read
 from understudy.config.resolve import resolve
+from understudy.papers.printed import PRINTED
 from understudy.papers.reproduce import STUDIES
+from understudy.papers.shown import SHOWN
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -38,8 +40,52 @@ def test_every_page_is_what_its_method_gives() -> None:
 
 def test_the_pages_about_all_of_them_are_as_well() -> None:
     make = maker()
-    for page, text in ((DOCS / "methods" / "README.md", make.index()), (DOCS / "settings.md", make.settings_page())):
+    written = {
+        DOCS / "methods" / "README.md": make.index(),
+        DOCS / "settings.md": make.settings_page(),
+        DOCS.parent / "README.md": make.readme(),
+    }
+    for page, text in written.items():
         assert page.read_text() == text, f"{page.name} is out of date; run python docs/make_pages.py"
+
+
+SPRING: dict[str, Any] = {
+    "name": "spring",
+    "role": "method",
+    "about": "A spring.",
+    "command": "run method.name=spring",
+    "family": "averaging",
+    "reference": [],
+    "presets": {},
+    "sends": {"Averaging.train": {"change": "weights"}},
+    "sends_in_words": "its change",
+    "joins": [],
+}
+ADDED = {**SPRING, "role": "add-on", "command": "run with=spring", "sends": {}, "sends_in_words": "nothing more"}
+
+
+def test_a_name_that_is_a_method_and_an_add_on_has_one_page_for_both() -> None:
+    text = maker().page([SPRING, ADDED])
+    assert "```\nrun method.name=spring\nrun with=spring\n```" in text
+    assert text.count("A spring.") == 1
+    assert text.index("### As a method") < text.index("### As an add-on")
+    assert "### As" not in maker().page([SPRING])
+
+
+def test_the_table_of_families_names_everybody_once_and_what_differs() -> None:
+    control = {**SPRING, "name": "control", "sends_in_words": "its change twice"}
+    other = {**SPRING, "name": "other"}
+    mask = {**ADDED, "name": "mask", "family": "of its own"}
+    found = {"spring": [SPRING, ADDED], "control": [control], "mask": [mask], "other": [other]}
+    assert maker().family_table(found).splitlines()[2:] == [
+        "| averaging | `spring`, `control`, `other` | its change; `control`: its change twice |",
+        "| of its own (add-on) | `mask` | nothing more |",
+    ]
+
+
+def test_a_printed_number_belongs_to_a_method_of_the_house() -> None:
+    known = {about["name"] for about in describe_methods()}
+    assert {name for one in PRINTED for name in one.figures} <= known
 
 
 def test_our_numbers_are_read_from_every_kind_of_table() -> None:
@@ -56,13 +102,13 @@ def test_our_numbers_are_read_from_every_kind_of_table() -> None:
 
 
 def test_every_study_with_our_numbers_is_a_command() -> None:
-    for told in maker().OURS:
-        assert told.scale in STUDIES[told.study].scales
+    for shown in SHOWN:
+        assert shown.scale in STUDIES[shown.study].scales
 
 
 @pytest.mark.parametrize("about", describe_methods(), ids=lambda about: about["name"])
 def test_the_command_of_a_page_can_be_built(about: dict[str, Any]) -> None:
-    command, source, *changes = shlex.split(maker()._command(about))[1:]
+    command, source, *changes = shlex.split(about["command"])[1:]
     assert command == "run"
     config = resolve(read(source), pairs(changes))
     build_method(config, build_data(config), "eager")

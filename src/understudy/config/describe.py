@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
 from understudy.base_settings import Settings, meanings, settings_in
+from understudy.config import families
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation import registry
@@ -34,25 +35,26 @@ def describe_methods(name: str | None = None) -> list[dict[str, Any]]:
 def _describe(entry: Entry) -> dict[str, Any]:
     plain = _built(registry.entry("fedavg", "method"))
     if entry.role == "add-on":
-        below = plain.jobs()
-        sends = {
-            n: dict(job.kinds)
-            for n, job in entry.build(defaults(entry.settings), plain).jobs().items()
-            if n not in below
-        }
+        built, below = entry.build(defaults(entry.settings), plain), plain.jobs()
+        sends = {name: dict(job.kinds) for name, job in built.jobs().items() if name not in below}
         joins = [e.name for e in registry.entries() if e.role == "method" and _joins(entry, e)]
     else:
-        sends = {n: dict(job.kinds) for n, job in _built(entry).jobs().items() if job.kinds}
+        built = _built(entry)
+        sends = {name: dict(job.kinds) for name, job in built.jobs().items() if job.kinds}
         joins = [e.name for e in registry.entries() if e.role == "add-on" and _joins(e, entry)]
+    kinds = {kind for parts in sends.values() for kind in parts.values()}
     return {
         "name": entry.name,
         "role": entry.role,
         "title": entry.title,
         "about": inspect.getdoc(inspect.getmodule(entry.build)) or entry.title,
+        "command": families.command(entry, built.private),
+        "family": families.family(entry, kinds, built.private),
         "settings": _with_choices(entry.settings),
         "reference": [asdict(line) for line in reference(entry.settings)],
         "presets": {name: dict(values) for name, values in entry.presets.items()},
         "sends": sends,
+        "sends_in_words": families.sent(entry, kinds, built.private),
         "joins": joins,
     }
 

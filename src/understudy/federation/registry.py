@@ -21,6 +21,9 @@ class Entry:
     settings: type[Settings]
     layer: int = 0  # add-ons with a smaller number are nearer to the method
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # values that somebody published, by name
+    needs: str = ""  # what must be typed beside its name to run it on the preset digits-skewed
+    family: str = ""  # its row in README's table, where what it sends does not tell
+    sends: str = ""  # what a client sends in a round, in words, where the kinds do not tell
 
     @property
     def title(self) -> str:
@@ -41,17 +44,33 @@ class Registering(Protocol):
 Presets = Mapping[str, Mapping[str, Any]]
 
 
-def method(name: str, *, settings: type[Settings] = NoSettings, presets: Presets | None = None) -> Registering:
+def method(
+    name: str,
+    *,
+    settings: type[Settings] = NoSettings,
+    presets: Presets | None = None,
+    needs: str = "",
+    family: str = "",
+    sends: str = "",
+) -> Registering:
     """Registers a Method class, or a function from settings to a Method. ``presets`` are settings by name, for
-    values that a paper and its released code give differently; the defaults are the paper's."""
-    return _register(lambda build: Entry(name, "method", build, settings, presets=presets or {}))
+    values that a paper and its released code give differently; the defaults are the paper's. ``needs``, ``family`` and
+    ``sends`` are for lists and pages, see `Entry`."""
+    return _register(lambda build: Entry(name, "method", build, settings, 0, presets or {}, needs, family, sends))
 
 
 def add_on(
-    name: str, *, settings: type[Settings] = NoSettings, layer: int = ADDS_A_TERM, presets: Presets | None = None
+    name: str,
+    *,
+    settings: type[Settings] = NoSettings,
+    layer: int = ADDS_A_TERM,
+    presets: Presets | None = None,
+    needs: str = "",
+    family: str = "",
+    sends: str = "",
 ) -> Registering:
     """Registers a function from settings and a method to a method; ``layer`` says how near to the method it is."""
-    return _register(lambda build: Entry(name, "add-on", build, settings, layer, presets or {}))
+    return _register(lambda build: Entry(name, "add-on", build, settings, layer, presets or {}, needs, family, sends))
 
 
 def _register(describe: Callable[[Callable[..., Method]], Entry]) -> Registering:

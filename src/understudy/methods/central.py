@@ -41,7 +41,12 @@ class CentralSettings(ImitationSettings):
     local: Local = Local()  # of the server
 
 
-@method("central", settings=CentralSettings)
+@method(
+    "central",
+    settings=CentralSettings,
+    family="no federation, to compare with",
+    sends="all its records, or images in their place",
+)
 class Central(Method):
     def __init__(self, settings: CentralSettings):
         self.settings, self.generator = settings, settings.built()

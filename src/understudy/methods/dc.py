@@ -177,7 +177,7 @@ def halves(local: Local) -> list[tuple[Local, float]]:
     return [(local.model_copy(update={unit: parts[i]}), local.lr / 10**i) for i in (0, 1)]
 
 
-@method("dc", settings=DCSettings)
+@method("dc", settings=DCSettings, sends="images, once")
 class DC(Condensing):
     settings: DCSettings
 

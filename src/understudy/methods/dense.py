@@ -59,7 +59,13 @@ class DenseSettings(AveragingSettings):
     temperature: float = Field(default=20.0, gt=0)  # T
 
 
-@method("dense", settings=DenseSettings, presets={"fedssyn": {"pre_rounds": 10, "student_init": "server"}})
+@method(
+    "dense",
+    settings=DenseSettings,
+    family="a generator on the server",
+    sends="its model, once",
+    presets={"fedssyn": {"pre_rounds": 10, "student_init": "server"}},
+)
 class Dense(Averaging):
     sums_only = False  # the server keeps every teacher
     settings: DenseSettings

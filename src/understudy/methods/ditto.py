@@ -51,7 +51,7 @@ class Tether:
         return self.strength * (w - self.anchor)
 
 
-@method("ditto", settings=DittoSettings)
+@method("ditto", settings=DittoSettings, family="personal models")
 class Ditto(Averaging):
     settings: DittoSettings
 

@@ -189,7 +189,13 @@ PRESETS = {
 }
 
 
-@add_on("fedcog", settings=FedCogSettings, presets=PRESETS)
+@add_on(
+    "fedcog",
+    settings=FedCogSettings,
+    presets=PRESETS,
+    needs="with.fedcog.kd_weighting=fixed",
+    family="pictures teach, clients learn",
+)
 def fedcog(settings: FedCogSettings, method: Method) -> Method:
     if not isinstance(method, Averaging):
         raise UserError(

@@ -147,6 +147,8 @@ class Listener(WrappedServer):
 @method(
     "fedgen",
     settings=FedGenSettings,
+    family="a generator on the server",
+    sends="its change and label counts",
     presets={
         "emnist": {"generator_lr": 1e-4, "kl_weight": 1.0},
         "fedssyn": {"noise": 64, "hidden": 512},  # 302 080 parameters for VGG-11 and ten classes

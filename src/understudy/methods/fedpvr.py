@@ -68,7 +68,12 @@ def _linear_parameters(net: Network) -> Iterator[str]:
             yield from (f"{prefix}.{name}" for name, _ in layer.named_parameters(recurse=False))
 
 
-@method("fedpvr", settings=FedPvrSettings, presets={"fedssyn": {"block": FULLY_CONNECTED, "weights": "uniform"}})
+@method(
+    "fedpvr",
+    settings=FedPvrSettings,
+    sends="its change and a control variate",
+    presets={"fedssyn": {"block": FULLY_CONNECTED, "weights": "uniform"}},
+)
 def fedpvr(settings: FedPvrSettings) -> Averaging:
     if settings.local.momentum:
         raise UserError(

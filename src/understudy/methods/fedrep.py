@@ -55,6 +55,9 @@ CIFAR100_SGD = {"epochs": 15, "batch": 10, "lr": 0.01, "momentum": 0.5, "weight_
 @method(
     "fedrep",
     settings=FedRepSettings,
+    needs="data.held_out=0.2",
+    family="personal models",
+    sends="the change of its body",
     presets={"cifar100": {"body_parts": 5, "local": CIFAR100_SGD}, "fedcog": {"local": FEDCOG_SGD}},
 )
 class FedRep(Averaging):

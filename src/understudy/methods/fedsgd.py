@@ -26,7 +26,7 @@ class FedSgdSettings(AveragingSettings):
         return given
 
 
-@method("fedsgd", settings=FedSgdSettings)
+@method("fedsgd", settings=FedSgdSettings, needs="'method.local={epochs: null, steps: 1}'")
 def fedsgd(settings: FedSgdSettings) -> Averaging:
     local = settings.local
     if local.steps != 1:

@@ -43,7 +43,12 @@ class PSGSettings(CondensationSettings):
     noise: float | None = Field(default=None, gt=0)  # σ; null: solved from privacy.epsilon
 
 
-@method("psg", settings=PSGSettings)
+@method(
+    "psg",
+    settings=PSGSettings,
+    needs="'privacy={epsilon: 10, delta: 1e-4, records: 140}'",
+    sends="images, once",
+)
 class PSG(Condensing):
     settings: PSGSettings
 

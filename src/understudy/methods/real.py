@@ -28,7 +28,7 @@ class RealSettings(PooledSettings):
     redraw: bool = True  # each round; False: the same images in every round
 
 
-@method("real", settings=RealSettings)
+@method("real", settings=RealSettings, sends="real images")
 class Real(Pooled):
     settings: RealSettings
 

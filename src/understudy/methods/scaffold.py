@@ -100,7 +100,7 @@ def _spread(values: Tensor, pieces: Tensor, net: Network) -> Tensor:
     return whole.to(net.device)
 
 
-@method("scaffold", settings=ScaffoldSettings)
+@method("scaffold", settings=ScaffoldSettings, sends="its change and a control variate")
 def scaffold(settings: ScaffoldSettings) -> Averaging:
     if settings.local.momentum:
         raise UserError(

@@ -143,7 +143,13 @@ class SecureAggregation(WrappedMethod):
         return SecureServer(server, self.phases)
 
 
-@add_on("secure-aggregation", settings=SecureAggregationSettings, layer=AROUND_SUMS)
+@add_on(
+    "secure-aggregation",
+    settings=SecureAggregationSettings,
+    layer=AROUND_SUMS,
+    family="the server sees only sums",
+    sends="the same under masks, and keys",
+)
 def secure_aggregation(settings: SecureAggregationSettings, method: Method) -> Method:
     name = type(method).__name__
     if not method.sums_only:

@@ -71,10 +71,10 @@ def _reflowed(text: str) -> str:
 
 
 def _typing(one: Mapping[str, Any]) -> list[str]:
-    name = one["name"]
+    run = [f"Run it: {one['command']}"] if one.get("command") else []
     if one["role"] == "method":
-        return ["Typed as method.SETTING=VALUE; every method also has method.rounds, .cohort and .min_replies."]
-    notes = [f"Typed as with.{name}.SETTING=VALUE."]
+        return ["Typed as method.SETTING=VALUE; every method also has method.rounds, .cohort and .min_replies.", *run]
+    notes = [f"Typed as with.{one['name']}.SETTING=VALUE.", *run]
     if any(line["setting"] == "generator.name" for line in one["reference"]):
         notes.append("Settings of other generators: understudy generators NAME.")
     return notes

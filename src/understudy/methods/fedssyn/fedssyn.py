@@ -248,6 +248,13 @@ def _are_counts(duplicates: Tensor) -> bool:
     return 0 <= near <= of <= MOST_IMAGES
 
 
-@add_on("fedssyn", settings=FedssynSettings, layer=AROUND_ROUNDS, presets=PRESETS)
+@add_on(
+    "fedssyn",
+    settings=FedssynSettings,
+    layer=AROUND_ROUNDS,
+    presets=PRESETS,
+    family="pictures teach, clients learn",
+    sends="images, once",
+)
 def fedssyn(settings: FedssynSettings, method: Method) -> Method:
     return Fedssyn(settings, method)
