@@ -41,13 +41,13 @@ from understudy.privacy.planning import NoisePlan, check_promise, planned
 class DpSettings(AveragingSettings):
     local: Local = Local(epochs=5, batch=256, lr=0.1, schedule="cosine")  # batch: expected, of Poisson draws
     weights: Literal["size", "uniform"] = "uniform"
-    clip: float = Field(default=0.1, gt=0)  # C
+    clip: float = Field(default=0.1, gt=0)  # C, the longest gradient of one record
     noise: float | None = Field(default=1.0, gt=0)  # σ, in units of C; null: solved from privacy.epsilon
 
 
 class DpProxSettings(DpSettings):
     clip: float = Field(default=0.2, gt=0)
-    mu: float = Field(default=0.1, ge=0)  # μ
+    mu: float = Field(default=0.1, ge=0)  # μ of the proximal term
 
 
 class PrivateAveraging(Averaging):

@@ -50,17 +50,17 @@ PREVIOUS = "fedcog.previous"
 
 
 class FedCogSettings(Settings):
-    kd_weighting: Literal["fixed", "balanced"]
+    kd_weighting: Literal["fixed", "balanced"]  # weights of the two losses: the main text's, or the appendix'
     kd_weight: float = Field(default=0.01, ge=0)  # λ_kd, with kd_weighting: fixed
-    from_round: int = Field(default=1, ge=1)  # plain training before that
-    images: int = Field(default=256, ge=1)  # M
-    steps: int = Field(default=100, ge=0)
-    lr: float = Field(default=0.01, gt=0)
-    disagreement: float = Field(default=0.1, ge=0)  # λ_dis
-    labels: Literal["complement", "uniform"] = "complement"
-    divergence: Divergence = "exact"
-    source: Literal["both", "global", "noise"] = "both"  # the global and the previous model, the first, neither
-    targets: Literal["soft", "hard"] = "soft"  # θ's answers on the images, or the labels asked for
+    from_round: int = Field(default=1, ge=1)  # first round with images; plain training before
+    images: int = Field(default=256, ge=1)  # M, images per client and round
+    steps: int = Field(default=100, ge=0)  # of Adam, to make the images
+    lr: float = Field(default=0.01, gt=0)  # learning rate of the images
+    disagreement: float = Field(default=0.1, ge=0)  # λ_dis, weight of the disagreement with the previous model
+    labels: Literal["complement", "uniform"] = "complement"  # which images: classes it lacks, or all alike
+    divergence: Divergence = "exact"  # the Jensen-Shannon divergence, or the released code's form of it
+    source: Literal["both", "global", "noise"] = "both"  # made from both models, the global one, neither
+    targets: Literal["soft", "hard"] = "soft"  # what to learn on the images: θ's answers, or the labels asked for
     generator: Literal["pixels", "network"] = "pixels"  # what is learnt: the images, or a network that draws them
 
     @model_validator(mode="after")

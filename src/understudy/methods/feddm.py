@@ -53,18 +53,18 @@ PUBLISHED_CLIP = 5.0
 
 
 class FedDMSettings(PooledSettings):
-    steps: int = Field(default=1000, ge=0)  # T
-    real_batch: int = Field(default=256, ge=1)
-    image_lr: float = Field(default=1.0, gt=0)
-    image_momentum: float = Field(default=0.5, ge=0, lt=1)
-    init: Literal["real", "noise"] | None = None  # null: real, and noise under dp
-    classes_at_once: int | None = Field(default=None, ge=1)  # in one pass; null: by the size of the images
-    dp: Literal["none", "stat", "paper"] = "none"
+    steps: int = Field(default=1000, ge=0)  # T, steps of the images in a round
+    real_batch: int = Field(default=256, ge=1)  # real records per class in a step
+    image_lr: float = Field(default=1.0, gt=0)  # learning rate of the images
+    image_momentum: float = Field(default=0.5, ge=0, lt=1)  # momentum of the images
+    init: Literal["real", "noise"] | None = None  # how images start; null: real, or noise under dp
+    classes_at_once: int | None = Field(default=None, ge=1)  # classes in one pass; null: by the size of the images
+    dp: Literal["none", "stat", "paper"] = "none"  # private class means, or as published, without any promise
     noise: float | None = Field(default=None, gt=0)  # σ; null: solved from privacy.epsilon over all rounds
-    clip: float | None = Field(default=None, gt=0)  # C; null: from images of noise (stat), 5 (paper)
-    rate: float | None = Field(default=None, gt=0, le=1)  # q; null: real_batch / n̄_c
-    class_records: int | None = Field(default=None, ge=1)  # n̄_c; null: planned records / classes
-    stat_releases: int | None = Field(default=None, ge=1)  # K
+    clip: float | None = Field(default=None, gt=0)  # C, of embeddings; null: from images of noise (stat), 5 (paper)
+    rate: float | None = Field(default=None, gt=0, le=1)  # q, share of records in a step; null: real_batch / n̄_c
+    class_records: int | None = Field(default=None, ge=1)  # n̄_c per class; null: planned records / classes
+    stat_releases: int | None = Field(default=None, ge=1)  # K per round, over all records; null: one per step
 
 
 @method("feddm", settings=FedDMSettings)

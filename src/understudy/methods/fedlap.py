@@ -62,31 +62,32 @@ MEASURED: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 class FedLapSettings(Settings):
-    restarts: int = Field(default=1, ge=1)  # R_i
-    stages: int = Field(default=5, ge=1)  # of a path, at most
-    real_batches: int = Field(default=40, ge=1)  # a stage
-    image_steps: int = Field(default=5, ge=1)  # R_b, a real batch
-    path_epochs: int = Field(default=0, ge=0)  # R_l, on S, from one stage to the next
-    server_epochs: int = Field(default=100, ge=1)
-    radius: float = Field(default=10.0, gt=0)  # r
-    # Of the r_k; constant: r, with no r_k sent; fixed: no radius, all epochs.
-    radius_rule: Literal["min", "max", "median", "mean", "constant", "fixed"] = "min"
+    restarts: int = Field(default=1, ge=1)  # R_i, paths per round
+    stages: int = Field(default=5, ge=1)  # most stages of a path
+    real_batches: int = Field(default=40, ge=1)  # real batches per stage
+    image_steps: int = Field(default=5, ge=1)  # R_b, steps of the images per real batch
+    path_epochs: int = Field(default=0, ge=0)  # R_l, epochs on the images between two stages
+    server_epochs: int = Field(default=100, ge=1)  # epochs on all images, on the server
+    radius: float = Field(default=10.0, gt=0)  # r, largest distance from w_g
+    radius_rule: Literal["min", "max", "median", "mean", "constant", "fixed"] = Field(
+        default="min"
+    )  # r_g, of all r_k; constant: r, with no r_k sent; fixed: no radius, all epochs
     strict: bool = False  # the server takes back the step that leaves the ball
-    mse: float = Field(default=0.1, ge=0)  # λ
-    rows: Literal["mean", "sum"] = "mean"  # of angles, in each parameter tensor
-    ipc: int = Field(default=50, ge=1)  # images a class
-    labels: Literal["owned", "all"] = "owned"
-    init: Literal["real", "noise"] = "real"  # a class without records starts as noise
-    image_lr: float = Field(default=100.0, gt=0)
-    image_momentum: float = Field(default=0.5, ge=0, lt=1)
-    batch: int = Field(default=256, ge=1)  # real records, on average
-    pool_batch: int = Field(default=512, ge=1)  # synthetic records, wherever they are trained on or compared
-    lr: float = Field(default=0.1, gt=0)  # of the model, on the client and on the server
-    schedule: Literal["constant", "cosine"] = "cosine"  # over the rounds
-    weights: Literal["pool", "uniform", "size"] = "pool"  # of clients
+    mse: float = Field(default=0.1, ge=0)  # λ, weight of the squared distance
+    rows: Literal["mean", "sum"] = "mean"  # over the rows of a parameter tensor, in D
+    ipc: int = Field(default=50, ge=1)  # images per class
+    labels: Literal["owned", "all"] = "owned"  # classes that a client makes: those it has, or all
+    init: Literal["real", "noise"] = "real"  # how images start; a class without records starts as noise
+    image_lr: float = Field(default=100.0, gt=0)  # learning rate of the images
+    image_momentum: float = Field(default=0.5, ge=0, lt=1)  # momentum of the images
+    batch: int = Field(default=256, ge=1)  # real records in a batch, on average
+    pool_batch: int = Field(default=512, ge=1)  # images in a batch, wherever they are trained on or compared
+    lr: float = Field(default=0.1, gt=0)  # learning rate of the model, on clients and server
+    schedule: Literal["constant", "cosine"] = "cosine"  # of lr, over the rounds
+    weights: Literal["pool", "uniform", "size"] = "pool"  # of clients: by images, equal, or N_k/N
     dsa: bool = True  # differentiable augmentation
-    dsa_kinds: tuple[DsaKind, ...] = ALL  # of which one is drawn for a batch
-    flip: bool = True  # false leaves it out, for digits and letters
+    dsa_kinds: tuple[DsaKind, ...] = ALL  # which of them; one is drawn per batch
+    flip: bool = True  # whether flip is among them; false for digits and letters
 
     @property
     def kinds(self) -> tuple[DsaKind, ...]:

@@ -57,7 +57,7 @@ class FedLapDpSettings(FedLapSettings):
     labels: Literal["owned", "all"] = "all"
     init: Literal["real", "noise"] = "noise"
     lr: float = Field(default=0.002, gt=0)
-    clip: float = Field(default=1.0, gt=0)  # C
+    clip: float = Field(default=1.0, gt=0)  # C, the longest gradient of one record
     noise: float | None = Field(default=1.0, gt=0)  # σ; null: the least that keeps all rounds within privacy.epsilon
 
 
