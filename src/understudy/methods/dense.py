@@ -38,7 +38,7 @@ from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.methods.shared.outliers import learnt_from
 from understudy.models.network import Network
 from understudy.synthesis.divergence import kullback_leibler
-from understudy.synthesis.ensemble import Ensemble, imagine
+from understudy.synthesis.ensemble import Ensemble, Generation, imagine
 
 MODEL, POOL, SPEED, EPOCH = "client.", "pool.", "student.speed", "student.epoch"  # in State; the first two begin names
 
@@ -136,16 +136,9 @@ class Dense(Averaging):
 
     def _imagine(self, server: Server, ensemble: Ensemble) -> Tensor:
         settings = self.settings
-        return imagine(
-            ensemble,
-            self.net,
-            settings.images,
-            server.rng("images"),
-            steps=settings.generator_steps,
-            lr=settings.generator_lr,
-            statistics_weight=settings.statistics_weight,
-            adversarial_weight=settings.adversarial_weight,
-        )
+        weights = settings.statistics_weight, settings.adversarial_weight
+        how = Generation(settings.generator_steps, settings.generator_lr, *weights)
+        return imagine(ensemble, self.net, settings.images, server.rng("images"), how)
 
     def _learn(self, server: Server, w: Tensor, pool: Examples, speed: Tensor) -> Tensor:
         local = self.settings.student

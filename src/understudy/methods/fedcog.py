@@ -43,7 +43,7 @@ from understudy.learning.loop import Batch, Trained
 from understudy.methods.shared.averaging import Averaging, Kit, Parts, Term
 from understudy.models.network import Network
 from understudy.synthesis.divergence import Divergence, kullback_leibler, log_chances
-from understudy.synthesis.inversion import invert, invert_by_network
+from understudy.synthesis.inversion import Inversion, invert, invert_by_network
 from understudy.synthesis.labels import label_sets, labels_from_counts, largest_remainder
 
 PREVIOUS = "fedcog.previous"
@@ -121,16 +121,9 @@ class Consensus(Term):
         previous = client.memory.get(PREVIOUS) if settings.wants_previous else None
         rng = client.rng("fedcog images")
         make = invert_by_network if settings.generator == "network" else invert
-        x = make(
-            net,
-            labels,
-            rng,
-            previous=None if previous is None else net.twin(previous, "previous"),
-            steps=0 if settings.source == "noise" else settings.steps,
-            lr=settings.lr,
-            disagreement=settings.disagreement,
-            divergence=settings.divergence,
-        )
+        steps = 0 if settings.source == "noise" else settings.steps
+        how = Inversion(steps, settings.lr, settings.disagreement, settings.divergence)
+        x = make(net, labels, rng, None if previous is None else net.twin(previous, "previous"), how)
         order = torch.randperm(len(x), generator=rng)
         logits, there = net.logits(x), order.to(net.device)
         return Images(x[there], labels[order], logits[there])
