@@ -1,4 +1,4 @@
-"""Messages and shelves: what travels, and what is kept."""
+"""Messages and tensor stores: what travels, and what is kept."""
 
 from pathlib import Path
 

@@ -1,6 +1,5 @@
 """Distribution matching: the gradient by hand, the ball, and classes in groups."""
 
-
 import numpy as np
 import pytest
 import torch

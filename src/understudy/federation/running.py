@@ -1,4 +1,4 @@
-"""The server that a run uses: it numbers the asks, keeps the books, and hands out what came back."""
+"""The server that a run uses: it numbers the asks, keeps the round's record, and hands out what came back."""
 
 import contextlib
 import hashlib
