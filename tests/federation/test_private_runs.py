@@ -127,7 +127,7 @@ def test_what_a_failed_task_spent_is_in_the_ledger(tmp_path: Path) -> None:
     assert spent["ash"] == spent["beech"] == pytest.approx(4.42, abs=0.1)
 
 
-def test_a_book_that_cannot_be_read_ends_its_clients_part_and_nothing_else(tmp_path: Path) -> None:
+def test_a_charge_log_that_cannot_be_read_ends_its_clients_part_and_nothing_else(tmp_path: Path) -> None:
     private_run(tmp_path / "run", plan={"rounds": 1}, privacy={"delta": 1e-5})
     (tmp_path / "run/clients/ash/charges.jsonl").write_text("?\n")
     result = private_run(tmp_path / "run", plan={"rounds": 2}, privacy={"delta": 1e-5})
@@ -439,7 +439,7 @@ class Moody(Spender):
 def test_what_was_spent_by_work_whose_failure_nobody_heard_of_is_in_every_later_line(
     logs_elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its charge is closed, so the same work costs again after the kill. Where the charge logs are at the sites, the run
+    """Its charge is closed, so the same work costs again after the kill. Where charge logs are at the sites, the run
     knows only what these tell: they tell it again with their answer."""
     monkeypatch.setattr(Moody, "tries", 0)
     if logs_elsewhere:

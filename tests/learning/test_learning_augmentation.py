@@ -62,7 +62,7 @@ def test_shape_and_kind_of_number_stay(dtype: torch.dtype) -> None:
     after = augment(x, ["crop", "flip"], generator(0))
     assert after.shape == x.shape
     assert after.dtype == dtype
-    assert changed.is_contiguous()
+    assert after.is_contiguous()
 
 
 def test_the_same_generator_gives_the_same_images_and_the_original_is_untouched() -> None:

@@ -12,7 +12,8 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.methods import fedlap
-from understudy.methods.fedlap import FedLap, FedLapSettings
+from understudy.methods.fedlap import FedLap
+from understudy.methods.shared.fedlap_settings import FedLapSettings
 from understudy.models.network import Network
 from understudy.privacy.charges import ChargeLog
 

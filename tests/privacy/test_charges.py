@@ -91,7 +91,7 @@ def test_the_limit_is_hard_and_counts_every_run_of_the_site(tmp_path: Path) -> N
     assert log.path.read_bytes() == before, "what was refused is not spent"
 
 
-def test_a_damaged_book_stops_all_spending(tmp_path: Path) -> None:
+def test_a_damaged_charge_log_stops_all_spending(tmp_path: Path) -> None:
     log = ChargeLog(tmp_path / "charges.jsonl")
     log.open(a_charge(), [])
     with log.path.open("a") as file:

@@ -45,8 +45,8 @@ class Releases:
         return ledger
 
     def ledger_with_charge_logs(self) -> Ledger:
-        """The same, and what the charge logs of a simulation's clients have beyond it: work under way at a stop, of this
-        run or of the one that it branched from."""
+        """The same, and what the charge logs of a simulation's clients have beyond it: work under way at a stop, of
+        this run or of the one that it branched from."""
         ledger = self.ledger()
         for path in sorted(self._folder.glob("clients/*/charges.jsonl")):
             ledger.spend(path.parent.name, ChargeLog(path).charges())
