@@ -88,9 +88,10 @@ def _with_inner(kind: type[Settings]) -> set[type[Settings]]:
 
 
 def test_every_setting_has_a_meaning() -> None:
-    by_name = [one.settings for one in registry.entries()]
+    by_name: list[type[Settings]] = [one.settings for one in registry.entries()]
     by_name += [models.entry(name).settings for name in models.names()]
     by_name += [generators.entry(name).settings for name in generators.names()]
-    kinds = set().union(*map(_with_inner, [Top, DataSettings, ModelPlan, MethodPlan, EngineSettings, Policy, *by_name]))
+    general: list[type[Settings]] = [Top, DataSettings, ModelPlan, MethodPlan, EngineSettings, Policy]
+    kinds = {kind for one in general + by_name for kind in _with_inner(one)}
     missing = [f"{kind.__name__}.{name}" for kind in kinds for name, meaning in meanings(kind).items() if not meaning]
     assert not missing
