@@ -20,7 +20,7 @@ from understudy.data.problem import Problem
 from understudy.models.network import Network
 from understudy.models.zoo import FastPath
 from understudy.randomness import generator
-from understudy.synthesis.matching import match_distributions
+from understudy.synthesis.matching import ImageSteps, Neighbourhood, RealClasses, match_distributions
 
 IPC = 10
 HOW = bare.Matching(radius=5.0, real_batch=256, lr=1.0, momentum=0.5)
@@ -81,16 +81,11 @@ class Task:
     def ours(self, net: Network, steps: int, how: bare.Matching = HOW) -> Tensor:
         return match_distributions(
             net,
-            net.initial(),
-            self.real,
             self.images,
-            range(self.classes),
-            radius=how.radius,
-            steps=steps,
-            real_size=how.real_batch,
-            lr=how.lr,
-            momentum=how.momentum,
-            rng=generator("benchmark", "matching steps"),
+            RealClasses(self.real, range(self.classes)),
+            how.real_batch,
+            Neighbourhood(net.initial(), how.radius, steps, generator("benchmark", "matching steps")),
+            ImageSteps(how.lr, how.momentum),
         )
 
     def by_hand(self, net: bare.Net, start: Tensor, problem: Problem) -> Callable[[int, bare.Matching], Tensor]:

@@ -21,7 +21,7 @@ from understudy.models.network import Network
 from understudy.models.zoo import entry
 from understudy.randomness import generator
 from understudy.runs.play import one_thread
-from understudy.synthesis.inversion import invert
+from understudy.synthesis.inversion import Inversion, invert
 
 CASE = Case(SIMPLE.model, SIMPLE.problem, SIMPLE.by_hand, clients=2, a_turn=2)
 EPOCHS = 3
@@ -64,9 +64,8 @@ def passes(net: Network) -> dict[str, Callable[[], object]]:
     def generate() -> None:
         labels = torch.arange(IMAGES) % 10
         for _ in every:
-            invert(
-                net, labels, generator("b"), previous=net.twin(net.vector, "b"), steps=STEPS, disagreement=0.1, lr=0.01
-            )
+            how = Inversion(STEPS, lr=0.01, disagreement=0.1)
+            invert(net, labels, generator("b"), net.twin(net.vector, "b"), how)
 
     return {"one look": look, "generating": generate}
 

@@ -7,6 +7,12 @@ from pydantic import Field
 
 from understudy.base_settings import Settings, meanings, settings_in
 from understudy.config.describe import SettingLine, defaults, reference
+from understudy.config.schema import EngineSettings, MethodPlan, ModelPlan, Top
+from understudy.data.settings import DataSettings
+from understudy.federation import registry
+from understudy.models import zoo as models
+from understudy.privacy.policy import Policy
+from understudy.synthesis import generator as generators
 
 
 class Inner(Settings):
@@ -74,3 +80,18 @@ def test_a_generator_is_shown_with_its_own_settings(name: str) -> None:
     lines = {line["setting"]: line for line in describe_methods(name)[0]["reference"]}
     assert lines["generator.name"]["default"] == "vae"
     assert lines["generator.width"]["meaning"] == "channels of every convolution"
+
+
+def _with_inner(kind: type[Settings]) -> set[type[Settings]]:
+    inside = [inner for field in kind.model_fields.values() for inner in settings_in(field.annotation)]
+    return {kind}.union(*map(_with_inner, inside))
+
+
+def test_every_setting_has_a_meaning() -> None:
+    by_name: list[type[Settings]] = [one.settings for one in registry.entries()]
+    by_name += [models.entry(name).settings for name in models.names()]
+    by_name += [generators.entry(name).settings for name in generators.names()]
+    general: list[type[Settings]] = [Top, DataSettings, ModelPlan, MethodPlan, EngineSettings, Policy]
+    kinds = {kind for one in general + by_name for kind in _with_inner(one)}
+    missing = [f"{kind.__name__}.{name}" for kind in kinds for name, meaning in meanings(kind).items() if not meaning]
+    assert not missing

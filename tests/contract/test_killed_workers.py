@@ -143,5 +143,5 @@ def test_a_private_step_that_is_given_up_has_cost_what_it_opened(
     spent = [ledger["epsilon_by_client"]["beech"] for ledger in ledgers]
     assert spent[0] == pytest.approx(spent[1]), "three rounds were paid for, although one brought nothing"
     assert len(charged(killed, "beech")) == 3
-    book = (tmp_path / "killed/clients/beech/charges.jsonl").read_text()
-    assert book.count('"closed"') == 3, "done again, the work that was given up would cost again"
+    charges = (tmp_path / "killed/clients/beech/charges.jsonl").read_text()
+    assert charges.count('"closed"') == 3, "done again, the work that was given up would cost again"

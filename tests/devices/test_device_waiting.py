@@ -31,7 +31,7 @@ from understudy.privacy.gradients import clipped_gradient_sum_with
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator
 from understudy.synthesis.generator import entry
-from understudy.synthesis.matching import into_ball, match_distributions
+from understudy.synthesis.matching import ImageSteps, Neighbourhood, RealClasses, into_ball, match_distributions
 
 METHODS = {one.name: _built(one) for one in registry.entries() if one.role == "method"}
 # Of the averaging family all but FedSGD, whose rounds are single steps.
@@ -186,13 +186,12 @@ def test_points_of_the_sphere_go_over_together() -> None:
 
     def match(steps: int) -> None:
         match_distributions(
-            *(net, net.initial(), records(), torch.zeros(6, 1, 8, 8), [0, 1, 2]),
-            radius=1.0,
-            steps=steps,
-            real_size=4,
-            lr=0.1,
-            momentum=0.5,
-            rng=generator("matching"),
+            net,
+            torch.zeros(6, 1, 8, 8),
+            RealClasses(records(), [0, 1, 2]),
+            4,
+            Neighbourhood(net.initial(), 1.0, steps, generator("matching")),
+            ImageSteps(lr=0.1, momentum=0.5),
         )
 
     assert traffic(lambda: match(3)) == traffic(lambda: match(6))

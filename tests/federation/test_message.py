@@ -1,4 +1,4 @@
-"""Messages and shelves: what travels, and what is kept."""
+"""Messages and tensor stores: what travels, and what is kept."""
 
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def test_labels_take_one_byte_up_to_256_classes_and_two_beyond() -> None:
     assert labels_from_wire(labels_to_wire(y, 256)).tolist() == [0, 255]
 
 
-def test_a_shelf_gives_back_what_was_put_and_stores_equal_parts_once(tmp_path: Path) -> None:
+def test_a_store_gives_back_what_was_put_and_stores_equal_parts_once(tmp_path: Path) -> None:
     store = TensorStore(tmp_path)
     pool = torch.arange(100.0)
     store.put("r1", Message(pool=pool, w=torch.zeros(2)), round=1)
@@ -96,7 +96,7 @@ def test_a_part_that_was_written_in_place_after_all_is_not_taken_for_the_old_one
 
 
 @pytest.mark.parametrize("harm", ["manifest", "part", "gone", "changed"])
-def test_a_shelf_that_was_cut_in_half_says_so_and_what_to_do(tmp_path: Path, harm: str) -> None:
+def test_a_store_that_was_cut_in_half_says_so_and_what_to_do(tmp_path: Path, harm: str) -> None:
     store = TensorStore(tmp_path)
     store.put("r1", Message(w=torch.zeros(100)))
     part = next((tmp_path / "parts").iterdir())

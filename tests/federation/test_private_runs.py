@@ -127,7 +127,7 @@ def test_what_a_failed_task_spent_is_in_the_ledger(tmp_path: Path) -> None:
     assert spent["ash"] == spent["beech"] == pytest.approx(4.42, abs=0.1)
 
 
-def test_a_book_that_cannot_be_read_ends_its_clients_part_and_nothing_else(tmp_path: Path) -> None:
+def test_a_charge_log_that_cannot_be_read_ends_its_clients_part_and_nothing_else(tmp_path: Path) -> None:
     private_run(tmp_path / "run", plan={"rounds": 1}, privacy={"delta": 1e-5})
     (tmp_path / "run/clients/ash/charges.jsonl").write_text("?\n")
     result = private_run(tmp_path / "run", plan={"rounds": 2}, privacy={"delta": 1e-5})
@@ -337,8 +337,8 @@ class CutShort(Spender):
         return state
 
 
-def books(out: Path) -> float:
-    """The largest ε by the sites' own books."""
+def spent_by_sites(out: Path) -> float:
+    """The largest ε by the sites' own charge logs."""
     charges = [ChargeLog(path).charges() for path in out.glob("clients/*/charges.jsonl")]
     return max(epsilon_of(mine, 1e-5, "rdp") for mine in charges)
 
@@ -350,7 +350,7 @@ def test_what_left_in_a_round_that_never_counted_is_in_the_ledger(how: BaseExcep
     with contextlib.suppress(BaseException):
         private_run(tmp_path / "run", method, {"rounds": 2}, privacy={"delta": 1e-5})
     told = RunFolder(tmp_path / "run").ledger()
-    assert told["epsilon"] == pytest.approx(books(tmp_path / "run"))
+    assert told["epsilon"] == pytest.approx(spent_by_sites(tmp_path / "run"))
     assert told["epsilon"] == pytest.approx(3.674 if at else 2.787, abs=2e-3)
     # Both clients in round 1, and whoever was read first in the round that ended early.
     assert sum(lines[0]["releases"] for lines in told["clients"].values()) == (3 if at else 1)
@@ -376,7 +376,7 @@ def test_a_line_that_was_cut_off_in_the_journal_does_not_spoil_those_after_it(tm
             private_run(tmp_path / "run", killed, {"rounds": 2}, privacy={"delta": 1e-5})
         with (tmp_path / "run/releases.jsonl").open("a") as journal:
             journal.write('{"client": "as')
-    assert RunFolder(tmp_path / "run").ledger()["epsilon"] == pytest.approx(books(tmp_path / "run"))
+    assert RunFolder(tmp_path / "run").ledger()["epsilon"] == pytest.approx(spent_by_sites(tmp_path / "run"))
 
 
 LINE = {"client": "ash", "round": 1, "step": 1, "task": "t", "parts": {}, "charges": [], "sha256": "", "heard": 1}
@@ -435,14 +435,14 @@ class Moody(Spender):
         return reply
 
 
-@pytest.mark.parametrize("books_elsewhere", [False, True])
+@pytest.mark.parametrize("logs_elsewhere", [False, True])
 def test_what_was_spent_by_work_whose_failure_nobody_heard_of_is_in_every_later_line(
-    books_elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    logs_elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its charge is closed, so the same work costs again after the kill. Where the books lie with the sites, the run
+    """Its charge is closed, so the same work costs again after the kill. Where charge logs are at the sites, the run
     knows only what these tell: they tell it again with their answer."""
     monkeypatch.setattr(Moody, "tries", 0)
-    if books_elsewhere:
+    if logs_elsewhere:
         monkeypatch.setattr(Releases, "ledger_with_charge_logs", Releases.ledger)
 
     def killed(*_: object) -> None:
@@ -453,5 +453,5 @@ def test_what_was_spent_by_work_whose_failure_nobody_heard_of_is_in_every_later_
         private_run(tmp_path / "run", Moody, {"rounds": 1}, privacy={"delta": 1e-5})
     result = private_run(tmp_path / "run", Moody, {"rounds": 1}, privacy={"delta": 1e-5})
     assert result.metrics[-1]["failures"] == []
-    assert books(tmp_path / "run") == pytest.approx(3.674, abs=2e-3)  # as after two rounds
-    assert result.metrics[-1]["epsilon"] == pytest.approx(books(tmp_path / "run"))
+    assert spent_by_sites(tmp_path / "run") == pytest.approx(3.674, abs=2e-3)  # as after two rounds
+    assert result.metrics[-1]["epsilon"] == pytest.approx(spent_by_sites(tmp_path / "run"))

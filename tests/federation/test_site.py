@@ -288,7 +288,7 @@ def test_every_mechanism_has_a_line_of_its_own_also_after_a_failure_between_two(
 
 
 @pytest.mark.parametrize(("round", "step"), [(10**9 + 1, 1), (-1, 1), (1, -1), (1, 10**9 + 1)])
-def test_no_round_or_step_that_a_server_names_spoils_the_book(
+def test_no_round_or_step_that_a_server_names_spoils_the_charge_log(
     guarded: Site, method: Counting, round: int, step: int
 ) -> None:
     asked = answer(guarded, method, request(round, step, task="Counting.pay_twice"))

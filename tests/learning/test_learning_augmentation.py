@@ -8,8 +8,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from understudy.errors import UserError
-from understudy.learning.augmentation import Augmentation, augment
+from understudy.learning.augmentation import Augmentation, changed, draw_changes
 from understudy.randomness import generator
+
+
+def augment(x: Tensor, kinds: list[Augmentation], rng: torch.Generator) -> Tensor:
+    return changed(x, kinds, draw_changes(len(x), kinds, rng))
 
 
 def counting(n: int, channels: int, high: int, wide: int, dtype: torch.dtype = torch.uint8) -> Tensor:
@@ -55,10 +59,10 @@ def test_every_window_is_drawn_and_the_border_is_black() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_shape_and_kind_of_number_stay(dtype: torch.dtype) -> None:
     x = counting(3, 3, 5, 4, dtype)
-    changed = augment(x, ["crop", "flip"], generator(0))
-    assert changed.shape == x.shape
-    assert changed.dtype == dtype
-    assert changed.is_contiguous()
+    after = augment(x, ["crop", "flip"], generator(0))
+    assert after.shape == x.shape
+    assert after.dtype == dtype
+    assert after.is_contiguous()
 
 
 def test_the_same_generator_gives_the_same_images_and_the_original_is_untouched() -> None:

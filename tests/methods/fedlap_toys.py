@@ -12,7 +12,8 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.methods import fedlap
-from understudy.methods.fedlap import FedLap, FedLapSettings
+from understudy.methods.fedlap import FedLap
+from understudy.methods.shared.fedlap_settings import FedLapSettings
 from understudy.models.network import Network
 from understudy.privacy.charges import ChargeLog
 
@@ -46,14 +47,14 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
 class Paying(Stage):
     """A stage whose clients have a budget."""
 
-    def __init__(self, method: Method, own: dict[str, Examples], book: Path):
+    def __init__(self, method: Method, own: dict[str, Examples], logs: Path):
         super().__init__(method, own)
-        self.book = book
+        self.logs = logs
 
     def client(self, name: str, round: int | None = None) -> Client:
         plain = super().client(name, round)
         occasion = Occasion("run", plain.round, 1, "FedLapDp.distil")
-        budget = Budget(ChargeLog(self.book / f"{name}.jsonl"), occasion, self.method.privacy, None, len(plain.own))
+        budget = Budget(ChargeLog(self.logs / f"{name}.jsonl"), occasion, self.method.privacy, None, len(plain.own))
         return Client(
             name, plain.round, own=plain.own, held_out=plain.held_out, memory=plain.memory, seed=SEED, budget=budget
         )

@@ -20,7 +20,7 @@ from understudy.methods.scaffold import ScaffoldSettings, scaffold
 from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit
 from understudy.models.network import Network
 from understudy.randomness import generator
-from understudy.synthesis.inversion import invert
+from understudy.synthesis.inversion import Inversion, invert
 from understudy.synthesis.labels import labels_from_counts
 
 LOCAL = Local(epochs=2, batch=4, lr=0.1)
@@ -186,7 +186,7 @@ def expected_images(net: Network, own: Examples, chosen: FedCogSettings, previou
     rng = generator(0, 3, "a", "fedcog images")
     net.load(net.initial())
     twin = None if previous is None else net.twin(previous)
-    x = invert(net, labels, rng, previous=twin, steps=3, lr=0.1, disagreement=chosen.disagreement)
+    x = invert(net, labels, rng, twin, Inversion(steps=3, lr=0.1, disagreement=chosen.disagreement))
     return x[torch.randperm(len(x), generator=rng)]
 
 

@@ -15,7 +15,8 @@ from understudy.learning.dsa import ALL, WITHOUT_FLIP, Draw, apply
 from understudy.learning.loop import full_gradient
 from understudy.learning.pool import learn_near
 from understudy.methods import fedlap
-from understudy.methods.fedlap import FedLap, FedLapSettings
+from understudy.methods.fedlap import FedLap
+from understudy.methods.shared.fedlap_settings import PRESETS, FedLapSettings
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target
@@ -31,13 +32,13 @@ def test_the_published_numbers_are_the_defaults() -> None:
     assert (chosen.radius, chosen.mse, chosen.ipc, chosen.image_lr, chosen.image_momentum) == (10, 0.1, 50, 100, 0.5)
     assert (chosen.lr, chosen.schedule, chosen.batch, chosen.pool_batch) == (0.1, "cosine", 256, 512)
     assert (chosen.labels, chosen.init, chosen.radius_rule, chosen.weights) == ("owned", "real", "min", "pool")
-    assert FedLapSettings(**fedlap.PRESETS["paper"]) == chosen
-    assert FedLapSettings(**fedlap.PRESETS["mnist"]).lr == 0.01
+    assert FedLapSettings(**PRESETS["paper"]) == chosen
+    assert FedLapSettings(**PRESETS["mnist"]).lr == 0.01
 
 
 def test_flip_is_left_out_where_it_makes_other_digits() -> None:
     assert FedLapSettings().kinds == ALL
-    assert FedLapSettings(**fedlap.PRESETS["mnist"]).kinds == WITHOUT_FLIP
+    assert FedLapSettings(**PRESETS["mnist"]).kinds == WITHOUT_FLIP
     assert FedLapSettings(dsa=False).kinds == ()
 
 

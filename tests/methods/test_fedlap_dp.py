@@ -38,8 +38,8 @@ def method(net: Network | None = None, privacy: dict[str, Any] | None = None, **
     return chosen
 
 
-def reply_of(chosen: FedLapDp, own: Examples, book: Path) -> Message:
-    client = Paying(chosen, {"a": own}, book).client("a", 1)
+def reply_of(chosen: FedLapDp, own: Examples, logs: Path) -> Message:
+    client = Paying(chosen, {"a": own}, logs).client("a", 1)
     return chosen.distil(client, Message(model=chosen.net.initial()))
 
 
@@ -100,7 +100,7 @@ def test_nothing_is_sampled_where_the_budget_is_spent(tmp_path: Path, monkeypatc
         raise AssertionError("a record was touched")
 
     monkeypatch.setattr(fedlap, "poisson_rows", touched)
-    monkeypatch.setattr("understudy.privacy.planning._check_first_round", lambda *_: None)  # the book has the last word
+    monkeypatch.setattr("understudy.privacy.planning._check_first_round", lambda *_: None)  # the charge log decides
     with pytest.raises(BudgetSpent):
         reply_of(method(privacy={**PRIVACY, "epsilon": 0.01}), SITES["a"], tmp_path)
 
@@ -108,9 +108,9 @@ def test_nothing_is_sampled_where_the_budget_is_spent(tmp_path: Path, monkeypatc
 # ---- what is released
 
 
-def released(chosen: FedLapDp, own: Examples, plan: NoisePlan, book: Path, releases: int = 1) -> Tensor:
+def released(chosen: FedLapDp, own: Examples, plan: NoisePlan, logs: Path, releases: int = 1) -> Tensor:
     """(releases, parameters)"""
-    client = Paying(chosen, {"a": own}, book).client("a", 1)
+    client = Paying(chosen, {"a": own}, logs).client("a", 1)
     chosen.net.load(chosen.net.initial())
     gradient = chosen._private_gradient(client, replace(plan, steps=releases))
     found = [gradient(chosen.net.initial(), None) for _ in range(releases)]
@@ -156,7 +156,7 @@ def test_a_client_without_records_releases_noise_of_the_planned_size(tmp_path: P
     noise = released(chosen, SITES["a"].none(), plan, tmp_path, releases=80)
     assert noise.numel() > 9000
     assert noise.std().item() == pytest.approx(0.1, rel=0.05)
-    reply = reply_of(method(), SITES["a"].none(), tmp_path / "book")
+    reply = reply_of(method(), SITES["a"].none(), tmp_path / "logs")
     assert reply["y"].tolist() == [0, 0, 1, 1, 2, 2]
     assert torch.isfinite(reply["x"]).all()
 

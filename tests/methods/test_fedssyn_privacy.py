@@ -82,15 +82,15 @@ def test_the_method_underneath_gets_what_is_left() -> None:
     assert method.exchange is not None
     assert method.private
     # 4 of 40 records a step, two epochs of 10 steps, two rounds: 40 steps at q = 0.1.
-    budget = inner.budget(40)  # type: ignore[attr-defined]
-    assert (budget.rate, budget.steps) == (0.1, 20)
+    plan = inner.noise_plan(40)  # type: ignore[attr-defined]
+    assert (plan.rate, plan.steps) == (0.1, 20)
     before = method.exchange.spendings(40)
-    total = [epsilon([*before, Spending(0.1, noise, 40)], 1e-5) for noise in (budget.noise, budget.noise - 1e-3)]
+    total = [epsilon([*before, Spending(0.1, noise, 40)], 1e-5) for noise in (plan.noise, plan.noise - 1e-3)]
     assert total[0] <= 5 < total[1]
     alone = dp_fedavg(DpSettings(local=LOCAL, noise=None))
     alone.privacy = inner.privacy
     alone.bind(image_net(), 2)
-    assert alone.budget(40).noise < budget.noise  # type: ignore[attr-defined]
+    assert alone.noise_plan(40).noise < plan.noise  # type: ignore[attr-defined]
 
 
 # ---- what is refused before anything runs

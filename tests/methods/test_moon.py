@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
-from understudy.learning.augmentation import augment
+from understudy.learning.augmentation import changed, draw_changes
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch
 from understudy.methods.fedavg import fedavg
@@ -169,7 +169,8 @@ def test_augmented_records_are_seen_as_they_are_by_all_three_models() -> None:
     (term,) = stage.method.terms  # type: ignore[attr-defined]
     kit = term.begin(client, state, net)
     assert set(kit) == {"global", "previous"}
-    x = augment(sites["a"].x[:4], local.augment, generator(SEED, "views"))
+    changes = draw_changes(4, local.augment, generator(SEED, "views"))
+    x = changed(sites["a"].x[:4], local.augment, changes)
     net.module.eval()
     batch = Batch(x, sites["a"].y[:4], 0, None, *net(x))
     z, z_previous = batch.features, net.twin(kit["previous"])(x)[0]

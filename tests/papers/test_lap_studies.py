@@ -66,7 +66,7 @@ def test_at_one_epsilon_the_noise_is_the_same_and_no_budget_is_overrun(tmp_path:
     assert (tmp_path / "images.png").exists()
     runs = [tmp_path / f"runs/{name} ε=3/rate-0.1-seed-0" for name in PRIVATE]
     ledgers = [json.loads((run / "ledger.json").read_text()) for run in runs]
-    charges = [line for ledger in ledgers for book in ledger["charges"].values() for line in book]
+    charges = [line for ledger in ledgers for client in ledger["charges"].values() for line in client]
     assert len({line["noise"] for line in charges}) == 1
     assert len(charges) == 3 * 5  # methods, clients; one round
     assert all(0 < ledger["epsilon"] <= 3 for ledger in ledgers)

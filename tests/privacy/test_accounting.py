@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.errors import UserError
-from understudy.privacy.accounting import Spending, account, epsilon, noise_for, replacing
+from understudy.privacy.accounting import Spending, account, epsilon, noise_for
 from understudy.privacy.renyi import ABOVE, ORDERS, _binomial_terms, _log_of_sum, _quadrature_terms, curve_of
 
 RATES = st.floats(0.001, 0.5)
@@ -137,11 +137,6 @@ def test_a_best_order_beyond_the_grid_is_named() -> None:
     little = account([Spending(0.5, 0.3, 5000)], 1e-5)
     assert "below the usual grid" in little.note
     assert account([Spending(Q, 1.0, 200)], 1e-5).note == ""
-
-
-def test_replacing_a_record_counts_at_half_the_noise() -> None:
-    spent = [Spending(Q, 2.0, 200)]
-    assert epsilon(replacing(spent), 1e-5) == epsilon([Spending(Q, 1.0, 200)], 1e-5)
 
 
 @pytest.mark.parametrize(("rate", "noise"), [(0.02, 1.0), (0.3, 2.0), (0.9, 1.5)])

@@ -1,4 +1,4 @@
-"""A site's book: on disk before a record is touched, never back, and hard at its limit."""
+"""A site's charge log: on disk before a record is touched, never back, and hard at its limit."""
 
 import json
 import math
@@ -49,65 +49,65 @@ def test_noise_that_can_be_repeated_protects_nobody() -> None:
 
 
 def test_a_charge_is_on_disk_at_once_and_work_that_never_left_reuses_it(tmp_path: Path) -> None:
-    book = ChargeLog(tmp_path / "charges.jsonl")
-    book.open(a_charge(), [])
+    log = ChargeLog(tmp_path / "charges.jsonl")
+    log.open(a_charge(), [])
     assert ChargeLog(tmp_path / "charges.jsonl").charges() == [a_charge()]
-    book.open(a_charge(), [])  # the process was killed and asked again: its reply never left
-    assert len(book.charges()) == 1
+    log.open(a_charge(), [])  # the process was killed and asked again: its reply never left
+    assert len(log.charges()) == 1
 
 
 def test_once_its_reply_has_left_the_same_work_costs_again(tmp_path: Path) -> None:
-    book = ChargeLog(tmp_path / "charges.jsonl")
-    booked = book.open(a_charge(), [])
-    assert booked == a_charge()
-    book.close([booked])
-    book.close([booked])  # the same bytes are sent once more: nothing new
+    log = ChargeLog(tmp_path / "charges.jsonl")
+    charged = log.open(a_charge(), [])
+    assert charged == a_charge()
+    log.close([charged])
+    log.close([charged])  # the same bytes are sent once more: nothing new
     assert len((tmp_path / "charges.jsonl").read_text().splitlines()) == 2
-    assert book.open(a_charge(), []).number == 1
-    assert [charge.number for charge in book.charges()] == [0, 1]
+    assert log.open(a_charge(), []).number == 1
+    assert [charge.number for charge in log.charges()] == [0, 1]
 
 
-def test_other_work_at_the_same_place_is_booked_beside_it(tmp_path: Path) -> None:
+def test_other_work_at_the_same_place_is_charged_beside_it(tmp_path: Path) -> None:
     """As after a restart with more records: a ledger that knows charges by their place must see both."""
-    book = ChargeLog(tmp_path / "charges.jsonl")
-    book.open(a_charge(), [])
-    assert book.open(replace(a_charge(), rate=0.01), []).number == 1
-    assert len({charge.place for charge in book.charges()}) == 2
+    log = ChargeLog(tmp_path / "charges.jsonl")
+    log.open(a_charge(), [])
+    assert log.open(replace(a_charge(), rate=0.01), []).number == 1
+    assert len({charge.place for charge in log.charges()}) == 2
 
 
-def test_what_could_not_be_read_back_is_not_booked(tmp_path: Path) -> None:
-    book = ChargeLog(tmp_path / "charges.jsonl")
+def test_what_could_not_be_read_back_is_not_charged(tmp_path: Path) -> None:
+    log = ChargeLog(tmp_path / "charges.jsonl")
     with pytest.raises(UserError, match="cannot be read"):
-        book.open(a_charge(round=-1), [])
-    assert book.charges() == []
+        log.open(a_charge(round=-1), [])
+    assert log.charges() == []
 
 
 def test_the_limit_is_hard_and_counts_every_run_of_the_site(tmp_path: Path) -> None:
-    book, limit = ChargeLog(tmp_path / "charges.jsonl"), Limit("the site's policy", 3.2, 1e-5, "rdp")
-    book.open(a_charge(run="last year"), [limit])
-    before = book.path.read_bytes()
+    log, limit = ChargeLog(tmp_path / "charges.jsonl"), Limit("the site's policy", 3.2, 1e-5, "rdp")
+    log.open(a_charge(run="last year"), [limit])
+    before = log.path.read_bytes()
     with pytest.raises(BudgetSpent, match=r"bring ε to 3\.\d+, and the site's policy allows 3\.2 at δ = 1e-05"):
-        book.open(a_charge(run="this year"), [limit])
-    assert book.path.read_bytes() == before, "what was refused is not spent"
+        log.open(a_charge(run="this year"), [limit])
+    assert log.path.read_bytes() == before, "what was refused is not spent"
 
 
-def test_a_damaged_book_stops_all_spending(tmp_path: Path) -> None:
-    book = ChargeLog(tmp_path / "charges.jsonl")
-    book.open(a_charge(), [])
-    with book.path.open("a") as file:
+def test_a_damaged_charge_log_stops_all_spending(tmp_path: Path) -> None:
+    log = ChargeLog(tmp_path / "charges.jsonl")
+    log.open(a_charge(), [])
+    with log.path.open("a") as file:
         file.write(json.dumps({"charge": {}})[:9] + "\n")
     with pytest.raises(UserError, match=r"line 2, cannot be read; what was spent is unknown"):
-        book.open(a_charge(2), [])
+        log.open(a_charge(2), [])
 
 
 def test_a_line_that_was_cut_off_was_never_relied_on(tmp_path: Path) -> None:
-    book = ChargeLog(tmp_path / "charges.jsonl")
-    book.open(a_charge(), [])
-    with book.path.open("a") as file:
+    log = ChargeLog(tmp_path / "charges.jsonl")
+    log.open(a_charge(), [])
+    with log.path.open("a") as file:
         file.write(json.dumps({"charge": a_charge(2).as_dict()})[:40])  # the power went
-    assert book.charges() == [a_charge()]
-    book.open(a_charge(3), [])
-    assert book.charges() == [a_charge(), a_charge(3)]
+    assert log.charges() == [a_charge()]
+    log.open(a_charge(3), [])
+    assert log.charges() == [a_charge(), a_charge(3)]
 
 
 @pytest.mark.parametrize(

@@ -160,8 +160,8 @@ def test_what_was_spent_before_the_branch_counts_in_it(tmp_path: Path) -> None:
     assert result.summary["epsilon"] == pytest.approx(straight.summary["epsilon"])
     assert result.summary["epsilon"] > base.summary["epsilon"]
     for client in ("client-0", "client-1", "client-2"):
-        book = (tmp_path / "branch/clients" / client / "charges.jsonl").read_text()
-        assert book.count('"charge"') == 2
+        charges = (tmp_path / "branch/clients" / client / "charges.jsonl").read_text()
+        assert charges.count('"charge"') == 2
 
 
 class Killed(BaseException):
@@ -203,11 +203,11 @@ def test_work_that_was_under_way_when_the_other_run_was_killed_counts_in_the_bra
 ) -> None:
     base = killed_at(PRIVATE, tmp_path / "base", 5)  # the second client in round 2 is charged, and nobody wrote it down
     config = branch(base, tmp_path / "branch", {"method.local.lr": 0.2, "method.rounds": 3})
-    assert spent(tmp_path / "branch") == booked(tmp_path / "branch") == booked(base)
+    assert spent(tmp_path / "branch") == charged(tmp_path / "branch") == charged(base)
     result = play(config, tmp_path / "branch", resume=True)
     assert [line["failures"] for line in result.metrics] == [[]] * 4
-    assert spent(tmp_path / "branch") == booked(tmp_path / "branch")
-    assert result.metrics[-1]["epsilon"] == max(booked(tmp_path / "branch").values())
+    assert spent(tmp_path / "branch") == charged(tmp_path / "branch")
+    assert result.metrics[-1]["epsilon"] == max(charged(tmp_path / "branch").values())
 
 
 def spent(folder: Path) -> dict[str, float]:
@@ -216,7 +216,7 @@ def spent(folder: Path) -> dict[str, float]:
     return found
 
 
-def booked(folder: Path) -> dict[str, float]:
-    """ε by client, as their own books have it."""
-    books = folder.glob("clients/*/charges.jsonl")
-    return {path.parent.name: epsilon_of(ChargeLog(path).charges(), 1e-5, "rdp") for path in books}
+def charged(folder: Path) -> dict[str, float]:
+    """ε by client, as their own charge logs have it."""
+    logs = folder.glob("clients/*/charges.jsonl")
+    return {path.parent.name: epsilon_of(ChargeLog(path).charges(), 1e-5, "rdp") for path in logs}

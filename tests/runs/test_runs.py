@@ -185,6 +185,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"method.min_replies": 5}, r"method\.min_replies is 5, but a round asks only 4"),
     ({"device": "cuda:7"}, r"device 'cuda:7' cannot be used here"),
     ({"model": "vgg11"}, r"vgg11"),
+    ({"policy": "nope.yaml"}, r"nope\.yaml.*a site does not work without its policy"),
+    (
+        {"data": {"limit": None, "sites": {"ash": None}, "classes": 2, "shape": [4]}},
+        r"records of this config lie with its sites",
+    ),
+    ({"engine": "flower", "data.clients": 60}, r"at most 50 sites, not 60"),
 ]
 
 

@@ -11,7 +11,7 @@ from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.synthesis import ensemble as ensemble_room
-from understudy.synthesis.ensemble import Ensemble, imagine, surprise, wish
+from understudy.synthesis.ensemble import Ensemble, Generation, imagine, surprise, wish
 
 PROBLEM = Problem(shape=(1, 4, 4), classes=2)
 
@@ -78,6 +78,10 @@ def test_without_batch_norm_nothing_surprises() -> None:
     assert Ensemble(linear(), [constant(0, 0)]).logits_and_surprise(torch.rand(2, 1, 4, 4))[1].item() == 0
 
 
+def weighed(statistics: float, adversarial: float) -> Generation:
+    return Generation(steps=0, lr=1.0, statistics_weight=statistics, adversarial_weight=adversarial)
+
+
 def test_the_wish_by_hand() -> None:
     # The ensemble says (log 3, 0): ¾ and ¼, class 0. A student that says (0, log 3) differs everywhere:
     # KL = ¾·log(¾/¼) + ¼·log(¼/¾) = ½·log 3. Labels 0 and 1: CE = −½·(log ¾ + log ¼).
@@ -86,10 +90,10 @@ def test_the_wish_by_hand() -> None:
     x, y = torch.rand(2, 1, 4, 4), torch.tensor([0, 1])
     certain = -0.5 * (math.log(0.75) + math.log(0.25))
     student.load(constant(0, math.log(3)))
-    assert wish(ensemble, student, x, y, 1.0, 0.7).item() == pytest.approx(certain - 0.7 * 0.5 * math.log(3))
+    assert wish(ensemble, student, x, y, weighed(1.0, 0.7)).item() == pytest.approx(certain - 0.7 * 0.5 * math.log(3))
     # One that agrees on the class is left alone, however far apart the chances are.
     student.load(constant(0.1, 0))
-    assert wish(ensemble, student, x, y, 1.0, 0.7).item() == pytest.approx(certain)
+    assert wish(ensemble, student, x, y, weighed(1.0, 0.7)).item() == pytest.approx(certain)
 
 
 def test_the_statistics_have_their_weight() -> None:
@@ -97,7 +101,7 @@ def test_the_statistics_have_their_weight() -> None:
     ensemble = Ensemble(net, [net.initial()])
     with net.frozen(), student.frozen():
         _, surprised = ensemble.logits_and_surprise(x)
-        some, none = (wish(ensemble, student, x, y, weight, 0.0) for weight in (0.5, 0.0))
+        some, none = (wish(ensemble, student, x, y, weighed(weight, 0.0)) for weight in (0.5, 0.0))
     assert (some - none).item() == pytest.approx(0.5 * surprised.item(), rel=1e-5)
 
 
@@ -108,10 +112,7 @@ def made(steps: int, seed: str = "images") -> Tensor:
         linear(),
         8,
         generator(seed),
-        steps=steps,
-        lr=0.01,
-        statistics_weight=1.0,
-        adversarial_weight=0.0,
+        Generation(steps, lr=0.01, statistics_weight=1.0, adversarial_weight=0.0),
     )
 
 
@@ -147,9 +148,8 @@ def test_the_images_of_the_best_step_are_kept(monkeypatch: pytest.MonkeyPatch) -
 def test_nothing_moves_but_the_images() -> None:
     net, student = normed(), normed()
     w = student.vector.clone()
-    imagine(
-        Ensemble(net, [w]), student, 4, generator("x"), steps=2, lr=0.1, statistics_weight=1.0, adversarial_weight=1.0
-    )
+    how = Generation(steps=2, lr=0.1, statistics_weight=1.0, adversarial_weight=1.0)
+    imagine(Ensemble(net, [w]), student, 4, generator("x"), how)
     assert torch.equal(student.vector, w)
     assert torch.equal(net.vector, w)
     assert all(parameter.requires_grad for parameter in student.module.parameters())

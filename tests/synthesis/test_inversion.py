@@ -9,7 +9,7 @@ from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.synthesis.divergence import jensen_shannon, log_chances
-from understudy.synthesis.inversion import invert
+from understudy.synthesis.inversion import Inversion, invert
 
 
 def small_net(channels: int = 1, seed: int = 0, *, outputs: int = 3, multilabel: bool = False) -> Network:
@@ -28,7 +28,7 @@ LABELS = torch.tensor([0, 0, 1, 2])
 def inverted(
     net: Network, previous: Network | None = None, *, steps: int = 40, disagreement: float = 0.1
 ) -> torch.Tensor:
-    return invert(net, LABELS, generator("x"), previous=previous, steps=steps, lr=0.1, disagreement=disagreement)
+    return invert(net, LABELS, generator("x"), previous, Inversion(steps, lr=0.1, disagreement=disagreement))
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -83,7 +83,7 @@ def test_both_networks_are_left_as_they_were() -> None:
 
 def test_a_network_with_several_labels_gives_the_answers_that_were_asked_for() -> None:
     net, wanted = small_net(multilabel=True), torch.tensor([[1.0, 0, 1], [0, 1, 0], [0, 0, 0]])
-    x = invert(net, wanted, generator("x"), previous=None, steps=150, lr=0.1, disagreement=0.0)
+    x = invert(net, wanted, generator("x"), None, Inversion(steps=150, lr=0.1, disagreement=0.0))
     assert torch.equal(net.logits(x) > 0, wanted > 0)
 
 

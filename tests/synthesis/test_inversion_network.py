@@ -10,7 +10,7 @@ from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.synthesis.image_network import ImageNetwork, new_image_network
-from understudy.synthesis.inversion import invert_by_network
+from understudy.synthesis.inversion import Inversion, invert_by_network
 
 GREY = Problem(shape=(1, 5, 6), classes=3, mean=(0.5,), std=(0.25,))
 
@@ -59,7 +59,7 @@ def classifier(seed: int = 0) -> Network:
 
 def drawn(net: Network, steps: int, previous: Network | None = None, disagreement: float = 0.0) -> torch.Tensor:
     labels, rng = torch.tensor([0, 0, 1, 1, 2, 2]), generator("z")
-    return invert_by_network(net, labels, rng, previous=previous, steps=steps, lr=0.01, disagreement=disagreement)
+    return invert_by_network(net, labels, rng, previous, Inversion(steps, lr=0.01, disagreement=disagreement))
 
 
 def test_network_and_noise_learn_to_please_the_classifier() -> None:

@@ -1,7 +1,5 @@
 """Distribution matching: the gradient by hand, the ball, and classes in groups."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -16,11 +14,14 @@ from understudy.models.network import Network
 from understudy.models.zoo import entry
 from understudy.randomness import generator
 from understudy.synthesis.matching import (
+    ImageSteps,
+    Neighbourhood,
+    RealClasses,
     embedding,
     into_ball,
     match_distributions,
     matching_gradient,
-    on_sphere,
+    onto_sphere,
     real_batch,
 )
 
@@ -95,17 +96,11 @@ def matched(classes_at_once: int | None) -> Tensor:
     start = net.problem.scale(some("start", [0, 0, 1, 1, 2, 2]).x)
     return match_distributions(
         net,
-        net.initial(),
-        real,
         start,
-        [0, 1, 2],
-        radius=0.5,
-        steps=5,
-        real_size=4,
-        lr=1.0,
-        momentum=0.5,
-        rng=generator("matching"),
-        classes_at_once=classes_at_once,
+        RealClasses(real, [0, 1, 2]),
+        4,
+        Neighbourhood(net.initial(), 0.5, 5, generator("matching")),
+        ImageSteps(lr=1.0, momentum=0.5, classes_at_once=classes_at_once),
     )
 
 
@@ -122,16 +117,11 @@ def test_two_steps_with_momentum_by_hand() -> None:
     start = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     found = match_distributions(
         net,
-        net.initial(),
-        real,
         start,
-        [1],
-        radius=1e-12,
-        steps=2,
-        real_size=2,
-        lr=0.01,
-        momentum=0.5,
-        rng=generator("hand"),
+        RealClasses(real, [1]),
+        2,
+        Neighbourhood(net.initial(), 1e-12, 2, generator("hand")),
+        ImageSteps(lr=0.01, momentum=0.5),
     )
     a, r = np.eye(2) + W.numpy().T @ W.numpy(), np.array([2.0, 1.0])
     g0 = a @ (start.numpy().mean(0) - r)
@@ -146,16 +136,11 @@ def test_matching_brings_the_means_together() -> None:
     start = torch.randn(3, 1, 3, 3, generator=generator("noise"))
     after = match_distributions(
         net,
-        net.initial(),
-        real,
         start,
-        [0, 1, 2],
-        radius=0.1,
-        steps=200,
-        real_size=4,
-        lr=0.2,
-        momentum=0.5,
-        rng=generator("matching"),
+        RealClasses(real, [0, 1, 2]),
+        4,
+        Neighbourhood(net.initial(), 0.1, 200, generator("matching")),
+        ImageSteps(lr=0.2, momentum=0.5),
     )
     net.load(net.initial())
     with net.scoring():
@@ -171,9 +156,8 @@ def test_for_the_convnet_a_drawn_network_lies_on_the_sphere() -> None:
     problem, chosen = Problem(shape=(3, 32, 32), classes=10), entry("convnet")
     net = Network(lambda: chosen.build(problem, chosen.settings()), problem)
     assert net.parameters == 320_010
-    w = net.initial()[net.trainable]
     for draw in range(3):
-        away = on_sphere(w, 5.0, generator("sphere", draw)).double() - w.double()
+        away = onto_sphere(net.parameters, 5.0, generator("sphere", draw)).double()
         assert away.norm().item() == pytest.approx(5, abs=1e-4)
 
 
@@ -193,8 +177,8 @@ def test_every_step_has_a_network_of_its_own_on_the_sphere_with_the_models_stati
         return through(at, x)
 
     monkeypatch.setattr(net, "at", watched)
-    how: dict[str, Any] = {"real_size": 2, "lr": 0.1, "momentum": 0.5, "rng": generator("near")}
-    match_distributions(net, w, real, start, [0, 1, 2], radius=0.5, steps=4, **how)
+    around, steps = Neighbourhood(w, 0.5, 4, generator("near")), ImageSteps(lr=0.1, momentum=0.5)
+    match_distributions(net, start, RealClasses(real, [0, 1, 2]), 2, around, steps)
     assert len({tuple(near.tolist()) for near in used}) == 4
     for near in used:
         assert (near - w)[net.trainable].norm().item() == pytest.approx(0.5, abs=1e-5)
@@ -204,7 +188,7 @@ def test_every_step_has_a_network_of_its_own_on_the_sphere_with_the_models_stati
 def test_a_short_draw_is_not_stretched() -> None:
     # One parameter: |u| is below 5 in all but one of a million draws.
     u = torch.randn(1, generator=generator("short"))
-    assert torch.equal(on_sphere(torch.tensor([2.0]), 5.0, generator("short")), 2 + u)
+    assert torch.equal(onto_sphere(1, 5.0, generator("short")), u)
 
 
 @settings(max_examples=50, deadline=None)

@@ -13,7 +13,15 @@ from understudy.data.problem import Problem
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.randomness import generator
-from understudy.synthesis.matching import Look, looks_near, match_distributions, match_means
+from understudy.synthesis.matching import (
+    ImageSteps,
+    Look,
+    Neighbourhood,
+    RealClasses,
+    looks_near,
+    match_distributions,
+    match_means,
+)
 from understudy.synthesis.private_matching import PlannedRelease, PrivateMeans, PublishedNoise, clip_from_noise
 
 
@@ -31,7 +39,7 @@ def flat_net() -> Network:
 
 def released(real: Examples, release: PlannedRelease, planned: tuple[int, ...] = ()) -> torch.Tensor:
     net = flat_net()
-    means = PrivateMeans(net, real, (0, 1), release, lambda purpose: generator(purpose), planned=planned)
+    means = PrivateMeans(net, RealClasses(real, (0, 1)), release, lambda purpose: generator(purpose), planned=planned)
     with net.frozen(), torch.no_grad():
         return means(means.draw(), None)
 
@@ -78,7 +86,7 @@ def test_one_record_more_moves_one_class_by_no_more_than_the_clip(
 def test_a_class_without_records_releases_noise_of_the_planned_size() -> None:
     # std σC/(q·n̄) = 2·3/(0.25·40) = 0.6, over 4 numbers in each of 3000 releases of 2 classes.
     net, release = flat_net(), PlannedRelease(rate=0.25, records=40, clip=3, noise=2)
-    means = PrivateMeans(net, some([], []), (0, 1), release, lambda purpose: generator(purpose))
+    means = PrivateMeans(net, RealClasses(some([], []), (0, 1)), release, lambda purpose: generator(purpose))
     with net.frozen(), torch.no_grad():
         found = torch.cat([means(means.draw(), None) for _ in range(3000)])
     assert found.std().item() == pytest.approx(0.6, rel=0.02)
@@ -88,7 +96,8 @@ def test_a_class_without_records_releases_noise_of_the_planned_size() -> None:
 def test_records_are_drawn_one_by_one_and_numbers_vary() -> None:
     # 40 records of (1, 0) at q = ¼: on average 10 of them, binomial with variance 7.5; the divisor 0.25·40 stays.
     net, release = flat_net(), PlannedRelease(rate=0.25, records=40, clip=1, noise=0)
-    means = PrivateMeans(net, some([(1, 0)] * 40, [0] * 40), (0,), release, lambda purpose: generator(purpose))
+    real = RealClasses(some([(1, 0)] * 40, [0] * 40), (0,))
+    means = PrivateMeans(net, real, release, lambda purpose: generator(purpose))
     with net.frozen(), torch.no_grad():
         drawn = torch.stack([means(means.draw(), None)[0, 0] * 10 for _ in range(2000)])
     assert drawn.mean().item() == pytest.approx(10, abs=0.3)
@@ -100,20 +109,11 @@ def test_without_noise_and_with_all_records_it_is_plain_matching() -> None:
     # A radius that float32 does not see; the batch is the whole class and n̄ the true number.
     net, real = flat_net(), some([(1, 2), (3, 1), (0, 1), (2, 2)], [0, 0, 1, 1])
     x = torch.randn(4, 2, generator=generator("x"))
-    plain = match_distributions(
-        *(net, net.initial(), real, x, [0, 1]),
-        radius=1e-12,
-        steps=3,
-        real_size=2,
-        lr=0.1,
-        momentum=0.5,
-        rng=generator("a"),
-    )
-    means = PrivateMeans(
-        net, real, (0, 1), PlannedRelease(rate=1, records=2, clip=100, noise=0), lambda _: generator("b")
-    )
-    looks = looks_near(net, net.initial(), 1e-12, 2, means, generator("c"), looks=3)
-    private = match_means(net, x, looks, ipc=2, lr=0.1, momentum=0.5)
+    classes, steps = RealClasses(real, (0, 1)), ImageSteps(lr=0.1, momentum=0.5)
+    plain = match_distributions(net, x, classes, 2, Neighbourhood(net.initial(), 1e-12, 3, generator("a")), steps)
+    means = PrivateMeans(net, classes, PlannedRelease(rate=1, records=2, clip=100, noise=0), lambda _: generator("b"))
+    looks = looks_near(net, Neighbourhood(net.initial(), 1e-12, 3, generator("c")), means, 2)
+    private = match_means(net, x, looks, 2, steps)
     assert torch.allclose(plain, private, atol=1e-6)
 
 
@@ -122,7 +122,7 @@ def test_looks_can_be_used_again() -> None:
     # rate 0.5: m = (0.5, 0.5), then (0.75, 0.75).
     net = flat_net()
     look = Look(net.initial(), None, torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
-    after = match_means(net, torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), [look, look], ipc=2, lr=0.5, momentum=0.0)
+    after = match_means(net, torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), [look, look], 2, ImageSteps(0.5, momentum=0.0))
     assert after.tolist() == [[1.75, 0.75], [-0.25, 0.75]]
 
 

@@ -52,8 +52,8 @@ def keep(folder: Path, sets: Mapping[str, Examples], releases: Mapping[str, int]
         RunFolder(folder).keep_examples(client, examples)
     if releases is not None:
         parts = {"task": "FedDM.distil", "part": "x", "kind": "examples", "bytes": 1, "covered": 0, "mechanism": None}
-        books = {client: [{**parts, "releases": times}] for client, times in releases.items()}
-        RunFolder(folder).write_json("ledger.json", {"epsilon": None, "unit": "record", "clients": books})
+        sent = {client: [{**parts, "releases": times}] for client, times in releases.items()}
+        RunFolder(folder).write_json("ledger.json", {"epsilon": None, "unit": "record", "clients": sent})
     return folder
 
 

@@ -104,20 +104,32 @@ def override(words: Words, changes: Mapping[str, Any], keys: Keys) -> Words:
     one has too.
     """
     result = copy.deepcopy(words)
-    changed: set[tuple[str, str]] = set()
-    outer_first = sorted(((keys.path(key), value) for key, value in changes.items()), key=lambda one: len(one[0]))
-    for path, value in outer_first:
-        if len(path) == 1 and path[0] in NAMED and isinstance(value, str):
-            path = [path[0], "name"]
-        changed |= {(path[0], path[1])} if len(path) > 1 else {(path[0], inner) for inner in _inside(value)}
+    laid = _outer_first(changes, keys)
+    for path, value in laid:
         _lay(result, path, value)
+    changed = {tuple(inner) for path, value in laid for inner in _inside(path, value)}
     for section in NAMED:
         before, after = _name(words.get(section)), _name(result.get(section))
         if before and after and before != after and isinstance(result[section], dict):
             known = {"name", *keys.of_sections[section], *keys.of_name(section, after)}
-            kept = {k: v for k, v in result[section].items() if k in known or (section, k) in changed}
-            result[section] = kept
+            result[section] = {k: v for k, v in result[section].items() if k in known or (section, k) in changed}
     return result
+
+
+def _outer_first(changes: Mapping[str, Any], keys: Keys) -> list[tuple[list[str], Any]]:
+    """The path of each change and its value; a bare name for a section is its ``name``."""
+    laid = sorted(((keys.path(key), value) for key, value in changes.items()), key=lambda one: len(one[0]))
+    return [
+        ([*path, "name"], value) if len(path) == 1 and path[0] in NAMED and isinstance(value, str) else (path, value)
+        for path, value in laid
+    ]
+
+
+def _inside(path: list[str], value: object) -> list[list[str]]:
+    """The settings of a section, as (section, setting), that a change speaks of."""
+    if len(path) > 1:
+        return [path[:2]]
+    return [[path[0], key] for key in value] if isinstance(value, dict) else []
 
 
 def check_listed_site(name: str, words: Words, changes: Mapping[str, Any]) -> None:
@@ -179,7 +191,3 @@ def _lay_into_add_on(words: Words, path: list[str], value: Any) -> None:
 def _name(section: object) -> str | None:
     name = section.get("name") if isinstance(section, dict) else section
     return name if isinstance(name, str) else None
-
-
-def _inside(value: object) -> list[str]:
-    return list(value) if isinstance(value, dict) else []

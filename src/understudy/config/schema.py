@@ -26,34 +26,40 @@ LIVE = "live"  # an object that was passed in Python: the config can only say th
 class MethodPlan(Settings):
     """The part of ``method`` that every method has."""
 
-    name: str = "fedavg"  # see `understudy methods`, or file.py:Class
-    rounds: int = Field(default=10, ge=0)  # after the opening
-    cohort: StrictInt | StrictFloat = 1.0  # a whole number of clients, or a share of them up to 1.0
-    min_replies: int = Field(default=1, ge=1)  # with fewer a round is undone
+    name: str = "fedavg"  # a name from `understudy methods`, or file.py:Class
+    rounds: int = Field(default=10, ge=0)  # rounds of training, after the opening
+    cohort: StrictInt | StrictFloat = 1.0  # clients per round: a whole number, or a share of them up to 1.0
+    min_replies: int = Field(default=1, ge=1)  # with fewer replies a round is undone
 
 
 class ModelPlan(Settings):
-    name: str = "small-convnet"  # see `understudy models`, or file.py:build
-    fast: Literal["auto", "eager", "channels-last", "batch-last", "compiled"] = "auto"  # auto: as it declares
+    name: str = "small-convnet"  # a name from `understudy models`, or file.py:build
+    fast: Literal["auto", "eager", "channels-last", "batch-last", "compiled"] = Field(
+        default="auto"
+    )  # memory layout or compilation; auto: the fastest measured for this network
 
 
 class EngineSettings(Settings):
-    name: Literal["inline", "workers", "flower"] = "workers"
+    name: Literal["inline", "workers", "flower"] = "workers"  # clients run in this process, in several, or by Flower
     workers: int = Field(
         default_factory=lambda: min(8, os.cpu_count() or 1), ge=1, le=1024
     )  # processes, one thread each
-    timeout: float = Field(default=600.0, gt=0)  # flower: seconds that a site has for an answer, being away included
-    most_held_out: int = Field(default=10_000, ge=0)  # flower: held-out records that a site may claim; more: it failed
+    timeout: float = Field(
+        default=600.0, gt=0
+    )  # flower: how long a site may take to answer, in seconds, including time offline
+    most_held_out: int = Field(
+        default=10_000, ge=0
+    )  # flower: held-out records that a site may claim; more is a failure
 
 
 class Top(Settings):
     """The keys beside the sections."""
 
-    seed: int = Field(default=0, ge=0)  # of everything that is drawn; the same seed gives the same bits
-    device: str = "auto"  # auto, cpu, mps, cuda or cuda:0
-    privacy: PrivacySettings | None = None  # what is promised to a record; null: nothing
-    policy: str | None = None  # the sites' policy, a YAML file; in a real federation each site reads its own
-    measure: int = Field(default=0, ge=0)  # every so many rounds, ζ², σ², δ², L and the bounds in the metrics; 0: never
+    seed: int = Field(default=0, ge=0)  # of every draw; the same seed gives the same bits
+    device: str = "auto"  # where networks are: auto, cpu, mps, cuda or cuda:0
+    privacy: PrivacySettings | None = None  # what is promised to each record; null: nothing
+    policy: str | None = None  # a YAML file with the sites' policy; in a real federation each site reads its own
+    measure: int = Field(default=0, ge=0)  # metrics get ζ², σ², δ², L and the bounds every so many rounds; 0: never
 
     @field_validator("device")
     @classmethod
@@ -66,10 +72,10 @@ class Top(Settings):
 class Branched(Settings):
     """Of a run that goes on from another one's rounds: which, from where, and what it changed."""
 
-    run: str
+    run: str  # folder of the other run
     config: str  # digest of the other run's config
-    round: int
-    changes: dict[str, Any]
+    round: int  # the last round that the two runs share
+    changes: dict[str, Any]  # settings that this run changed
 
 
 def _accelerators() -> list[str]:

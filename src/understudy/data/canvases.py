@@ -35,12 +35,12 @@ Pixels = NDArray[np.uint8]
 
 
 class CanvasesSettings(Settings):
-    users: int = Field(default=20, ge=1, le=10_000)
-    records: int = Field(default=100, ge=3, le=10_000)  # training canvases a user, on average
-    test: int = Field(default=500, ge=1, le=100_000)  # test canvases altogether
-    digits: int = Field(default=4, ge=1, le=len(QUARTERS))  # on a canvas at most
-    alpha: float = Field(default=0.5, gt=0)  # the smaller, the fewer digits a user has to do with
-    size: int = Field(default=28, ge=16, le=56)  # of a canvas in pixels
+    users: int = Field(default=20, ge=1, le=10_000)  # natural users
+    records: int = Field(default=100, ge=3, le=10_000)  # training canvases per user, on average
+    test: int = Field(default=500, ge=1, le=100_000)  # test canvases in all
+    digits: int = Field(default=4, ge=1, le=len(QUARTERS))  # most digits on a canvas
+    alpha: float = Field(default=0.5, gt=0)  # the smaller, the fewer different digits a user writes
+    size: int = Field(default=28, ge=16, le=56)  # side of a canvas, in pixels
 
 
 @dataclass(frozen=True)

@@ -58,10 +58,10 @@ FlairEntry = dict[str, Any]
 
 
 class FlairSettings(Settings):
-    labels: Literal["coarse", "fine"] = "coarse"
-    size: int = Field(default=32, ge=1, le=256)  # images are averaged down to it
-    users: int | None = Field(default=None, ge=1)  # only so many training users, those with most images; None: all
-    score_on: Literal["val", "test"] = "test"  # "val" while settings are chosen
+    labels: Literal["coarse", "fine"] = "coarse"  # 17 coarse labels, or 1,628 fine ones
+    size: int = Field(default=32, ge=1, le=256)  # images are averaged down to this side, in pixels
+    users: int | None = Field(default=None, ge=1)  # only so many training users, those with the most images; None: all
+    score_on: Literal["val", "test"] = "test"  # the test users, or val while choosing settings
 
 
 def _field(settings: FlairSettings) -> str:

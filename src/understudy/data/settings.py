@@ -32,25 +32,25 @@ Shape = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)]
 
 class DataSettings(Settings):
     name: str = "digits"  # a data set, or the path of .npz, Parquet or a folder of images by class
-    clients: int = Field(default=10, ge=1)  # natural users and own sites bring their own number
-    split: SplitSettings = Dirichlet(alpha=0.1)  # `users` where a data set has natural ones
+    clients: int = Field(default=10, ge=1)  # number of clients; natural users and own sites bring their own
+    split: SplitSettings = Dirichlet(alpha=0.1)  # how records are dealt out; `users` where a data set has natural ones
     held_out: float = Field(default=0.0, ge=0, lt=1)  # share of each client's records kept back for scores
     validation: float = Field(default=0.0, ge=0, lt=1)  # share kept on the server, to choose settings on
-    folder: str | None = None  # where files lie; else $UNDERSTUDY_DATA and the usual folders
-    size: int | None = Field(default=None, ge=1)  # square images are averaged down to it, drawn ones drawn so
-    limit: int | None = Field(default=None, ge=1)  # at most so many training records, classes in proportion
-    shapes: ShapesSettings | None = None  # the grid of `shapes`
-    canvases: CanvasesSettings | None = None  # who draws `canvases`, and how
-    flair: FlairSettings | None = None  # what to read of `flair`
-    sites: dict[str, str | None] | None = None  # own data, a source a site, or null: it lies with the site
+    folder: str | None = None  # where the files are; null: $UNDERSTUDY_DATA and the usual folders
+    size: int | None = Field(default=None, ge=1)  # side to which square images are averaged down, or drawn ones drawn
+    limit: int | None = Field(default=None, ge=1)  # at most so many training records, with the classes in proportion
+    shapes: ShapesSettings | None = None  # the grid of the data set `shapes`
+    canvases: CanvasesSettings | None = None  # the users and pictures of the data set `canvases`
+    flair: FlairSettings | None = None  # what to read of the data set `flair`
+    sites: dict[str, str | None] | None = None  # own data: a source per site; null: the records are at the site
     test: str | None = None  # own data: a file or folder to score on
-    classes: int | None = Field(default=None, ge=2)  # own data; None: as many as the labels show
-    labels: tuple[str, ...] = ()  # own data: names of the classes, in order, of image folders and of Parquet
-    shape: Shape | None = None  # of a record, channels first, where records lie with the sites, or flat in Parquet
+    classes: int | None = Field(default=None, ge=2)  # own data: number of classes; None: as many as the labels show
+    labels: tuple[str, ...] = ()  # own data: names of the classes in order, for image folders and Parquet
+    shape: Shape | None = None  # of a record, channels first, where records are at the sites or flat in Parquet
     pixels: bool | None = None  # likewise: uint8 pixels, or floats taken as they are; None: only images are pixels
-    multilabel: bool = False  # likewise: a record has several labels
-    mean: tuple[float, ...] = ()  # of pixels between 0 and 1, a channel; empty: what a data set brings along
-    std: tuple[float, ...] = ()
+    multilabel: bool = False  # likewise: true if a record has several labels
+    mean: tuple[float, ...] = ()  # of pixels between 0 and 1, per channel; empty: as the data set has it
+    std: tuple[float, ...] = ()  # likewise, their standard deviation
 
     @model_validator(mode="before")
     @classmethod

@@ -28,12 +28,12 @@ POINTS_AT_ONCE = 1 << 20
 class ShapesSettings(Settings):
     """How many levels each factor has; dSprites has 6, 40, 32 and one colour, at size 64, not smoothed."""
 
-    size: int = Field(default=16, ge=8, le=256)
-    scales: int = Field(default=3, ge=1, le=64)
-    rotations: int = Field(default=8, ge=1, le=360)
-    positions: int = Field(default=8, ge=1, le=128)  # along each axis
-    colours: int = Field(default=1, ge=1, le=64)  # 1: white, one channel; more: evenly spaced hues, three
-    smooth: bool = True  # edges of small images in shades of grey; off: black and white only
+    size: int = Field(default=16, ge=8, le=256)  # side of an image, in pixels
+    scales: int = Field(default=3, ge=1, le=64)  # sizes of a shape
+    rotations: int = Field(default=8, ge=1, le=360)  # angles of a shape
+    positions: int = Field(default=8, ge=1, le=128)  # places of a shape along each axis
+    colours: int = Field(default=1, ge=1, le=64)  # 1: white, in one channel; more: evenly spaced hues, in three
+    smooth: bool = True  # grey edges in small images; false: black and white only
 
 
 Factors = dict[str, NDArray[np.int64]]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from understudy.data.federation import Federation
+from understudy.data.federation import Federation, Holding
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,7 @@ def measure_skew(federation: Federation) -> Skew:
     rows: list[list[int]] = label_table(federation).tolist()
     overall = [sum(column) for column in zip(*rows, strict=True)]
     clients = tuple(
-        ClientSkew(
-            name,
-            len(holding.own),
-            len(holding.held_out),
-            sum(count > 0 for count in row),
-            entropy(row),
-            math.exp(entropy(row)) if any(row) else 0.0,
-            total_variation(row, overall),
-        )
+        _client_skew(name, holding, row, overall)
         for (name, holding), row in zip(federation.sites.items(), rows, strict=True)
     )
     sizes = [client.records for client in clients]
@@ -102,6 +94,18 @@ def measure_skew(federation: Federation) -> Skew:
         mean_entropy=_mean([client.entropy for client in present]),
         mean_distance=_mean([client.distance for client in present]),
         entropy_of_all=entropy(overall),
+    )
+
+
+def _client_skew(name: str, holding: Holding, row: Sequence[int], overall: Sequence[int]) -> ClientSkew:
+    return ClientSkew(
+        name,
+        len(holding.own),
+        len(holding.held_out),
+        sum(count > 0 for count in row),
+        entropy(row),
+        math.exp(entropy(row)) if any(row) else 0.0,
+        total_variation(row, overall),
     )
 
 

@@ -48,7 +48,7 @@ def _failure(site: Site, request: Request, given: Answer) -> Answer:
         SiteLog(site.folder).failure(request, given)
     if site.privacy is None:
         return given
-    with contextlib.suppress(UserError):  # a book that cannot be read was the reason
+    with contextlib.suppress(UserError):  # a charge log that cannot be read was the reason
         spent = _spent(site, request)
         site.charge_log.close(spent)
         return replace(given, charges=[charge.as_dict() for charge in spent])

@@ -2,8 +2,8 @@
 
 Where the site's policy wants it, a reply waits on the site's queue (``waiting/`` in its folder), from which nothing is
 ever sent, until a person has decided (``understudy approve``). A decision is bound to the bytes that the person could
-look at: other bytes need another one. It never touches the site's book: the work was done, so its charge stands, also
-after a no (whether there was a yes or a no may itself tell something about the records).
+look at: other bytes need another one. It never touches the site's charge log: the work was done, so its charge stands,
+also after a no (whether there was a yes or a no may itself tell something about the records).
 """
 
 import contextlib

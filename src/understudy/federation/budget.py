@@ -47,14 +47,7 @@ class Budget:
     ) -> None:
         """``steps`` releases at ``rate`` with σ = ``noise``; ``covers`` names the parts of the reply that depend on
         records through them only, ``divisor`` what each sum is divided by. Raises where the budget ends."""
-        privacy = self.privacy
-        if privacy is None:
-            raise UserError(f"{self._occasion.task} spends privacy; say `privacy: {{delta: 1e-5}}` in the config.")
-        records = privacy.records or (self._records if "counts" in privacy.public else 0)  # never a secret number
-        if records and (why := no_promise(privacy.delta, records)):
-            raise UserError(f"privacy.{why}.")
-        if privacy.test_noise and self._policy is not None and not self._policy.test_noise:
-            raise UserError("the policy of the site refuses noise that can be repeated (privacy.test_noise)")
+        privacy = self._promise()
         charge = Charge(
             self._occasion.run,
             self._occasion.round,
@@ -74,6 +67,18 @@ class Budget:
             test_noise=privacy.test_noise,
         )
         self.charged.append(self._log.open(charge, self._limits(privacy)))
+
+    def _promise(self) -> PrivacySettings:
+        """What the config promises, if it can be kept."""
+        privacy = self.privacy
+        if privacy is None:
+            raise UserError(f"{self._occasion.task} spends privacy; say `privacy: {{delta: 1e-5}}` in the config.")
+        records = privacy.records or (self._records if "counts" in privacy.public else 0)  # never a secret number
+        if records and (why := no_promise(privacy.delta, records)):
+            raise UserError(f"privacy.{why}.")
+        if privacy.test_noise and self._policy is not None and not self._policy.test_noise:
+            raise UserError("the policy of the site refuses noise that can be repeated (privacy.test_noise)")
+        return privacy
 
     def _limits(self, privacy: PrivacySettings) -> list[Limit]:
         limits = []

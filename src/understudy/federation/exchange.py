@@ -52,7 +52,7 @@ class Answer:
     why: str  # where it is not "done": a sentence for those who may read what the records say
     version: str  # of the client's memory after the task
     read: Callable[[], bytes]  # early answers wait on disk until it is their turn
-    charges: Sequence[Mapping[str, Any]] = ()  # what the task spent, as the site's book has it
+    charges: Sequence[Mapping[str, Any]] = ()  # what the task spent, as the site's charge log has it
     code: str = ""  # of a failure; `why` stays on the site's machine, the code may travel
     deaths: int = 0  # of processes that worked for it; counted by the engine, never told by a site
     lost: bool = False  # it failed because of them

@@ -125,7 +125,7 @@ def _finite(tensor: Tensor) -> bool:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    # A tensor that is plain already stays the same object: shelves know by that what has not changed.
+    # A tensor that is plain already stays the same object: tensor stores see by that what has not changed.
     if tensor.requires_grad or tensor.device.type != "cpu" or not tensor.is_contiguous():
         return tensor.detach().cpu().contiguous()
     return tensor

@@ -1,4 +1,4 @@
-"""The server that a run uses: it numbers the asks, keeps the record of the round, and hands out what came back."""
+"""The server that a run uses: it numbers the asks, keeps the round's record, and hands out what came back."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

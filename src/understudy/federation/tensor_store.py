@@ -1,6 +1,6 @@
 """Messages on disk: whole or not at all, and equal parts stored once.
 
-The checkpoint and every client's memory are shelves. A large part that does not change (a pool of images)
+The checkpoint and every client's memory are tensor stores. A large part that does not change (a pool of images)
 is written once, however many entries name it.
 """
 

@@ -14,14 +14,6 @@ Augmentation = Literal["flip", "crop"]
 PADDING = 4  # pixels on each side before a crop of the image's own size
 
 
-def augment(x: Tensor, kinds: Sequence[Augmentation], rng: torch.Generator) -> Tensor:
-    """Images (n, channels, height, width), each changed by ``kinds`` in the order given.
-
-    Give it raw uint8 pixels: the border that a crop lets in is 0, which is black only before normalisation.
-    """
-    return changed(x, kinds, draw_changes(len(x), kinds, rng))
-
-
 def draw_changes(images: int, kinds: Sequence[Augmentation], rng: torch.Generator) -> list[Tensor]:
     """For each kind what its images need: (n,) whether to mirror, or (2, n) corners."""
     drawn = []

@@ -14,18 +14,18 @@ class Local(Settings):
 
     instead: ClassVar[tuple[tuple[str, str], ...]] = (("epochs", "steps"),)
 
-    epochs: int | None = Field(default=None, ge=0)  # passes over a client's own records; 5 if nothing is said
-    steps: int | None = Field(default=None, ge=0)  # or so many steps, whatever the records
-    batch: int = Field(default=32, ge=1, le=1_000_000)
-    lr: float = Field(default=0.05, gt=0)
-    momentum: float = Field(default=0.0, ge=0, lt=1)
-    weight_decay: float = Field(default=0.0, ge=0)
-    decay_on: Literal["all", "weights"] = "all"  # weights: matrices and kernels, neither biases nor norms' factors
-    clip: float | None = Field(default=None, gt=0)  # longest gradient, over all parameters together
-    schedule: Literal["constant", "cosine", "exponential"] = "constant"  # of the rate, over the rounds
-    decay: float = Field(default=1.0, gt=0, le=1)  # a round, with schedule: exponential
-    augment: tuple[Literal["flip", "crop"], ...] = ()
-    drop_last: bool = False
+    epochs: int | None = Field(default=None, ge=0)  # passes over a client's own records per round; default 5
+    steps: int | None = Field(default=None, ge=0)  # instead of epochs: steps per round, whatever the records
+    batch: int = Field(default=32, ge=1, le=1_000_000)  # records in a batch
+    lr: float = Field(default=0.05, gt=0)  # η, the learning rate
+    momentum: float = Field(default=0.0, ge=0, lt=1)  # of SGD; fresh in every round
+    weight_decay: float = Field(default=0.0, ge=0)  # factor of ‖w‖²/2 in the loss
+    decay_on: Literal["all", "weights"] = "all"  # weights: not biases, nor factors of normalisation layers
+    clip: float | None = Field(default=None, gt=0)  # longest gradient, over all parameters together; null: no limit
+    schedule: Literal["constant", "cosine", "exponential"] = "constant"  # of the learning rate, over the rounds
+    decay: float = Field(default=1.0, gt=0, le=1)  # factor of the learning rate per round, with schedule: exponential
+    augment: tuple[Literal["flip", "crop"], ...] = ()  # random changes to training images
+    drop_last: bool = False  # leave out a smaller last batch of a pass, unless it is the only one
 
     @model_validator(mode="before")
     @classmethod

@@ -37,8 +37,8 @@ POOL = "central."  # in State: the records of each client that was heard
 class CentralSettings(ImitationSettings):
     where: ClassVar[str] = "method.generator"
 
-    source: Literal["real", "generator"] = "real"
-    local: Local = Local()  # of the server
+    source: Literal["real", "generator"] = "real"  # what clients send: their records, or images from a generator
+    local: Local = Local()  # how the server trains in a round
 
 
 @method(

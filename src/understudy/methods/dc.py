@@ -50,18 +50,20 @@ POOL = "pool."  # in State: the images of each client that was heard
 
 
 class CondensationSettings(Settings):
-    ipc: int = Field(default=10, ge=1)
-    iterations: int = Field(default=1000, ge=0)  # networks
-    outer: int | None = Field(default=None, ge=1)  # places on a network's way; null: by ipc
-    inner: int | None = Field(default=None, ge=0)  # epochs on the images between places; null: by ipc
-    real_batch: int = Field(default=256, ge=1)
-    image_lr: float = Field(default=0.1, gt=0)
-    image_momentum: float = Field(default=0.5, ge=0, lt=1)
-    net_batch: int = Field(default=256, ge=1)
-    net_lr: float = Field(default=0.01, gt=0)
-    dsa: bool = False
-    dsa_kinds: tuple[DsaKind, ...] = ALL  # without flip for digits and letters
-    server: Local = Local(epochs=300, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4)
+    ipc: int = Field(default=10, ge=1)  # images per class
+    iterations: int = Field(default=1000, ge=0)  # networks that are drawn
+    outer: int | None = Field(default=None, ge=1)  # places on each network's path; null: by ipc
+    inner: int | None = Field(default=None, ge=0)  # epochs on the images between two places; null: by ipc
+    real_batch: int = Field(default=256, ge=1)  # real records per class, in each match
+    image_lr: float = Field(default=0.1, gt=0)  # learning rate of the images
+    image_momentum: float = Field(default=0.5, ge=0, lt=1)  # momentum of the images; it lasts throughout
+    net_batch: int = Field(default=256, ge=1)  # images in a batch of the network's training
+    net_lr: float = Field(default=0.01, gt=0)  # learning rate of the network
+    dsa: bool = False  # differentiable augmentation
+    dsa_kinds: tuple[DsaKind, ...] = ALL  # which of them; leave out flip for digits and letters
+    server: Local = Local(
+        epochs=300, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4
+    )  # how the server trains on all images
 
     @property
     def loops(self) -> tuple[int, int]:
@@ -77,7 +79,7 @@ class CondensationSettings(Settings):
 
 
 class DCSettings(CondensationSettings):
-    init: Literal["noise", "real"] = "noise"
+    init: Literal["noise", "real"] = "noise"  # images start as noise, or as real records
 
 
 class Condensing(Method):

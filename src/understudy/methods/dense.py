@@ -38,25 +38,27 @@ from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.methods.shared.outliers import learnt_from
 from understudy.models.network import Network
 from understudy.synthesis.divergence import kullback_leibler
-from understudy.synthesis.ensemble import Ensemble, imagine
+from understudy.synthesis.ensemble import Ensemble, Generation, imagine
 
 MODEL, POOL, SPEED, EPOCH = "client.", "pool.", "student.speed", "student.epoch"  # in State; the first two begin names
 
 
 class DenseSettings(AveragingSettings):
     # ``local`` is for the rounds of averaging that go before.
-    pre_rounds: int = Field(default=0, ge=0)
-    alone: Local = Local(epochs=400, batch=128, lr=0.01, momentum=0.9)
-    student_init: Literal["fresh", "server"] = "fresh"
-    epochs: int = Field(default=200, ge=0)  # of the server
-    epochs_a_round: int = Field(default=10, ge=1)
-    images: int = Field(default=256, ge=2)  # an epoch
-    generator_steps: int = Field(default=30, ge=0)
-    generator_lr: float = Field(default=1e-3, gt=0)
-    statistics_weight: float = Field(default=1.0, ge=0)
-    adversarial_weight: float = Field(default=1.0, ge=0)
-    student: Local = Local(epochs=1, batch=256, lr=0.005, momentum=0.9)  # epochs: passes over the pool, each epoch
-    temperature: float = Field(default=20.0, gt=0)  # T
+    pre_rounds: int = Field(default=0, ge=0)  # rounds of averaging before clients train alone
+    alone: Local = Local(epochs=400, batch=128, lr=0.01, momentum=0.9)  # how clients then train, once
+    student_init: Literal["fresh", "server"] = "fresh"  # a new network, or the averaged one
+    epochs: int = Field(default=200, ge=0)  # epochs of the server, in all
+    epochs_a_round: int = Field(default=10, ge=1)  # of these in one round
+    images: int = Field(default=256, ge=2)  # images made per epoch
+    generator_steps: int = Field(default=30, ge=0)  # steps of Adam for each batch of images
+    generator_lr: float = Field(default=1e-3, gt=0)  # its learning rate
+    statistics_weight: float = Field(default=1.0, ge=0)  # a, of the BatchNorm statistics
+    adversarial_weight: float = Field(default=1.0, ge=0)  # b, of the student's disagreement
+    student: Local = Local(
+        epochs=1, batch=256, lr=0.005, momentum=0.9
+    )  # its epochs: passes over the pool, in each epoch
+    temperature: float = Field(default=20.0, gt=0)  # T of the distillation
 
 
 @method(
@@ -140,16 +142,9 @@ class Dense(Averaging):
 
     def _imagine(self, server: Server, ensemble: Ensemble) -> Tensor:
         settings = self.settings
-        return imagine(
-            ensemble,
-            self.net,
-            settings.images,
-            server.rng("images"),
-            steps=settings.generator_steps,
-            lr=settings.generator_lr,
-            statistics_weight=settings.statistics_weight,
-            adversarial_weight=settings.adversarial_weight,
-        )
+        weights = settings.statistics_weight, settings.adversarial_weight
+        how = Generation(settings.generator_steps, settings.generator_lr, *weights)
+        return imagine(ensemble, self.net, settings.images, server.rng("images"), how)
 
     def _learn(self, server: Server, w: Tensor, pool: Examples, speed: Tensor) -> Tensor:
         local = self.settings.student

@@ -30,8 +30,8 @@ PERSONAL = "personal"  # in memory: v_k, with running statistics of its own
 
 
 class DittoSettings(AveragingSettings):
-    weights: Literal["size", "uniform"] = "uniform"  # as in the authors' code
-    pull: float = Field(default=1.0, ge=0)  # λ; the paper searches 0.1, 1 and 2
+    weights: Literal["size", "uniform"] = "uniform"  # of clients in the mean; equal in the authors' code
+    pull: float = Field(default=1.0, ge=0)  # λ, towards the global model; the paper searches 0.1, 1 and 2
 
 
 @dataclass(frozen=True)

@@ -41,13 +41,13 @@ from understudy.privacy.planning import NoisePlan, check_promise, planned
 class DpSettings(AveragingSettings):
     local: Local = Local(epochs=5, batch=256, lr=0.1, schedule="cosine")  # batch: expected, of Poisson draws
     weights: Literal["size", "uniform"] = "uniform"
-    clip: float = Field(default=0.1, gt=0)  # C
+    clip: float = Field(default=0.1, gt=0)  # C, the longest gradient of one record
     noise: float | None = Field(default=1.0, gt=0)  # σ, in units of C; null: solved from privacy.epsilon
 
 
 class DpProxSettings(DpSettings):
     clip: float = Field(default=0.2, gt=0)
-    mu: float = Field(default=0.1, ge=0)  # μ
+    mu: float = Field(default=0.1, ge=0)  # μ of the proximal term
 
 
 class PrivateAveraging(Averaging):
@@ -59,7 +59,7 @@ class PrivateAveraging(Averaging):
             raise UserError("dp-fedavg and dp-fedprox need a promise to keep: say `privacy: {delta: 1e-5}`.")
         check_promise(self.privacy, self.settings.noise)
         if self.privacy.records is not None:
-            self.budget(self.privacy.records)  # an ε out of reach is refused here
+            self.noise_plan(self.privacy.records)  # an ε out of reach is refused here
         if net.size > net.parameters:
             raise UserError(
                 "privacy: the network keeps running statistics of records, which no noise covers; "
@@ -79,43 +79,41 @@ class PrivateAveraging(Averaging):
     def private(self) -> bool:
         return True
 
-    def budget(self, records: int) -> NoisePlan:
-        """Rate, steps a round and noise of a client with so many records."""
+    def noise_plan(self, records: int) -> NoisePlan:
+        """Rate, steps per round and noise of a client with so many records."""
         assert self.privacy is not None
         settings, before = self.settings, self.spent_before(records)
         return planned(self.privacy, settings.local, settings.noise, records, self.rounds, before)
 
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
-        settings, budget = self.settings, self.budget(len(client.own))
-        expected = budget.rate * (budget.records + len(client.dealt))
-        client.budget.charge(
-            rate=budget.rate,
-            noise=budget.noise,
-            steps=budget.steps,
-            clip=settings.clip,
-            covers=("weight", *self.rule.up, *(part for term in self.terms for part in term.up)),
-            divisor=expected,
-        )
-        means = NoisyMeans(
-            self.net.grad,
-            clip=settings.clip,
-            noise=budget.noise,
-            expected=expected,
-            releases=budget.steps,
-            rng=client.secret_rng("noise"),
-        )
+        local, plan = self.settings.local, self.noise_plan(len(client.own))
+        means = self._charged(client, plan)
         return train(
             self.net,
             w,
             client.examples,
-            _poisson_plan(len(client.examples), budget, client.secret_rng("sampling")),
-            settings.local,
-            rate=settings.local.rate(client.round, self.rounds),
-            records=budget.records,
+            _poisson_plan(len(client.examples), plan, client.secret_rng("sampling")),
+            local,
+            rate=local.rate(client.round, self.rounds),
+            records=plan.records,
             pulls=pulls,
             slope=private(means, with_losses=any(term.changes_loss for term in self.terms)),
             rng=client.secret_rng("augmentation"),  # drawn by place in the batch: known, it would tell who is in
         )
+
+    def _charged(self, client: Client, plan: NoisePlan) -> NoisyMeans:
+        """The gradients of a round, paid for before a record is touched."""
+        clip, expected = self.settings.clip, plan.rate * (plan.records + len(client.dealt))
+        client.budget.charge(
+            rate=plan.rate,
+            noise=plan.noise,
+            steps=plan.steps,
+            clip=clip,
+            covers=("weight", *self.rule.up, *(part for term in self.terms for part in term.up)),
+            divisor=expected,
+        )
+        rng, like = client.secret_rng("noise"), self.net.grad
+        return NoisyMeans(like, clip=clip, noise=plan.noise, expected=expected, releases=plan.steps, rng=rng)
 
 
 def _check_private(term: Term) -> None:
@@ -145,9 +143,9 @@ def private(means: NoisyMeans, *, with_losses: bool = False) -> Slope:
     return slope
 
 
-def _poisson_plan(pool: int, budget: NoisePlan, rng: torch.Generator) -> Tensor:
-    drawn = [poisson_rows(pool, budget.rate, rng) for _ in range(budget.steps)]
-    table = torch.full((budget.steps, max([1, *map(len, drawn)])), EMPTY)
+def _poisson_plan(pool: int, plan: NoisePlan, rng: torch.Generator) -> Tensor:
+    drawn = [poisson_rows(pool, plan.rate, rng) for _ in range(plan.steps)]
+    table = torch.full((plan.steps, max([1, *map(len, drawn)])), EMPTY)
     for row, records in zip(table, drawn, strict=True):
         row[: len(records)] = records
     return table

@@ -31,9 +31,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 class FedAvgMSettings(AveragingSettings):
-    server_momentum: float = Field(default=0.9, ge=0, lt=1)  # β
-    server_lr: float = Field(default=1.0, gt=0)  # η_g
-    damping: Damping = "none"
+    server_momentum: float = Field(default=0.9, ge=0, lt=1)  # β, momentum of the server
+    server_lr: float = Field(default=1.0, gt=0)  # η_g, learning rate of the server
+    damping: Damping = "none"  # shorter steps of the server, as in two releases
 
 
 class Momentum(Rule):

@@ -43,24 +43,24 @@ from understudy.learning.loop import Batch, Trained
 from understudy.methods.shared.averaging import Averaging, Kit, Parts, Term
 from understudy.models.network import Network
 from understudy.synthesis.divergence import Divergence, kullback_leibler, log_chances
-from understudy.synthesis.inversion import invert, invert_by_network
+from understudy.synthesis.inversion import Inversion, invert, invert_by_network
 from understudy.synthesis.labels import label_sets, labels_from_counts, largest_remainder
 
 PREVIOUS = "fedcog.previous"
 
 
 class FedCogSettings(Settings):
-    kd_weighting: Literal["fixed", "balanced"]
+    kd_weighting: Literal["fixed", "balanced"]  # weights of the two losses: the main text's, or the appendix'
     kd_weight: float = Field(default=0.01, ge=0)  # λ_kd, with kd_weighting: fixed
-    from_round: int = Field(default=1, ge=1)  # plain training before that
-    images: int = Field(default=256, ge=1)  # M
-    steps: int = Field(default=100, ge=0)
-    lr: float = Field(default=0.01, gt=0)
-    disagreement: float = Field(default=0.1, ge=0)  # λ_dis
-    labels: Literal["complement", "uniform"] = "complement"
-    divergence: Divergence = "exact"
-    source: Literal["both", "global", "noise"] = "both"  # the global and the previous model, the first, neither
-    targets: Literal["soft", "hard"] = "soft"  # θ's answers on the images, or the labels asked for
+    from_round: int = Field(default=1, ge=1)  # first round with images; plain training before
+    images: int = Field(default=256, ge=1)  # M, images per client and round
+    steps: int = Field(default=100, ge=0)  # of Adam, to make the images
+    lr: float = Field(default=0.01, gt=0)  # learning rate of the images
+    disagreement: float = Field(default=0.1, ge=0)  # λ_dis, weight of the disagreement with the previous model
+    labels: Literal["complement", "uniform"] = "complement"  # which images: classes it lacks, or all alike
+    divergence: Divergence = "exact"  # the Jensen-Shannon divergence, or the released code's form of it
+    source: Literal["both", "global", "noise"] = "both"  # made from both models, the global one, neither
+    targets: Literal["soft", "hard"] = "soft"  # what to learn on the images: θ's answers, or the labels asked for
     generator: Literal["pixels", "network"] = "pixels"  # what is learnt: the images, or a network that draws them
 
     @model_validator(mode="after")
@@ -121,16 +121,9 @@ class Consensus(Term):
         previous = client.memory.get(PREVIOUS) if settings.wants_previous else None
         rng = client.rng("fedcog images")
         make = invert_by_network if settings.generator == "network" else invert
-        x = make(
-            net,
-            labels,
-            rng,
-            previous=None if previous is None else net.twin(previous, "previous"),
-            steps=0 if settings.source == "noise" else settings.steps,
-            lr=settings.lr,
-            disagreement=settings.disagreement,
-            divergence=settings.divergence,
-        )
+        steps = 0 if settings.source == "noise" else settings.steps
+        how = Inversion(steps, settings.lr, settings.disagreement, settings.divergence)
+        x = make(net, labels, rng, None if previous is None else net.twin(previous, "previous"), how)
         order = torch.randperm(len(x), generator=rng)
         logits, there = net.logits(x), order.to(net.device)
         return Images(x[there], labels[order], logits[there])

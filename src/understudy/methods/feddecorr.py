@@ -28,7 +28,7 @@ SMALLEST_VARIANCE = 1e-8  # a dimension that never moves stays at 0
 
 
 class FedDecorrSettings(AveragingSettings):
-    beta: float = Field(default=0.1, ge=0)  # β
+    beta: float = Field(default=0.1, ge=0)  # β, weight of the decorrelation loss
 
 
 class Decorrelation(Term):

@@ -29,7 +29,7 @@ no ε holds: nothing is charged, and the ledger reports none.
 """
 
 from itertools import cycle, islice
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -46,25 +46,34 @@ from understudy.learning.pool import Siamese
 from understudy.methods.shared.pooled import FEWEST, Pooled, PooledSettings, first_noise
 from understudy.models.network import Network
 from understudy.privacy.planning import check_promise, planned_records, solved_noise
-from understudy.synthesis.matching import looks_near, match_distributions, match_means, real_batch
+from understudy.synthesis.matching import (
+    Alter,
+    ImageSteps,
+    Neighbourhood,
+    RealClasses,
+    looks_near,
+    match_distributions,
+    match_means,
+    real_batch,
+)
 from understudy.synthesis.private_matching import PlannedRelease, PrivateMeans, PublishedNoise, clip_from_noise
 
 PUBLISHED_CLIP = 5.0
 
 
 class FedDMSettings(PooledSettings):
-    steps: int = Field(default=1000, ge=0)  # T
-    real_batch: int = Field(default=256, ge=1)
-    image_lr: float = Field(default=1.0, gt=0)
-    image_momentum: float = Field(default=0.5, ge=0, lt=1)
-    init: Literal["real", "noise"] | None = None  # null: real, and noise under dp
-    classes_at_once: int | None = Field(default=None, ge=1)  # in one pass; null: by the size of the images
-    dp: Literal["none", "stat", "paper"] = "none"
+    steps: int = Field(default=1000, ge=0)  # T, steps of the images in a round
+    real_batch: int = Field(default=256, ge=1)  # real records per class in a step
+    image_lr: float = Field(default=1.0, gt=0)  # learning rate of the images
+    image_momentum: float = Field(default=0.5, ge=0, lt=1)  # momentum of the images
+    init: Literal["real", "noise"] | None = None  # how images start; null: real, or noise under dp
+    classes_at_once: int | None = Field(default=None, ge=1)  # classes in one pass; null: by the size of the images
+    dp: Literal["none", "stat", "paper"] = "none"  # private class means, or as published, without any promise
     noise: float | None = Field(default=None, gt=0)  # σ; null: solved from privacy.epsilon over all rounds
-    clip: float | None = Field(default=None, gt=0)  # C; null: from images of noise (stat), 5 (paper)
-    rate: float | None = Field(default=None, gt=0, le=1)  # q; null: real_batch / n̄_c
-    class_records: int | None = Field(default=None, ge=1)  # n̄_c; null: planned records / classes
-    stat_releases: int | None = Field(default=None, ge=1)  # K
+    clip: float | None = Field(default=None, gt=0)  # C, of embeddings; null: from images of noise (stat), 5 (paper)
+    rate: float | None = Field(default=None, gt=0, le=1)  # q, share of records in a step; null: real_batch / n̄_c
+    class_records: int | None = Field(default=None, ge=1)  # n̄_c per class; null: planned records / classes
+    stat_releases: int | None = Field(default=None, ge=1)  # K per round, over all records; null: one per step
 
 
 @method("feddm", settings=FedDMSettings)
@@ -125,20 +134,9 @@ class FedDM(Pooled):
         classes = self.owned(real, 1 if self.settings.dp == "paper" else None)
         x = self.net.problem.scale(self._first_images(client, real, classes))
         if classes:
-            x = match_distributions(
-                self.net,
-                brief["model"],
-                real,
-                x,
-                classes,
-                radius=self.settings.radius,
-                steps=self.settings.steps,
-                real_size=self.settings.real_batch,
-                rng=client.rng("feddm matching"),
-                augment=self._augmentation(client),
-                alter=self._published_privacy(client, x) if self.settings.dp == "paper" else None,
-                **self._image_steps,
-            )
+            near = self._near(client, brief["model"], self.settings.steps)
+            steps = self._image_steps(self._published_privacy(client, x) if self.settings.dp == "paper" else None)
+            x = match_distributions(self.net, x, RealClasses(real, classes), self.settings.real_batch, near, steps)
         return self.reply(x, self._labels(classes), real)
 
     def _first_images(self, client: Client, real: Examples, classes: list[int]) -> Tensor:
@@ -152,17 +150,14 @@ class FedDM(Pooled):
     def _labels(self, classes: list[int]) -> Tensor:
         return torch.tensor(classes, dtype=torch.int64).repeat_interleave(self.settings.ipc)
 
-    def _augmentation(self, client: Client) -> Siamese | None:
-        return Siamese(self.settings.dsa_kinds, client.rng("feddm augmentation")) if self.settings.dsa else None
-
-    @property
-    def _image_steps(self) -> dict[str, Any]:
+    def _near(self, client: Client, w: Tensor, looks: int) -> Neighbourhood:
         settings = self.settings
-        return {
-            "lr": settings.image_lr,
-            "momentum": settings.image_momentum,
-            "classes_at_once": settings.classes_at_once,
-        }
+        augment = Siamese(settings.dsa_kinds, client.rng("feddm augmentation")) if settings.dsa else None
+        return Neighbourhood(w, settings.radius, looks, client.rng("feddm matching"), augment)
+
+    def _image_steps(self, alter: Alter | None = None) -> ImageSteps:
+        settings = self.settings
+        return ImageSteps(settings.image_lr, settings.image_momentum, alter, settings.classes_at_once)
 
     # ---- with privacy
 
@@ -174,16 +169,13 @@ class FedDM(Pooled):
         client.budget.charge(rate=release.rate, noise=release.noise, steps=repeats, clip=clip, covers=("x", "y"))
         x = first_noise(client, len(classes) * settings.ipc, net)
         if classes:
-            planned = self._planned_by_class(client, classes, release)
-            means = PrivateMeans(
-                net, client.examples, classes, release, client.secret_rng, settings.classes_at_once, planned
-            )
-            rng, augment = client.rng("feddm matching"), self._augmentation(client)
-            looks = looks_near(net, w, settings.radius, len(classes), means, rng, augment, looks=repeats)
+            real, planned = RealClasses(client.examples, classes), self._planned_by_class(client, classes, release)
+            means = PrivateMeans(net, real, release, client.secret_rng, settings.classes_at_once, planned)
+            looks = looks_near(net, self._near(client, w, repeats), means, len(classes))
             if settings.stat_releases is not None:
                 with net.frozen():
                     looks = islice(cycle(list(looks)), settings.steps)
-            x = match_means(net, x, looks, ipc=settings.ipc, **self._image_steps)
+            x = match_means(net, x, looks, settings.ipc, self._image_steps())
         return self.reply(x, self._labels(classes), client.examples.none())
 
     def _planned(self, client: Client, clip: float) -> tuple[list[int], PlannedRelease]:

@@ -48,8 +48,8 @@ PRESETS = {
 
 class FedDynSettings(AveragingSettings):
     weights: Literal["size", "uniform"] = "uniform"
-    alpha: float = Field(default=0.01, gt=0)  # α
-    scale_alpha: bool = False  # α_k in place of α on the clients
+    alpha: float = Field(default=0.01, gt=0)  # α of the dynamic regulariser
+    scale_alpha: bool = False  # clients use α_k in place of α
 
 
 class Dual(Term):

@@ -36,10 +36,10 @@ PRESETS = {
 
 
 class FedExPSettings(AveragingSettings):
-    epsilon: float = Field(default=1e-3, ge=0)  # ε
+    epsilon: float = Field(default=1e-3, ge=0)  # ε in the server's step
     epsilon_times_clients: bool = False  # ε |S| in place of ε
-    epsilon_falls: bool = False  # ε times the square of the factor by which local.schedule has lowered the rate
-    average_last_two: bool = False  # what is scored and saved; training goes on from the last
+    epsilon_falls: bool = False  # multiply ε by the squared factor by which local.schedule lowers the rate
+    average_last_two: bool = False  # score and save the mean of the last two models; train on from the last
 
 
 class Extrapolated(Rule):

@@ -45,21 +45,21 @@ GENERATOR, MEAN, SQUARE, STEPS = "fedgen.generator", "fedgen.mean", "fedgen.squa
 
 class FedGenSettings(AveragingSettings):
     local: Local = Local(steps=20, batch=32, lr=0.01, schedule="exponential", decay=0.99)
-    noise: int = Field(default=32, ge=1)  # numbers in ε
-    hidden: int = Field(default=256, ge=1)
-    generator_steps: int = Field(default=50, ge=0)  # a round
-    generator_batch: int = Field(default=32, ge=2)
-    generator_lr: float = Field(default=3e-4, gt=0)
-    generator_lr_decay: float = Field(default=0.98, gt=0, le=1)  # a round
-    generator_weight_decay: float = Field(default=1e-2, ge=0)
-    diversity: float = Field(default=1.0, ge=0)  # δ
-    student_weight: float = Field(default=0.0, ge=0)  # s
-    generated_batch: int = Field(default=32, ge=1)  # b_g
-    label_weight: float = Field(default=10.0, ge=0)  # α
-    kl_weight: float = Field(default=10.0, ge=0)  # β
-    fading: float = Field(default=0.98, gt=0, le=1)  # of α and β, a round
-    least_weight: float = Field(default=1e-4, ge=0)
-    early_steps: int = Field(default=20, ge=0)
+    noise: int = Field(default=32, ge=1)  # length of ε
+    hidden: int = Field(default=256, ge=1)  # units in the generator's hidden layer
+    generator_steps: int = Field(default=50, ge=0)  # steps of the generator per round
+    generator_batch: int = Field(default=32, ge=2)  # labels in a step of the generator
+    generator_lr: float = Field(default=3e-4, gt=0)  # learning rate of the generator, in Adam
+    generator_lr_decay: float = Field(default=0.98, gt=0, le=1)  # its factor per round
+    generator_weight_decay: float = Field(default=1e-2, ge=0)  # in Adam
+    diversity: float = Field(default=1.0, ge=0)  # δ, weight of the diversity loss
+    student_weight: float = Field(default=0.0, ge=0)  # s, weight of the disagreement with the broadcast head
+    generated_batch: int = Field(default=32, ge=1)  # b_g, generated features per local step
+    label_weight: float = Field(default=10.0, ge=0)  # α, weight of generated features in a client's loss
+    kl_weight: float = Field(default=10.0, ge=0)  # β, weight of the KL in a client's loss
+    fading: float = Field(default=0.98, gt=0, le=1)  # factor of α and β per round
+    least_weight: float = Field(default=1e-4, ge=0)  # what α and β never fall below
+    early_steps: int = Field(default=20, ge=0)  # local steps per round that use the generator
 
     def weight_at(self, first: float, round: int) -> float:
         """α_t or β_t; t counts rounds from 0."""

@@ -23,16 +23,13 @@ without a record moves nothing. ``weights: size`` is the paper's N_k/N and tells
 """
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from understudy.base_settings import Settings
 from understudy.data.examples import Examples
 from understudy.federation.client import Client
 from understudy.federation.message import Message, labels_to_wire, scalar
@@ -40,78 +37,19 @@ from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.ahead import ahead
-from understudy.learning.dsa import ALL, Draw, DsaKind, apply, draw, sent_ahead
+from understudy.learning.dsa import Draw, apply, draw, sent_ahead
 from understudy.learning.evaluate import tally
-from understudy.learning.local import Local
 from understudy.learning.loop import full_gradient
 from understudy.learning.pool import PerImage, Siamese, learn_near, record_weights
+from understudy.methods.shared.fedlap_settings import MEASURED, PRESETS, FedLapSettings
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, fault, pooled
 from understudy.models.network import Network
 from understudy.privacy.mechanism import poisson_rows
-from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, match_gradient
+from understudy.synthesis.gradient_matching import MovingImages, Target, match_gradient
 from understudy.synthesis.matching import real_batch
 
 RealGradient = Callable[[Tensor, Draw | None], Tensor | None]  # at a model; None: no record was drawn
-MEASURED: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "min": min,
-    "max": max,
-    "median": statistics.median,
-    "mean": statistics.fmean,
-}
-
-
-class FedLapSettings(Settings):
-    restarts: int = Field(default=1, ge=1)  # R_i
-    stages: int = Field(default=5, ge=1)  # of a path, at most
-    real_batches: int = Field(default=40, ge=1)  # a stage
-    image_steps: int = Field(default=5, ge=1)  # R_b, a real batch
-    path_epochs: int = Field(default=0, ge=0)  # R_l, on S, from one stage to the next
-    server_epochs: int = Field(default=100, ge=1)
-    radius: float = Field(default=10.0, gt=0)  # r
-    # Of the r_k; constant: r, with no r_k sent; fixed: no radius, all epochs.
-    radius_rule: Literal["min", "max", "median", "mean", "constant", "fixed"] = "min"
-    strict: bool = False  # the server takes back the step that leaves the ball
-    mse: float = Field(default=0.1, ge=0)  # λ
-    rows: Literal["mean", "sum"] = "mean"  # of angles, in each parameter tensor
-    ipc: int = Field(default=50, ge=1)  # images a class
-    labels: Literal["owned", "all"] = "owned"
-    init: Literal["real", "noise"] = "real"  # a class without records starts as noise
-    image_lr: float = Field(default=100.0, gt=0)
-    image_momentum: float = Field(default=0.5, ge=0, lt=1)
-    batch: int = Field(default=256, ge=1)  # real records, on average
-    pool_batch: int = Field(default=512, ge=1)  # synthetic records, wherever they are trained on or compared
-    lr: float = Field(default=0.1, gt=0)  # of the model, on the client and on the server
-    schedule: Literal["constant", "cosine"] = "cosine"  # over the rounds
-    weights: Literal["pool", "uniform", "size"] = "pool"  # of clients
-    dsa: bool = True  # differentiable augmentation
-    dsa_kinds: tuple[DsaKind, ...] = ALL  # of which one is drawn for a batch
-    flip: bool = True  # false leaves it out, for digits and letters
-
-    @property
-    def kinds(self) -> tuple[DsaKind, ...]:
-        return tuple(kind for kind in self.dsa_kinds if self.dsa and (self.flip or kind != "flip"))
-
-    @property
-    def criterion(self) -> Criterion:
-        return Criterion(self.rows, mse=self.mse)
-
-    @property
-    def most_batches(self) -> int:
-        """Of real records in a round; fewer where a path leaves the ball."""
-        return self.restarts * self.stages * self.real_batches
-
-    def on_images(self, epochs: int) -> Local:
-        return Local(epochs=epochs, batch=self.pool_batch, lr=self.lr, schedule=self.schedule)
-
-
-PAPER = {"restarts": 1, "stages": 5, "real_batches": 40, "image_steps": 5, "path_epochs": 0, "radius": 10.0, "lr": 0.1}
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "paper": PAPER,  # CIFAR-10, 200 rounds
-    "mnist": {**PAPER, "lr": 0.01, "flip": False},  # 60 rounds, as the next
-    "fashion-mnist": {**PAPER, "lr": 0.01},
-    "desk": {**PAPER, "real_batches": 8, "ipc": 10, "batch": 128, "server_epochs": 50, "flip": False},
-}
 
 
 @method("fedlap", settings=FedLapSettings, presets=PRESETS)

@@ -35,7 +35,8 @@ from understudy.federation.method import task
 from understudy.federation.registry import method
 from understudy.learning.dsa import Draw
 from understudy.learning.local import Local
-from understudy.methods.fedlap import MEASURED, FedLap, FedLapSettings, RealGradient
+from understudy.methods.fedlap import FedLap, RealGradient
+from understudy.methods.shared.fedlap_settings import MEASURED, FedLapSettings
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
 from understudy.privacy.mechanism import NoisyMeans
@@ -57,7 +58,7 @@ class FedLapDpSettings(FedLapSettings):
     labels: Literal["owned", "all"] = "all"
     init: Literal["real", "noise"] = "noise"
     lr: float = Field(default=0.002, gt=0)
-    clip: float = Field(default=1.0, gt=0)  # C
+    clip: float = Field(default=1.0, gt=0)  # C, the longest gradient of one record
     noise: float | None = Field(default=1.0, gt=0)  # σ; null: the least that keeps all rounds within privacy.epsilon
 
 

@@ -32,7 +32,7 @@ PRESETS = {
 
 
 class FedProxSettings(AveragingSettings):
-    mu: float = Field(default=0.01, ge=0)  # μ
+    mu: float = Field(default=0.01, ge=0)  # μ of the proximal term
 
 
 class Proximal(Term):

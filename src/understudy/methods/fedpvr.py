@@ -27,8 +27,8 @@ HEAD, FULLY_CONNECTED = "head", "fully-connected"
 
 
 class FedPvrSettings(AveragingSettings):
-    block: str | tuple[str, ...] = HEAD
-    server_lr: float = Field(default=1.0, gt=0)  # η_g
+    block: str | tuple[str, ...] = HEAD  # what is corrected: head, fully-connected, or parameters whose names begin so
+    server_lr: float = Field(default=1.0, gt=0)  # η_g, learning rate of the server
 
 
 def block_of(net: Network, names: Sequence[str]) -> list[slice]:

@@ -41,11 +41,11 @@ from understudy.models.network import Network
 
 class FedRegSettings(AveragingSettings):
     weights: Literal["size", "uniform"] = "uniform"
-    gamma: float = Field(default=0.5, ge=0, le=1)  # γ
-    climbs: int = Field(default=10, ge=0)  # sign-gradient steps
-    pseudo_step: float = Field(default=0.1, ge=0)
-    perturbed_step: float = Field(default=0.001, ge=0)
-    mask: bool = False  # the privacy mask
+    gamma: float = Field(default=0.5, ge=0, le=1)  # γ: the gradient is taken at γw + (1−γ)w₀
+    climbs: int = Field(default=10, ge=0)  # sign-gradient steps that make an input
+    pseudo_step: float = Field(default=0.1, ge=0)  # their size for pseudo inputs
+    perturbed_step: float = Field(default=0.001, ge=0)  # their size for perturbed inputs
+    mask: bool = False  # remove the part of the gradient along the pseudo inputs'
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ from understudy.models.network import Network
 
 class FedRepSettings(AveragingSettings):
     local: Local = Local(epochs=11, batch=10, lr=0.01, momentum=0.5, weight_decay=1e-4, decay_on="weights")
-    head_parts: int = Field(default=10, ge=0)
-    body_parts: int = Field(default=1, ge=1)
-    tuning_epochs: int = Field(default=10, ge=0)  # of the head, before a score; 0: heads as they are
+    head_parts: int = Field(default=10, ge=0)  # of local training, parts that move the head
+    body_parts: int = Field(default=1, ge=1)  # and parts that then move the body
+    tuning_epochs: int = Field(default=10, ge=0)  # epochs of the head before a score; 0: heads as they are
 
     def head_steps(self, steps: int) -> int:
         """How many of the local steps are the head's, to the nearest."""

@@ -26,7 +26,7 @@ TINY = 1e-12  # where there is no slope there is nowhere to climb
 
 
 class FedSamSettings(AveragingSettings):
-    rho: float = Field(default=0.05, ge=0)  # ρ
+    rho: float = Field(default=0.05, ge=0)  # ρ, radius of the ascent
 
 
 def sharp(rho: float) -> Slope:

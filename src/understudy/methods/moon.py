@@ -35,9 +35,9 @@ PREVIOUS = "moon.previous"
 
 
 class MoonSettings(AveragingSettings):
-    mu: float = Field(default=1.0, ge=0)  # μ
-    temperature: float = Field(default=0.5, gt=0)  # τ
-    projection: int | None = Field(default=256, ge=1)  # numbers in z; null: z are the network's features
+    mu: float = Field(default=1.0, ge=0)  # μ, weight of the contrastive loss
+    temperature: float = Field(default=0.5, gt=0)  # τ of the contrastive loss
+    projection: int | None = Field(default=256, ge=1)  # length of z; null: z are the network's features
 
 
 class Contrast(Term):

@@ -39,7 +39,7 @@ from understudy.synthesis.private_matching import PlannedRelease
 
 class PSGSettings(CondensationSettings):
     batches: int = Field(default=10, ge=1)  # private gradients at each place
-    clip: float = Field(default=0.1, gt=0)  # C
+    clip: float = Field(default=0.1, gt=0)  # C, the longest gradient of one record
     noise: float | None = Field(default=None, gt=0)  # σ; null: solved from privacy.epsilon
 
 

@@ -25,7 +25,7 @@ CHOSEN = "real.chosen"  # in a client's memory
 
 
 class RealSettings(PooledSettings):
-    redraw: bool = True  # each round; False: the same images in every round
+    redraw: bool = True  # new images in every round; False: the same throughout
 
 
 @method("real", settings=RealSettings, sends="real images")

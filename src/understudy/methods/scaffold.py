@@ -30,8 +30,8 @@ from understudy.models.network import Network
 
 
 class ScaffoldSettings(AveragingSettings):
-    option: Literal["I", "II"] = "II"
-    server_lr: float = Field(default=1.0, gt=0)  # η_g
+    option: Literal["I", "II"] = "II"  # how c_k is renewed: from a full pass (I), or from the steps taken (II)
+    server_lr: float = Field(default=1.0, gt=0)  # η_g, learning rate of the server
 
 
 Block = Callable[[Network], Sequence[slice]]  # a part of the trained vector, in pieces

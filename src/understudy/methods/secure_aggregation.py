@@ -53,12 +53,12 @@ from understudy.models.network import Network
 
 
 class SecureAggregationSettings(Settings):
-    range: float = Field(default=1e6, gt=0)  # of every number in a reply; changes come times their weight
+    range: float = Field(default=1e6, gt=0)  # largest number in a reply, where changes are multiplied by their weight
     bits: Literal[32, 40, 48, 56, 64] = 48  # of a masked number on the wire
-    overflow: Literal["refuse", "clip"] = "refuse"  # a number beyond the range
+    overflow: Literal["refuse", "clip"] = "refuse"  # what happens to a larger number
     threshold: float = Field(default=0.6, gt=0.5, le=1)  # t, as a share of a neighbourhood
-    neighbours: int = Field(default=30, ge=2)  # k
-    fewest: int = Field(default=3, ge=2)  # clients in a sum; with fewer the round is undone
+    neighbours: int = Field(default=30, ge=2)  # k, neighbours of each client
+    fewest: int = Field(default=3, ge=2)  # fewest clients in a sum; with fewer the round is undone
 
     @field_validator("neighbours")
     @classmethod

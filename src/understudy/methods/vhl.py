@@ -36,16 +36,16 @@ from understudy.synthesis.noise_sets import Noise, noise_set
 
 
 class VHLSettings(AveragingSettings):
-    noise: Noise = "style"
-    noise_images: int = Field(default=200, ge=1)  # of each class
-    noise_spread: float = Field(default=0.3, gt=0)  # of the classes' means, and around them
-    noise_seed: int = 0  # public
-    noise_batch: int = Field(default=128, ge=1)
-    noise_weight: float = Field(default=1.0, ge=0)  # α
-    alignment: float = Field(default=1.0, ge=0)  # λ
-    noise_alignment: float = Field(default=0.1, ge=0)  # λ'
-    align_epochs: int = Field(default=5, ge=0)
-    temperature: float = Field(default=0.07, gt=0)
+    noise: Noise = "style"  # how it is made: by an untrained generator, or Gaussian
+    noise_images: int = Field(default=200, ge=1)  # images of noise per class
+    noise_spread: float = Field(default=0.3, gt=0)  # standard deviation of the classes' means, and around them
+    noise_seed: int = 0  # known to everybody
+    noise_batch: int = Field(default=128, ge=1)  # images of noise in a step
+    noise_weight: float = Field(default=1.0, ge=0)  # α, weight of the loss on noise
+    alignment: float = Field(default=1.0, ge=0)  # λ, weight of aligning records with noise
+    noise_alignment: float = Field(default=0.1, ge=0)  # λ', weight of aligning noise with itself
+    align_epochs: int = Field(default=5, ge=0)  # epochs of a round in which features are aligned
+    temperature: float = Field(default=0.07, gt=0)  # of the contrastive loss
 
 
 class VirtualHomogeneity(Term):

@@ -15,11 +15,11 @@ from understudy.models.zoo import model
 
 class ConvNetSettings(Settings):
     width: int = Field(default=128, ge=1)  # channels of every block
-    depth: int = Field(default=3, ge=1)  # blocks; each halves the side
+    depth: int = Field(default=3, ge=1)  # number of blocks; each halves the side
 
 
 class SmallConvNetSettings(Settings):
-    width: int = Field(default=32, ge=1)
+    width: int = Field(default=32, ge=1)  # channels of every block
 
 
 @model("convnet", settings=ConvNetSettings, fast="compiled", repays_after=10_000)

@@ -13,7 +13,9 @@ from understudy.models.zoo import model
 
 
 class MlpSettings(Settings):
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(200, 200), min_length=1)
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(200, 200), min_length=1
+    )  # units of each hidden layer
 
 
 @model("mlp", settings=MlpSettings)

@@ -12,8 +12,9 @@ they are the same for every device, and sums in float64, which not every device 
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any, cast
 
 import torch
@@ -27,6 +28,7 @@ from understudy.models.zoo import FastPath
 from understudy.randomness import private_global_stream
 
 PASS_PIXELS = 16384  # of one channel, in one pass of a compiled network: 16 images of 32×32, 256 of 8×8
+Named = Mapping[str, Tensor]
 Outputs = tuple[Tensor, Tensor]  # features (n, d) and logits (n, classes, or more where a method dressed the head)
 
 
@@ -86,31 +88,21 @@ class Network:
         return None if quick is None else _Scaled(quick, self.problem, channels_last=False)
 
     def _lay_out(self) -> None:
-        in_head = {id(p) for p in cast(nn.Module, self.module.head).parameters()}
-        named = [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
-        self._trained = [p for _, p in named]
-        ordered = [n for n, p in named if id(p) not in in_head] + [n for n, p in named if id(p) in in_head]
-        trained = dict(named)
-        kept: dict[str, Tensor] = {n: p for n, p in self.module.named_parameters() if not p.requires_grad}
-        kept |= {n: b for n, b in self.module.named_buffers() if b.is_floating_point()}
-        tensors = [(n, trained[n]) for n in ordered] + list(kept.items())
-        self.windows: dict[str, tuple[slice, torch.Size]] = {}
-        at = 0
-        for name, tensor in tensors:
-            self.windows[name] = (slice(at, at + tensor.numel()), tensor.shape)
-            at += tensor.numel()
-        body = sum(p.numel() for n, p in named if id(p) not in in_head)
-        self.parameters = sum(p.numel() for p in trained.values())
-        self.body, self.head = slice(0, body), slice(body, self.parameters)
-        self.trainable, self.buffers = slice(0, self.parameters), slice(self.parameters, at)
-        self.vector = torch.empty(at, device=self.device)
-        self.grad = torch.zeros(self.parameters, device=self.device)
-        for name, tensor in tensors:
+        body, head, kept = _parts(self.module)
+        tensors = {**body, **head, **kept}
+        at_head, at_kept, end = accumulate(sum(t.numel() for t in part.values()) for part in (body, head, kept))
+        self.parameters = at_kept
+        self.body, self.head = slice(0, at_head), slice(at_head, at_kept)
+        self.trainable, self.buffers = slice(0, at_kept), slice(at_kept, end)
+        self.windows = _windows(tensors)
+        self.vector, self.grad = torch.empty(end, device=self.device), torch.zeros(at_kept, device=self.device)
+        for name, tensor in tensors.items():
             where, shape = self.windows[name]
             self.vector[where] = tensor.detach().reshape(-1).to(torch.float32)
             tensor.data = self.vector[where].view(shape)
-            if name in trained:
-                tensor.grad = self.grad[where].view(shape)
+        self._trained = [*body.values(), *head.values()]
+        for parameter in self._trained:
+            parameter.grad = self.grad[_window(parameter)].view(parameter.shape)
 
     @property
     def size(self) -> int:
@@ -229,6 +221,22 @@ class Network:
     def named(self, w: Tensor) -> dict[str, Tensor]:
         """The weights as a state dict, for saving and for other programs."""
         return {name: w[where].view(shape).clone() for name, (where, shape) in self.windows.items()}
+
+
+def _parts(module: nn.Module) -> tuple[Named, Named, Named]:
+    """Parameters of the body, of the head, and what is not trained."""
+    in_head = {id(p) for p in cast(nn.Module, module.head).parameters()}
+    trained = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    body = {n: p for n, p in trained.items() if id(p) not in in_head}
+    head = {n: p for n, p in trained.items() if id(p) in in_head}
+    frozen = {n: p for n, p in module.named_parameters() if not p.requires_grad}
+    return body, head, {**frozen, **{n: b for n, b in module.named_buffers() if b.is_floating_point()}}
+
+
+def _windows(tensors: Named) -> dict[str, tuple[slice, torch.Size]]:
+    """Where each lies in the vector, one after another, and its shape."""
+    ends = accumulate(tensor.numel() for tensor in tensors.values())
+    return {n: (slice(end - t.numel(), end), t.shape) for (n, t), end in zip(tensors.items(), ends, strict=True)}
 
 
 def _window(tensor: Tensor) -> slice:

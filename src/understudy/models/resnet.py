@@ -19,8 +19,8 @@ STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels, stride of the firs
 
 
 class ResNetSettings(Settings):
-    norm: Literal["group", "batch"] = "group"
-    groups: Literal[1, 2, 4, 8, 16, 32, 64] = 2  # for norm: group; divides every width
+    norm: Literal["group", "batch"] = "group"  # GroupNorm or BatchNorm
+    groups: Literal[1, 2, 4, 8, 16, 32, 64] = 2  # of GroupNorm; divides every width
 
 
 class Residual(nn.Module):

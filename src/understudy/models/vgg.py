@@ -15,7 +15,7 @@ HIDDEN = 512
 
 
 class VggSettings(Settings):
-    dropout: float = Field(default=0.5, ge=0, lt=1)
+    dropout: float = Field(default=0.5, ge=0, lt=1)  # share of units dropped before each hidden dense layer
 
 
 @model("vgg11", settings=VggSettings)

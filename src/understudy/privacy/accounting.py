@@ -7,7 +7,7 @@ Google's dp-accounting, rounded against us, and is tighter. Neighbours differ in
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -98,11 +98,6 @@ def account(spent: Sequence[Spending], delta: float, accountant: Accountant = "r
         return Claim(math.inf, delta, accountant, None, "a release without noise protects nobody")
     by_renyi = _by_renyi(at_work, delta)
     return by_renyi if accountant == "rdp" else _by_loss(at_work, delta, by_renyi, cells)
-
-
-def replacing(spent: Sequence[Spending]) -> list[Spending]:
-    """The spendings as they count for neighbours in which one record is replaced: twice the sensitivity."""
-    return [replace(some, noise=some.noise / 2) for some in spent]
 
 
 def noise_for(

@@ -1,6 +1,6 @@
 """What a site has spent, on its own disk.
 
-The book is the site's: it outlives runs and only goes forward. A charge is on disk before a record is touched
+The charge log is the site's: it outlives runs and only goes forward. A charge is on disk before a record is touched
 (``open``) and closed before the reply leaves. Work that was begun and never left is repeated under its open line;
 asked for once it is closed, it is charged anew.
 """
@@ -154,7 +154,7 @@ class ChargeLog:
         return {one for one in self._entries() if not isinstance(one, Charge)}
 
     def open(self, charge: Charge, limits: Sequence[Limit]) -> Charge:
-        """As it is booked: on disk before it returns, and nothing is written where a limit would be overrun."""
+        """As it is logged: on disk before it returns, and nothing is written where a limit would be overrun."""
         charge = Charge.of(charge.as_dict())  # a line that could not be read back would end all spending
         closed = self._closed()
         before = self.charges()

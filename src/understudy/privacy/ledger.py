@@ -35,7 +35,7 @@ class Release:
 @dataclass
 class Ledger:
     """A line for each client, task and part (kind, how often, how many bytes, how often covered), and the charges
-    that each client's book had when a reply left. It only goes forward."""
+    that each client's charge log had when a reply left. It only goes forward."""
 
     lines: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     charges: dict[str, dict[Place, Charge]] = field(default_factory=dict)

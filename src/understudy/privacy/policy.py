@@ -16,12 +16,12 @@ Kind = Literal["weights", "examples", "labels", "statistics", "scalars", "keys"]
 
 
 class Policy(Settings):
-    epsilon: float | None = Field(default=None, gt=0)  # largest ε over all runs; what no mechanism covers stays home
-    delta: float = Field(default=1e-5, gt=0, lt=1)  # at which that ε is counted
-    kinds: tuple[Kind, ...] = get_args(Kind)  # that may leave
-    examples_a_round: int | None = Field(default=None, ge=0)  # records or synthetic images that may leave in a round
-    smallest_class: int = Field(default=0, ge=0)  # examples of a class leave only if so many records stand behind it
-    approval: tuple[Kind, ...] = ()  # kinds that leave only after a person at the site said yes
+    epsilon: float | None = Field(default=None, gt=0)  # largest ε over all runs; what no mechanism covers stays here
+    delta: float = Field(default=1e-5, gt=0, lt=1)  # δ at which that ε is counted
+    kinds: tuple[Kind, ...] = get_args(Kind)  # kinds of parts that may leave
+    examples_a_round: int | None = Field(default=None, ge=0)  # records or synthetic images that may leave per round
+    smallest_class: int = Field(default=0, ge=0)  # examples of a class leave only if it has at least so many records
+    approval: tuple[Kind, ...] = ()  # kinds that leave only after a person at the site approves
     test_noise: bool = True  # False: refuse runs whose noise can be repeated
 
 

@@ -14,11 +14,11 @@ class PrivacySettings(Settings):
     """For one labelled record, added or removed, against a server that sees every message."""
 
     epsilon: float | None = Field(default=None, gt=0)  # hard budget of each client; None: counted, not limited
-    delta: float = Field(default=1e-5, gt=0, lt=1)  # less than one in the number of records
-    accountant: Accountant = "rdp"
-    records: int | None = Field(default=None, ge=1)  # planned records of a client; None: its own count, if public
+    delta: float = Field(default=1e-5, gt=0, lt=1)  # δ; should be below 1 / number of records
+    accountant: Accountant = "rdp"  # how charges are composed: Rényi, or loss distributions (tighter)
+    records: int | None = Field(default=None, ge=1)  # planned records per client; None: its own count, if public
     public: tuple[Fact, ...] = ()  # what the parties declare to be no secret
-    test_noise: bool = False  # noise from the run's seed, for tests: then no guarantee holds
+    test_noise: bool = False  # draw noise from the run's seed, for tests; no guarantee holds
 
     @model_validator(mode="after")
     def _is_a_promise(self) -> Self:

@@ -145,7 +145,7 @@ class RunFolder:
         return self.releases.there or (self.path / "ledger.json").exists()
 
     def epsilon(self) -> float | None:
-        """By the ledger; None where something is not covered, or where a client's book cannot be read."""
+        """By the ledger; None where something is not covered, or where a client's charge log cannot be read."""
         try:
             found: float | None = self.ledger().get("epsilon")
             return found

@@ -45,6 +45,7 @@ def play(
         data = build_data(config)
         method, words = built(config, data, folder.config()["model"]["fast"] if going_on else None)
         _check(config, data, method, watcher)
+        here = _engine(config, data, out, watcher) if engine is None else engine
         if not going_on:
             if config.branched is not None:
                 raise UserError("This config is of a branch of another run; to begin a new run, leave out 'branched'.")
@@ -56,7 +57,6 @@ def play(
                 check_same_run(folder.config(), words)
             folder.write_config(words)
             rounds = Rounds(config, data, method, folder, words, watcher)
-            here = _engine(config, data, out, watcher) if engine is None else engine
             return rounds.to_the_end(here, sites_elsewhere=engine is not None)
 
 
@@ -75,10 +75,11 @@ def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> O
         raise UserError("Sites read their config from a file, so objects passed in Python cannot run on Flower.")
     from understudy.engines.flower.loopback import loopback
 
-    return loopback(out, config.engine.timeout, watcher.says)
+    return loopback(out, list(data.sites), config.engine.timeout, watcher.says)
 
 
 def _check(config: Config, data: Federation, method: Method, watcher: Observer) -> None:
+    _ = config.policy  # is there, and can be read
     asked = cohort_size(config.plan.cohort, len(data.sites))
     if config.plan.min_replies > asked:
         raise UserError(

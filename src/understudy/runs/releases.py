@@ -1,7 +1,7 @@
 """What left the clients of a run since its last checkpoint, a line per reply, written before anyone reads the reply.
 
 The checkpoint holds the ledger up to its round. A run that is stopped or killed in mid-round has sent more than that:
-these lines tell what. In a simulation the clients' own books are at hand too, and count as well.
+these lines tell what. In a simulation the clients' own charge logs are at hand too, and count as well.
 """
 
 import json
@@ -45,7 +45,7 @@ class Releases:
         return ledger
 
     def ledger_with_charge_logs(self) -> Ledger:
-        """The same, and what the books of a simulation's clients have beyond it: work that was under way at a stop, of
+        """The same, and what the charge logs of a simulation's clients have beyond it: work under way at a stop, of
         this run or of the one that it branched from."""
         ledger = self.ledger()
         for path in sorted(self._folder.glob("clients/*/charges.jsonl")):

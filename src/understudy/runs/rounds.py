@@ -146,7 +146,7 @@ class Rounds:
         self.observer.begins(self.last, done, len(self.data.sites), self.folder.path)
         self.folder.releases.begin()
         server.ledger = self.folder.releases.ledger()
-        with contextlib.suppress(UserError):  # a client whose book cannot be read fails, and the others go on
+        with contextlib.suppress(UserError):  # a client whose charge log cannot be read fails, and the others go on
             server.ledger = self.folder.releases.ledger_with_charge_logs()
         if done < 0:
             return 0, self._open(server)

@@ -11,8 +11,8 @@ from understudy.base_settings import Settings
 class CourseSettings(Settings):
     """How long a generator is trained, and when it is looked at on the way."""
 
-    epochs: int = Field(default=100, ge=1)
-    checkpoints: tuple[int, ...] = ()  # epochs after which it is kept as well
+    epochs: int = Field(default=100, ge=1)  # passes over the records
+    checkpoints: tuple[int, ...] = ()  # epochs after which a stage of training is kept as well
 
     @model_validator(mode="after")
     def _checkpoints_are_epochs(self) -> Self:

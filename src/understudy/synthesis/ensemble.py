@@ -11,6 +11,7 @@ scored, and scaled as the problem says (the released code scores pixels as they 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,16 @@ from understudy.synthesis.divergence import kullback_leibler
 from understudy.synthesis.image_network import NOISE, new_image_network
 
 CHANGES: tuple[Augmentation, ...] = ("crop", "flip")
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What images are to make small, and how they are learnt."""
+
+    steps: int  # of Adam
+    lr: float
+    statistics_weight: float  # a
+    adversarial_weight: float  # b
 
 
 class Ensemble:
@@ -69,41 +80,29 @@ def surprise(layer: nn.Module, seen: Tensor) -> Tensor:
     return found
 
 
-def wish(
-    ensemble: Ensemble, student: Network, x: Tensor, y: Tensor, statistics_weight: float, adversarial_weight: float
-) -> Tensor:
+def wish(ensemble: Ensemble, student: Network, x: Tensor, y: Tensor, how: Generation) -> Tensor:
     """What the images are to make small."""
     sure, surprised = ensemble.logits_and_surprise(x)
     said = student(x)[1][:, : student.problem.classes]
     differs = (sure.argmax(1) != said.argmax(1)).to(said.dtype)
     apart = (differs * kullback_leibler(sure.log_softmax(1), said.log_softmax(1))).mean()
-    return F.cross_entropy(sure, y) + statistics_weight * surprised - adversarial_weight * apart
+    return F.cross_entropy(sure, y) + how.statistics_weight * surprised - how.adversarial_weight * apart
 
 
-def imagine(
-    ensemble: Ensemble,
-    student: Network,
-    images: int,
-    rng: torch.Generator,
-    *,
-    steps: int,
-    lr: float,
-    statistics_weight: float,
-    adversarial_weight: float,
-) -> Tensor:
+def imagine(ensemble: Ensemble, student: Network, images: int, rng: torch.Generator, how: Generation) -> Tensor:
     """(images, channels, height, width) uint8: those of the best step, as they were before cropping."""
     problem, device = student.problem, student.device
     draw = new_image_network(problem, rng).to(device)
     z = torch.randn(images, NOISE, generator=rng).to(device).requires_grad_()
     y = torch.randint(problem.classes, (images,), generator=rng).to(device)
-    adam = torch.optim.Adam([z, *draw.parameters()], lr=lr, betas=(0.5, 0.999))
+    adam = torch.optim.Adam([z, *draw.parameters()], lr=how.lr, betas=(0.5, 0.999))
     best, least = draw.pixels(z).detach(), torch.tensor(torch.inf, device=device)
-    draws = (draw_changes(images, CHANGES, rng) for _ in range(steps))
+    draws = (draw_changes(images, CHANGES, rng) for _ in range(how.steps))
     with ensemble.net.frozen(), student.frozen():
         for _, changes in ahead(draws, lambda drawn: drawn, device):
             pixels = draw.pixels(z)
             x = (changed(pixels, CHANGES, changes) - draw.shift) / draw.unit
-            loss = wish(ensemble, student, x, y, statistics_weight, adversarial_weight)
+            loss = wish(ensemble, student, x, y, how)
             best = torch.where(loss.detach() < least, pixels.detach(), best)
             least = torch.fmin(loss.detach(), least)
             adam.zero_grad()

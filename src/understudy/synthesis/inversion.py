@@ -9,6 +9,7 @@ smaller passes were measured to be slower: for SimpleCNN at 28×28, 256 images i
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,66 +19,54 @@ from understudy.models.network import Network
 from understudy.synthesis.divergence import Divergence, jensen_shannon, log_chances
 from understudy.synthesis.image_network import NOISE, new_image_network
 
-__all__ = ["Divergence", "invert", "invert_by_network"]
+
+@dataclass(frozen=True)
+class Inversion:
+    """What inputs are to make small, and how they move."""
+
+    steps: int  # of Adam
+    lr: float
+    disagreement: float  # λ_dis
+    divergence: Divergence = "exact"
 
 
-def invert(
-    net: Network,
-    labels: Tensor,
-    rng: torch.Generator,
-    *,
-    previous: Network | None,
-    steps: int,
-    lr: float,
-    disagreement: float,
-    divergence: Divergence = "exact",
-) -> Tensor:
+def invert(net: Network, labels: Tensor, rng: torch.Generator, previous: Network | None, how: Inversion) -> Tensor:
     """(n, …) float inputs in the network's own space; the last iterate, unclamped. Both networks are frozen.
 
     ``labels`` is (n,), or (n, classes) of zeros and ones. Without steps the inputs are the noise N(0, I) that
     they begin as.
     """
     x = torch.randn(len(labels), *net.problem.shape, generator=rng).to(net.device).requires_grad_()
-    adam = torch.optim.Adam([x], lr=lr, betas=(0.5, 0.9))
-    objective = _objective(net, labels, previous, disagreement, divergence)
-    _descend(net, previous, [x], adam, steps, lambda: objective(x))
+    adam = torch.optim.Adam([x], lr=how.lr, betas=(0.5, 0.9))
+    objective = _objective(net, labels, previous, how)
+    _descend(net, previous, [x], adam, how.steps, lambda: objective(x))
     return x.detach()
 
 
 def invert_by_network(
-    net: Network,
-    labels: Tensor,
-    rng: torch.Generator,
-    *,
-    previous: Network | None,
-    steps: int,
-    lr: float,
-    disagreement: float,
-    divergence: Divergence = "exact",
+    net: Network, labels: Tensor, rng: torch.Generator, previous: Network | None, how: Inversion
 ) -> Tensor:
     """The same for images that a small network draws from noise: its weights and the noise are what is learnt."""
     draw = new_image_network(net.problem, rng).to(net.device)
     z = torch.randn(len(labels), NOISE, generator=rng).to(net.device).requires_grad_()
     learnt = [z, *draw.parameters()]
-    adam = torch.optim.Adam(learnt, lr=lr, betas=(0.5, 0.999))
-    objective = _objective(net, labels, previous, disagreement, divergence)
-    _descend(net, previous, learnt, adam, steps, lambda: objective(draw(z)))
+    adam = torch.optim.Adam(learnt, lr=how.lr, betas=(0.5, 0.999))
+    objective = _objective(net, labels, previous, how)
+    _descend(net, previous, learnt, adam, how.steps, lambda: objective(draw(z)))
     with torch.no_grad():
         return torch.as_tensor(draw(z))
 
 
-def _objective(
-    net: Network, labels: Tensor, previous: Network | None, disagreement: float, divergence: Divergence
-) -> Callable[[Tensor], Tensor]:
+def _objective(net: Network, labels: Tensor, previous: Network | None, how: Inversion) -> Callable[[Tensor], Tensor]:
     y, problem = labels.to(net.device), net.problem
 
     def objective(x: Tensor) -> Tensor:
         logits = net(x)[1][:, : problem.classes]
         loss = per_record_loss(problem, logits, y).mean()
-        if previous is None or not disagreement:
+        if previous is None or not how.disagreement:
             return loss
         here, there = log_chances(problem, logits), log_chances(problem, previous(x)[1])
-        return loss + disagreement * (1 - jensen_shannon(here, there, divergence)).mean()
+        return loss + how.disagreement * (1 - jensen_shannon(here, there, how.divergence)).mean()
 
     return objective
 

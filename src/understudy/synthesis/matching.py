@@ -38,6 +38,39 @@ class Wanted(Protocol):
 
 
 @dataclass(frozen=True)
+class RealClasses:
+    """What is matched: the records of some classes."""
+
+    examples: Examples
+    classes: Sequence[int]
+
+    def members(self) -> list[Tensor]:
+        """Where the records of each class are."""
+        return [torch.nonzero(self.examples.y == c).flatten() for c in self.classes]
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """Where networks are drawn: ρ away from a model, one for each look."""
+
+    model: Tensor
+    radius: float  # ρ
+    looks: int
+    rng: torch.Generator
+    augment: Siamese | None = None  # drawn anew for each look and class
+
+
+@dataclass(frozen=True)
+class ImageSteps:
+    """How images move: SGD with momentum."""
+
+    lr: float
+    momentum: float
+    alter: Alter | None = None
+    classes_at_once: int | None = None  # in one pass; None: by the size of the images
+
+
+@dataclass(frozen=True)
 class Look:
     """A network near the model, and what is wanted of images under it."""
 
@@ -46,13 +79,8 @@ class Look:
     means: Tensor  # (classes, d + classes)
 
 
-def on_sphere(w: Tensor, radius: float, rng: torch.Generator) -> Tensor:
-    """w + u · min(1, ρ/‖u‖), u ~ N(0, I). For any real network ‖u‖ ≈ √P ≫ ρ: a point of the sphere."""
-    return w + onto_sphere(len(w), radius, rng).to(w.device)
-
-
 def onto_sphere(size: int, radius: float, rng: torch.Generator) -> Tensor:
-    """The way from the middle, on the processor."""
+    """u · min(1, ρ/‖u‖), u ~ N(0, I), on the processor. For any real network ‖u‖ ≈ √P ≫ ρ: a point of the sphere."""
     u = torch.randn(size, generator=rng)
     return u * min(1.0, radius / float(length(u)))
 
@@ -83,81 +111,43 @@ def real_batch(members: Tensor, size: int, rng: torch.Generator) -> Tensor:
     return torch.cat([members, members[again]])
 
 
-def members_of(real: Examples, classes: Sequence[int]) -> list[Tensor]:
-    """Where the records of each class are."""
-    return [torch.nonzero(real.y == c).flatten() for c in classes]
-
-
 def embedding(net: Network, x: Tensor) -> Tensor:
     """(n, d + classes): features and logits side by side."""
     return torch.cat([part.flatten(1) for part in net(x)], 1)
 
 
 def match_distributions(
-    net: Network,
-    w: Tensor,
-    real: Examples,
-    x: Tensor,
-    classes: Sequence[int],
-    *,
-    radius: float,
-    steps: int,
-    real_size: int,
-    lr: float,
-    momentum: float,
-    rng: torch.Generator,
-    augment: Siamese | None = None,
-    alter: Alter | None = None,
-    classes_at_once: int | None = None,
+    net: Network, x: Tensor, real: RealClasses, batch: int, near: Neighbourhood, steps: ImageSteps
 ) -> Tensor:
-    """``x``: (classes · ipc, …) float, class after class; returned after ``steps`` steps of SGD on
+    """``x``: (classes · ipc, …) float, class after class; returned after a step of SGD for each look on
 
     Σ_c ‖mean h(x_c) − mean h(x̃_c)‖² + ‖mean z(x_c) − mean z(x̃_c)‖²
 
-    with h the features and z the logits of a network drawn anew for each step, ρ away from ``w``.
+    with h the features and z the logits of a network drawn anew, and x_c ``batch`` records of class c.
     """
-    wanted = _RealMeans(net, real, classes, real_size, rng, classes_at_once)
-    looks = looks_near(net, w, radius, len(classes), wanted, rng, augment, looks=steps)
-    return match_means(
-        net,
-        x,
-        looks,
-        ipc=len(x) // len(classes),
-        lr=lr,
-        momentum=momentum,
-        alter=alter,
-        classes_at_once=classes_at_once,
-    )
+    wanted = _RealMeans(net, real, batch, near.rng, steps.classes_at_once)
+    looks = looks_near(net, near, wanted, len(real.classes))
+    return match_means(net, x, looks, len(x) // len(real.classes), steps)
 
 
-def looks_near(
-    net: Network,
-    w: Tensor,
-    radius: float,
-    classes: int,
-    wanted: Wanted,
-    rng: torch.Generator,
-    augment: Siamese | None = None,
-    *,
-    looks: int,
-) -> Iterator[Look]:
+def looks_near(net: Network, near: Neighbourhood, wanted: Wanted, classes: int) -> Iterator[Look]:
     """One after another, each with a network of its own; the network must be frozen meanwhile."""
-    start = w.to(net.device)
+    start, augment = near.model.to(net.device), near.augment
 
     def drawn() -> _Drawn:
-        away = onto_sphere(net.parameters, radius, rng)
+        away = onto_sphere(net.parameters, near.radius, near.rng)
         draws = () if augment is None else tuple(augment.draw(0) for _ in range(classes))
         return _Drawn(away, draws, wanted.draw())
 
-    for look, (away, *sent) in ahead((drawn() for _ in range(looks)), _Drawn.tensors, net.device):
-        near = start.clone()
-        near[net.trainable] += away
-        net.load(near)
+    for look, (away, *sent) in ahead((drawn() for _ in range(near.looks)), _Drawn.tensors, net.device):
+        w = start.clone()
+        w[net.trainable] += away
+        net.load(w)
         there = zip(look.draws, sent[: len(look.draws)], strict=True)
         draws = None if augment is None else [replace(draw, there=u) for draw, u in there]
         with torch.no_grad():
             means = wanted(sent[len(look.draws) :], draws)
-        yield Look(near, draws, means)
+        yield Look(w, draws, means)
 
 
 @dataclass(frozen=True)
@@ -172,40 +162,29 @@ class _Drawn:
         return [self.away, *(draw.u for draw in self.draws), *self.of_wanted]
 
 
-def match_means(
-    net: Network,
-    x: Tensor,
-    looks: Iterable[Look],
-    *,
-    ipc: int,
-    lr: float,
-    momentum: float,
-    alter: Alter | None = None,
-    classes_at_once: int | None = None,
-) -> Tensor:
+def match_means(net: Network, x: Tensor, looks: Iterable[Look], ipc: int, steps: ImageSteps) -> Tensor:
     """``x`` after a step of SGD on Σ_c ‖wanted_c − mean v(x̃_c)‖² for each look."""
     x = x.to(net.device).clone()
-    group = classes_at_once or at_once(ipc, x)
+    group = steps.classes_at_once or at_once(ipc, x)
     speed: Tensor | None = None
     with net.frozen():
         for look in looks:
             net.load(look.near)
             grad = torch.cat(
-                [
-                    matching_gradient(
-                        net,
-                        x[at * ipc : (at + group) * ipc],
-                        look.means[at : at + group],
-                        ipc,
-                        look.draws and look.draws[at : at + group],
-                    )
-                    for at in range(0, len(look.means), group)
-                ]
+                [_gradient_of_some(net, x, look, ipc, at, group) for at in range(0, len(look.means), group)]
             )
-            grad = grad if alter is None else alter(grad)
-            speed = grad if speed is None else speed.mul_(momentum).add_(grad)
-            x.sub_(speed, alpha=lr)
+            grad = grad if steps.alter is None else steps.alter(grad)
+            speed = grad if speed is None else speed.mul_(steps.momentum).add_(grad)
+            x.sub_(speed, alpha=steps.lr)
     return x.cpu()
+
+
+def _gradient_of_some(net: Network, x: Tensor, look: Look, ipc: int, at: int, group: int) -> Tensor:
+    """For the images of ``group`` classes from ``at`` on."""
+    some = slice(at, at + group)
+    return matching_gradient(
+        net, x[at * ipc : (at + group) * ipc], look.means[some], ipc, look.draws and look.draws[some]
+    )
 
 
 def at_once(images: int, like: Tensor) -> int:
@@ -232,17 +211,12 @@ class _RealMeans:
     """The mean embedding of a batch of each class."""
 
     def __init__(
-        self,
-        net: Network,
-        real: Examples,
-        classes: Sequence[int],
-        size: int,
-        rng: torch.Generator,
-        classes_at_once: int | None,
-    ):
-        self._net, self._pixels, self._size, self._rng = net, real.x.to(net.device), size, rng
-        self._members = members_of(real, classes)
-        self._group = classes_at_once or at_once(size, real.x)
+        self, net: Network, real: RealClasses, size: int, rng: torch.Generator, classes_at_once: int | None
+    ) -> None:
+        x = real.examples.x
+        self._net, self._pixels, self._size, self._rng = net, x.to(net.device), size, rng
+        self._members = real.members()
+        self._group = classes_at_once or at_once(size, x)
 
     def draw(self) -> Sequence[Tensor]:
         """(classes, size): which records."""

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from understudy.data.examples import Examples
 from understudy.models.network import Network
 from understudy.privacy.mechanism import NoisyMeans, clip_rows, gaussian, poisson_rows
-from understudy.synthesis.matching import Draws, at_once, augmented, embedding, members_of
+from understudy.synthesis.matching import Draws, RealClasses, at_once, augmented, embedding
 
 NOISE_IMAGES = 256
 Stream = Callable[[str], torch.Generator]  # by purpose; of a client's secret ones
@@ -45,7 +44,7 @@ def clip_from_noise(net: Network, w: Tensor, rng: torch.Generator, images: int =
 
 
 class PrivateMeans:
-    """The released means of all ``classes`` under the network as it is loaded; one release a call.
+    """The released means of all classes under the network as it is loaded; one release per call.
 
     ``planned``: n̄ + m of each class, where they differ.
     """
@@ -53,19 +52,18 @@ class PrivateMeans:
     def __init__(
         self,
         net: Network,
-        real: Examples,
-        classes: Sequence[int],
+        real: RealClasses,
         release: PlannedRelease,
         secret: Stream,
         classes_at_once: int | None = None,
         planned: Sequence[int] = (),
     ):
         self._net, self._release = net, release
-        self._pixels, self._members = real.x.to(net.device), members_of(real, classes)
+        self._pixels, self._members = real.examples.x.to(net.device), real.members()
         self._sampling, self._noising = secret("records"), secret("noise")
         with torch.no_grad():
             self._width = embedding(net, torch.zeros(1, *net.problem.shape, device=net.device)).shape[1]
-        expected = [release.rate * records for records in planned or [release.records] * len(classes)]
+        expected = [release.rate * records for records in planned or [release.records] * len(real.classes)]
         self._divisors = torch.tensor(expected, device=net.device)[:, None]  # (classes, 1)
         batch = max(1, round(max(expected)))
         self._group = classes_at_once or max(1, at_once(batch, torch.empty(1, *net.problem.shape)))

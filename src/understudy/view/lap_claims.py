@@ -95,7 +95,7 @@ def epsilon_table(plan: Comparison, standings: Sequence[Standing], out: Path) ->
         one = found[label]
         ledgers = [RunFolder(one.run_folder(out, seed)).ledger() for seed in plan.seeds]
         spent = max(ledger["epsilon"] for ledger in ledgers)
-        noise = min(charge["noise"] for ledger in ledgers for book in ledger["charges"].values() for charge in book)
+        noise = min(charge["noise"] for ledger in ledgers for client in ledger["charges"].values() for charge in client)
         score = f"{100 * one.mean:.1f} ± {100 * one.spread:.1f}"
         lines.append(f"| {label.split(' ε=')[0]} | {spent:.4g} | {noise:.3g} | {one.rate:g} | {score} |")
     return "\n".join(lines) + "\n"

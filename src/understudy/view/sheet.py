@@ -116,9 +116,9 @@ def _often(run: RunFolder, sent: Iterable[str]) -> str:
     """As the ledger says of those who sent any."""
     if not (run.path / "ledger.json").exists():
         return "not yet in the ledger"
-    books = run.ledger()["clients"]
+    ledger = run.ledger()["clients"]
     times = {
-        max((line["releases"] for line in books.get(client, []) if line["kind"] == "examples"), default=1)
+        max((line["releases"] for line in ledger.get(client, []) if line["kind"] == "examples"), default=1)
         for client in sent
     }
     if times == {1}:

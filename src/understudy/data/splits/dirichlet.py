@@ -31,12 +31,14 @@ Floats = NDArray[np.float64]
 
 
 class Dirichlet(SplitKind):
-    kind: Literal["dirichlet"] = "dirichlet"
-    alpha: float = Field(default=0.1, gt=0)  # small: each client has few classes; large: all are alike
-    style: Literal["niid-bench", "fedssyn"] = "niid-bench"
+    kind: Literal["dirichlet"] = "dirichlet"  # shares of each class are drawn from Dir(α)
+    alpha: float = Field(default=0.1, gt=0)  # α; small: each client has few classes; large: all are alike
+    style: Literal["niid-bench", "fedssyn"] = "niid-bench"  # which published variant
     equalise: bool = False  # cut again, so that all clients have equally many records
-    min_records: int | None = Field(default=None, ge=0)  # None: as published, 10 or half of the block's mean
-    block: int | None = Field(default=None, ge=1)  # fedssyn, clients a block; None: as published
+    min_records: int | None = Field(
+        default=None, ge=0
+    )  # of a client; None: as published, 10 or half of the block's mean
+    block: int | None = Field(default=None, ge=1)  # fedssyn: clients per block; None: as published
 
     def keep_back(self, dataset: Dataset, share: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
         if self.style == "niid-bench":

@@ -16,8 +16,8 @@ FEDLAP_PAIRS = ((5, 6), (1, 2), (0, 8), (9, 3), (4, 7))
 class LabelGroups(SplitKind):
     """FedCOG's NIID-2: C/s groups of s consecutive labels; client i takes group i mod (C/s)."""
 
-    kind: Literal["label-groups"] = "label-groups"
-    labels_per_client: int = Field(default=2, ge=1)  # classes that a client holds
+    kind: Literal["label-groups"] = "label-groups"  # groups of consecutive labels
+    labels_per_client: int = Field(default=2, ge=1)  # s, the classes that a client holds
 
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
         labels = single_labels(dataset, self.kind)[among]
@@ -42,8 +42,10 @@ class ClassPairs(SplitKind):
     dealt out so that every class is used.
     """
 
-    kind: Literal["class-pairs"] = "class-pairs"
-    pairs: Literal["fedlap"] | tuple[tuple[int, ...], ...] | None = None
+    kind: Literal["class-pairs"] = "class-pairs"  # classes that no other client has
+    pairs: Literal["fedlap"] | tuple[tuple[int, ...], ...] | None = Field(
+        default=None
+    )  # classes of each client in turn, or that paper's list; None: consecutive ones
 
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
         labels = single_labels(dataset, self.kind)[among]

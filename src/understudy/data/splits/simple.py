@@ -14,7 +14,7 @@ from understudy.errors import UserError
 class Iid(SplitKind):
     """By chance, in equal parts (to within one record)."""
 
-    kind: Literal["iid"] = "iid"
+    kind: Literal["iid"] = "iid"  # by chance, in equal parts
 
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
         return Dealt(np.array_split(rng.permutation(among), clients))
@@ -23,8 +23,8 @@ class Iid(SplitKind):
 class Factor(SplitKind):
     """A client (or several, evenly) for each combination of levels; Fedssyn's dSprites: quadrant × shape."""
 
-    kind: Literal["factor"] = "factor"
-    factors: tuple[str, ...] = Field(min_length=1)
+    kind: Literal["factor"] = "factor"  # by the levels of factors
+    factors: tuple[str, ...] = Field(min_length=1)  # names of the data set's factors, such as shape
 
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
         known = dict(dataset.factors)
@@ -47,7 +47,7 @@ class Factor(SplitKind):
 class Users(SplitKind):
     """A client for each natural user; how many there are comes from the data, not from ``data.clients``."""
 
-    kind: Literal["users"] = "users"
+    kind: Literal["users"] = "users"  # by natural user
 
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
         if dataset.users is None:

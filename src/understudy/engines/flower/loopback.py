@@ -20,37 +20,37 @@ from understudy.federation.site import Site
 MOST_SITES = 50
 
 
-def loopback(folder: Path, timeout: float, says: Callable[[str], None]) -> OpenEngine:
+def loopback(folder: Path, names: Sequence[str], timeout: float, says: Callable[[str], None]) -> OpenEngine:
     """``folder`` is the run's: sites read its config and keep their memory where every engine keeps it."""
+    if len(names) > MOST_SITES:
+        raise UserError(
+            f"On this machine Flower runs three processes per site, so it takes at most {MOST_SITES} sites, "
+            f"not {len(names)}; write engine=workers."
+        )
 
     @contextmanager
-    def opened(sites: Mapping[str, Site], _: Method) -> Iterator[Engine]:
-        home, names = folder / "federation", list(sites)
-        if len(names) > MOST_SITES:
-            raise UserError(
-                f"On this machine Flower runs three processes per site, so it takes at most {MOST_SITES} sites, "
-                f"not {len(names)}; write engine=workers."
-            )
+    def opened(_: Mapping[str, Site], __: Method) -> Iterator[Engine]:
+        home = folder / "federation"
         with ExitStack() as open_things:
             certificates = _keys(home, names)
             link = open_things.enter_context(superlink(home / "server", certificates))
             link.register(certificates.nodes())
             address = _front(open_things, home, certificates, link, says)
-            started = [_site(open_things, folder, home, name, address) for name in names]
+            started = {name: _site(open_things, folder, home, name, address) for name in names}
             grid = open_things.enter_context(link.run())
-
-            def check() -> None:
-                link.check()
-                for name, process in zip(names, started, strict=True):
-                    if process.poll() is not None:
-                        log = home / name / "client.log"
-                        raise UserError(f"The process of {name} ended; {last_line(log)} (see {log}).")
-
-            engine = Flower(grid, home / "incoming", timeout, check=check)
+            engine = Flower(grid, home / "incoming", timeout, check=lambda: _check_running(link, started, home))
             engine.wait_for(names, lambda missing: says(f"Waiting for {len(missing)} of {len(names)} sites."))
             yield engine
 
     return opened
+
+
+def _check_running(link: Link, started: Mapping[str, "subprocess.Popen[bytes]"], home: Path) -> None:
+    link.check()
+    for name, process in started.items():
+        if process.poll() is not None:
+            log = home / name / "client.log"
+            raise UserError(f"The process of {name} ended; {last_line(log)} (see {log}).")
 
 
 def _keys(home: Path, names: Sequence[str]) -> Certificates:

@@ -49,7 +49,7 @@ class PrivateExchange:
         words = _said(self.settings.generator)
         rate = min(1.0, words["batch"] / self._seen(own))
         steps = max(words["epochs"] * max(1, round(1 / rate)), words.get("least_steps", 0))
-        noise = self.dp.noise or noise_within(self._budget(), self.privacy, rate, steps, self._labels())
+        noise = self.dp.noise or noise_within(self._epsilon(), self.privacy, rate, steps, self._labels())
         return Spending(rate, noise, steps)
 
     def spendings(self, own: int) -> Spendings:
@@ -62,7 +62,7 @@ class PrivateExchange:
         """ρ n̄"""
         return self.settings.records * planned_records(self.privacy, own)
 
-    def _budget(self) -> float:
+    def _epsilon(self) -> float:
         whole = self.privacy.epsilon
         if self.dp.epsilon is not None:
             return self.dp.epsilon

@@ -17,10 +17,12 @@ class ImitationSettings(Settings):
 
     where: ClassVar[str] = "with.fedssyn.generator"  # the generator's settings, in a config
 
-    generator: dict[str, Any] = Field(default=DEFAULT, validate_default=True)  # a name will do, or file.py:Class
-    records: float = Field(default=0.75, gt=0, le=1)  # ρ: the share of its records that a generator sees
-    images: int | None = Field(default=None, ge=0)  # ñ of each client; null: as many as it has records
-    sound_only: bool = True  # images of a generator that diverged or collapsed are not sent
+    generator: dict[str, Any] = Field(
+        default=DEFAULT, validate_default=True
+    )  # a name or file.py:Class, and its settings
+    records: float = Field(default=0.75, gt=0, le=1)  # ρ, the share of its records that a generator learns from
+    images: int | None = Field(default=None, ge=0)  # ñ, images per client; null: as many as it has records
+    sound_only: bool = True  # send no images of a generator that diverged or collapsed
 
     @field_validator("generator", mode="before")
     @classmethod
@@ -44,12 +46,12 @@ class ImitationSettings(Settings):
 class ExchangePrivacy(Settings):
     """A generator that learns by DP-SGD; how long and in what batches is said by the generator's own settings."""
 
-    scope: Literal["exchange", "all"]  # what is promised: the images alone, or with them all that training sends
-    epsilon: float | None = Field(default=None, gt=0)  # that the images may spend; null: all of privacy.epsilon
-    clip: float = Field(default=1.0, gt=0)  # C
+    scope: Literal["exchange", "all"]  # what is promised: the images alone, or all that training sends as well
+    epsilon: float | None = Field(default=None, gt=0)  # ε of the images; null: all of privacy.epsilon
+    clip: float = Field(default=1.0, gt=0)  # C, the longest gradient of one record
     noise: float | None = Field(default=None, gt=0)  # σ, in units of C; null: solved from epsilon
-    labels: Literal["uniform", "noised"] = "uniform"  # of the images: every class alike, or by noised counts
-    label_noise: float = Field(default=10.0, gt=0)  # σ of the counts, in records
+    labels: Literal["uniform", "noised"] = "uniform"  # of the images: all classes alike, or by noised counts
+    label_noise: float = Field(default=10.0, gt=0)  # σ of the noised counts, in records
 
     @model_validator(mode="after")
     def _one_way_to_the_noise(self) -> Self:
@@ -59,13 +61,13 @@ class ExchangePrivacy(Settings):
 
 
 class FedssynSettings(ImitationSettings):
-    source: Literal["generator", "real"] = "generator"
-    deal: Literal["shuffled", "own"] = "shuffled"
-    dp: ExchangePrivacy | None = None
-    veto: Literal["drop", "flag"] | None = None  # images that are near-duplicates of records are dropped, or counted
+    source: Literal["generator", "real"] = "generator"  # what is shuffled: images, or real records (no privacy at all)
+    deal: Literal["shuffled", "own"] = "shuffled"  # who gets the images: all, shuffled, or each client its own
+    dp: ExchangePrivacy | None = None  # train the generator by DP-SGD; null: without privacy
+    veto: Literal["drop", "flag"] | None = None  # drop or count images that are near-duplicates of records
     veto_space: Literal["pixels", "features"] = "pixels"  # where nearness is measured; features: of the first model
-    keep_generator: bool = False  # every stage of its training stays in the client's memory
-    from_run: str | None = None  # a run folder whose clients kept their generators: nothing is trained
+    keep_generator: bool = False  # keep every stage of its training in the client's memory
+    from_run: str | None = None  # folder of a run whose clients kept their generators; nothing is trained
     epoch: int | None = Field(default=None, ge=1)  # the stage to take from there; null: the last one
 
     @model_validator(mode="after")

@@ -32,8 +32,8 @@ SOMEBODY = 0.5  # a weight below it stands for no record: those of clients are w
 
 
 class AveragingSettings(Settings):
-    local: Local = Local()
-    weights: Literal["size", "uniform"] = "size"  # of clients: n_k / Σ n, or equal
+    local: Local = Local()  # how a client trains in a round
+    weights: Literal["size", "uniform"] = "size"  # of clients in the mean: n_k / Σ n, or equal
     buffers: Literal["average", "local", "forbid"] = "average"  # running statistics of BatchNorm and the like
     score_local: bool = False  # record how far local models move and how they do; see local_scores.py
 

@@ -33,13 +33,15 @@ FEWEST = 10  # records of a class that a client speaks for, where nothing else i
 
 
 class PooledSettings(Settings):
-    ipc: int = Field(default=10, ge=1)  # images a class
-    radius: float = Field(default=5.0, gt=0)  # ρ
-    min_class_records: int | None = Field(default=None, ge=1)  # null: 10, and no such rule where privacy is promised
-    weights: Literal["pool", "size"] = "pool"  # images count alike, or each for n_{k,c} / ipc records
+    ipc: int = Field(default=10, ge=1)  # images per class
+    radius: float = Field(default=5.0, gt=0)  # ρ: how far the server may move from w_r in a round
+    min_class_records: int | None = Field(default=None, ge=1)  # to speak for a class; null: 10, and no limit under dp
+    weights: Literal["pool", "size"] = "pool"  # of images: all alike, or each as n_{k,c} / ipc records
     dsa: bool = False  # differentiable augmentation
-    dsa_kinds: tuple[DsaKind, ...] = ALL  # without flip for digits and letters
-    server: Local = Local(epochs=500, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4)
+    dsa_kinds: tuple[DsaKind, ...] = ALL  # which of them; leave out flip for digits and letters
+    server: Local = Local(
+        epochs=500, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4
+    )  # how the server trains on the images
 
 
 class Pooled(Method):

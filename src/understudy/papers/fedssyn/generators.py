@@ -186,8 +186,8 @@ def _spent(plan: GeneratorsPlan, private: Part, out: Path) -> float:
     """The most that any client's charges come to in any run; what training sends later is not covered."""
     noised = [private.standings[plan.private.label(label)] for label in plan.private.generators]
     runs = [one.run_folder(out / "private" / "noised", seed) for one in noised for seed in plan.seeds]
-    books = [book for run in runs for book in RunFolder(run).ledger()["charges"].values()]
-    charges = [[Charge.of(charge) for charge in book] for book in books]
+    logs = [log for run in runs for log in RunFolder(run).ledger()["charges"].values()]
+    charges = [[Charge.of(charge) for charge in log] for log in logs]
     return max(epsilon_of(each, each[0].delta, each[0].accountant) for each in charges)
 
 

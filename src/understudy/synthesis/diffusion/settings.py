@@ -34,29 +34,31 @@ PRESETS: dict[str, dict[str, Any]] = {
 class DiffusionSettings(Settings):
     """``tiny`` trains on some hundred small images within minutes; ``paper`` is Fedssyn's for CIFAR."""
 
-    preset: Literal["tiny", "paper"] = "tiny"  # what is not given comes from it
-    epochs: int = Field(default=100, ge=1)
-    least_steps: int = Field(default=1000, ge=0)  # few records: more epochs, until so many updates were made
-    checkpoints: tuple[int, ...] = ()  # epochs after which a stage is given out
-    batch: int = Field(default=32, ge=1)
-    lr: float = Field(default=2e-3, gt=0)  # of AdamW
-    decay: float = Field(default=0.01, ge=0)  # of its weights
-    ema: float = Field(default=0.9995, ge=0, lt=1)  # at its height; it rises as (1+s)/(10+s)
-    weights: Literal["ema", "raw"] = "ema"  # those that are kept
-    flip: bool = False  # half of the images are mirrored; not for digits or letters
-    predicts: Literal["noise", "velocity"] = "velocity"  # of the network; velocity is learnt in far fewer updates
+    preset: Literal["tiny", "paper"] = "tiny"  # defaults of the other settings
+    epochs: int = Field(default=100, ge=1)  # passes over the records
+    least_steps: int = Field(default=1000, ge=0)  # with few records, more epochs until so many updates are made
+    checkpoints: tuple[int, ...] = ()  # epochs after which a stage of training is kept as well
+    batch: int = Field(default=32, ge=1)  # records in a batch
+    lr: float = Field(default=2e-3, gt=0)  # learning rate of AdamW
+    decay: float = Field(default=0.01, ge=0)  # weight decay of AdamW
+    ema: float = Field(
+        default=0.9995, ge=0, lt=1
+    )  # kept of the moving average per update, at most; rises as (1+s)/(10+s)
+    weights: Literal["ema", "raw"] = "ema"  # which to sample from: the moving average, or the last
+    flip: bool = False  # mirror half of the images; not for digits or letters
+    predicts: Literal["noise", "velocity"] = "velocity"  # what the network predicts; velocity takes far fewer updates
     full_size: int = Field(default=16, ge=8)  # largest side for the network; larger images are folded into channels
     width: int = Field(default=24, ge=1)  # channels at full size
-    multipliers: tuple[int, ...] = Field(default=(1, 2), min_length=1)  # of the width; half the side at each further
-    blocks: int = Field(default=1, ge=1)  # residual ones a level
+    multipliers: tuple[int, ...] = Field(default=(1, 2), min_length=1)  # of the width, per level; each halves the side
+    blocks: int = Field(default=1, ge=1)  # residual blocks per level
     attention: tuple[int, int] = (4, 8)  # smallest and largest side at which pixels attend to each other
     head: int = Field(default=24, ge=1)  # channels of an attention head
-    groups: int = Field(default=8, ge=1)  # of the normalisation
-    dropout: float = Field(default=0.0, ge=0, lt=1)  # 0 where training is private
+    groups: int = Field(default=8, ge=1)  # of GroupNorm
+    dropout: float = Field(default=0.0, ge=0, lt=1)  # share of units dropped; 0 in private training
     # Noise along the way mends what a hardly trained network gets wrong, which the two without it carry on.
-    sampler: Literal["ancestral", "dpm-solver", "ddim"] = "ancestral"
-    sampling_steps: int = Field(default=FEW_STEPS, ge=1, le=1000)  # calls of the network for an image
-    draws_per_record: int = Field(default=8, ge=1)  # where training is private: averaged before clipping
+    sampler: Literal["ancestral", "dpm-solver", "ddim"] = "ancestral"  # how images are drawn
+    sampling_steps: int = Field(default=FEW_STEPS, ge=1, le=1000)  # calls of the network per image
+    draws_per_record: int = Field(default=8, ge=1)  # private training: draws per record, averaged before clipping
 
     @model_validator(mode="before")
     @classmethod

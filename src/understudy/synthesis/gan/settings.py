@@ -11,18 +11,20 @@ SLIGHT: tuple[dsa.DsaKind, ...] = ("crop", "scale", "rotate")  # changes after w
 
 class GanSettings(CourseSettings):
     epochs: int = Field(default=150, ge=1)
-    least_steps: int = Field(default=0, ge=0)  # few records: more epochs, until so many updates were made
-    batch: int = Field(default=32, ge=1)
-    variant: Variant = "diffaugment"
-    loss: Loss = "non-saturating"
-    augmentation: tuple[dsa.DsaKind, ...] | None = Field(default=None, min_length=1)  # None: the variant's own
-    consistency: float = Field(default=10.0, ge=0)  # λ of variant: consistency
-    negative: float = Field(default=0.25, ge=0, le=1)  # share of spoilt images of variant: negative
-    lr: float = Field(default=5e-4, gt=0)  # of Adam, for both
-    momentum: float = Field(default=0.5, ge=0, lt=1)  # β₁
-    average: float = Field(default=0.998, ge=0, lt=1)  # of the painter's weights, the part that is kept in an update
-    judge_steps: int = Field(default=1, ge=1)  # for one of the painter
-    latent: int = Field(default=32, ge=1)
+    least_steps: int = Field(default=0, ge=0)  # with few records, more epochs until so many updates are made
+    batch: int = Field(default=32, ge=1)  # records in a batch
+    variant: Variant = "diffaugment"  # what helps with few records
+    loss: Loss = "non-saturating"  # of painter and judge
+    augmentation: tuple[dsa.DsaKind, ...] | None = Field(
+        default=None, min_length=1
+    )  # changes to images before they are judged; None: the variant's own
+    consistency: float = Field(default=10.0, ge=0)  # λ, with variant: consistency
+    negative: float = Field(default=0.25, ge=0, le=1)  # share of spoilt images, with variant: negative
+    lr: float = Field(default=5e-4, gt=0)  # learning rate of Adam, for both networks
+    momentum: float = Field(default=0.5, ge=0, lt=1)  # β₁ of Adam
+    average: float = Field(default=0.998, ge=0, lt=1)  # share of the painter's averaged weights kept per update
+    judge_steps: int = Field(default=1, ge=1)  # steps of the judge per step of the painter
+    latent: int = Field(default=32, ge=1)  # length of the noise
     width: int = Field(default=16, ge=1)  # channels at full size
     hidden: int = Field(default=128, ge=1)  # units of the judge's dense layer
 

@@ -24,17 +24,17 @@ class VaeSettings(CourseSettings):
     """The defaults are Fedssyn's for dSprites."""
 
     epochs: int = Field(default=360, ge=1)
-    least_steps: int = Field(default=0, ge=0)  # few records: more epochs, until so many updates were made
-    batch: int = Field(default=256, ge=1)
-    lr: float = Field(default=5e-4, gt=0)  # of Adam
-    latent: int = Field(default=10, ge=1)
-    gamma: float = Field(default=100.0, ge=0)  # γ
-    capacity: float = Field(default=20.0, ge=0)  # C at its height, in nats
-    capacity_share: float = Field(default=24 / 360, ge=0, le=1)  # of all steps, in which C rises from 0
+    least_steps: int = Field(default=0, ge=0)  # with few records, more epochs until so many updates are made
+    batch: int = Field(default=256, ge=1)  # records in a batch
+    lr: float = Field(default=5e-4, gt=0)  # learning rate of Adam
+    latent: int = Field(default=10, ge=1)  # length of the latent vector
+    gamma: float = Field(default=100.0, ge=0)  # γ, weight of |KL − C|
+    capacity: float = Field(default=20.0, ge=0)  # largest C, in nats
+    capacity_share: float = Field(default=24 / 360, ge=0, le=1)  # share of all steps in which C rises from 0
     width: int = Field(default=32, ge=1)  # channels of every convolution
     hidden: int = Field(default=256, ge=1)  # units of the dense layers
-    spread: Literal["unit", "class", "prior"] = "unit"  # a class's latent: N(μ_c, I), its own spread, or N(0, I)
-    conditional: bool = False  # encoder and decoder are told the label
+    spread: Literal["unit", "class", "prior"] = "unit"  # latents of a class: N(μ_c, I), with its own spread, or N(0, I)
+    conditional: bool = False  # tell encoder and decoder the label
 
     @model_validator(mode="after")
     def _a_class_shows_somewhere(self) -> Self:
