@@ -1,0 +1,122 @@
+"""A tuned comparison as findings: a table with the best on top, every seed as a dot, and curves where it has panels."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Style, Trace, plain, said
+from understudy.papers.tuned import Comparison, compare_tuned
+from understudy.runs.watching import Observer
+
+MEASURED = "accuracy after the last round (%)"
+STEP = 10  # percent: accuracies begin at a multiple of it
+Curves = Mapping[str, StudyLine]  # by what the picture calls them
+
+
+def compared(plan: Comparison, out: Path, observer: Observer) -> Findings:
+    lines = compare_tuned(plan, out, observer)
+    tables, pictures = {"table": [standings_table(lines)]}, {"table": standings_drawing(plan.about, lines)}
+    if plan.panels:
+        panels = {heading: chosen(lines, labels) for heading, labels in plan.panels.items()}
+        tables["curves"] = [curves_table(panels)]
+        pictures["curves"] = curves_drawing(plan.about, panels)
+    return Findings(plan.about, lines, tables, pictures, config=plan.config, rates=plan.rates)
+
+
+def chosen(lines: Sequence[StudyLine], labels: Mapping[str, str]) -> dict[str, StudyLine]:
+    found = {one.label: one for one in lines}
+    return {name: found[label] for name, label in labels.items()}
+
+
+# ---- after the last round
+
+
+def standings_table(lines: Sequence[StudyLine]) -> StudyTable:
+    rows = [
+        [
+            one.label,
+            plain(one.rate),
+            said(one.accuracies),
+            f"{100 * statistics.fmean(one.best):.1f}",
+            f"{one.megabytes:.1f}",
+            f"{one.seconds:.0f}",
+        ]
+        for one in sorted(lines, key=lambda one: -one.mean)
+    ]
+    return StudyTable(["method", "rate", "accuracy, mean ± spread", "best round", "MB", "seconds"], rows)
+
+
+def standings_drawing(title: str, lines: Sequence[StudyLine]) -> Drawing:
+    ordered = sorted(lines, key=lambda one: one.mean)
+    measured = f"{MEASURED}: one dot per seed, bar at the mean"
+    trace = seeds_trace("", list(enumerate(ordered)))
+    panel = Panel("", "", measured, [trace], names=[one.label for one in ordered], sideways=True)
+    return Drawing(title, [panel], legend="none")
+
+
+def seeds_trace(label: str, places: Sequence[tuple[float, StudyLine]], look: int = 0, style: Style = "seeds") -> Trace:
+    """Every seed of every line at its place."""
+    dots = [(at, 100 * value) for at, one in places for value in one.accuracies]
+    return Trace(label, [at for at, _ in dots], [value for _, value in dots], look, style)
+
+
+# ---- on the way
+
+
+def curves_table(panels: Mapping[str, Curves]) -> StudyTable:
+    """In each panel: after the last round, and for the megabytes of whoever needed least."""
+    rows = []
+    for heading, curves in panels.items():
+        budget = min(one.sent_by_round[-1] for one in curves.values())
+        for label, one in sorted(curves.items(), key=lambda each: -each[1].by_round()[-1]):
+            end = [str(one.rounds[-1]), said([seed[-1] for seed in one.values]), f"{one.sent_by_round[-1]:.2f}"]
+            rows.append([heading, label, *end, f"{budget:.2f}", said(one.within(budget))])
+    headings = ["panel", "method", "last round", "accuracy", "MB", "within", "accuracy there"]
+    return StudyTable(headings, rows, words=2)
+
+
+def curves_drawing(title: str, panels: Mapping[str, Curves]) -> Drawing:
+    """On the left over rounds, on the right over megabytes; a line has one look in all panels. The opening, where
+    nobody has learnt anything yet, is left out, so that small differences later on can be seen."""
+    labels = list(dict.fromkeys(label for curves in panels.values() for label in curves))
+    looks = {label: number for number, label in enumerate(labels)}
+    drawn = []
+    for heading, curves in panels.items():
+        ends = heading == list(panels)[-1]  # the panels in which axes are named
+        lowest = 100 * min(min(one.by_round(min)[_first(one) :]) for one in curves.values())
+        highest = 100 * max(max(one.by_round(max)) for one in curves.values())
+        ylim = (STEP * (lowest // STEP), 100 if highest > 60 else max(highest * 1.15, 1))
+        for over, axis in (("rounds", "round"), ("megabytes", "megabytes exchanged, up and down, all clients")):
+            traces = [
+                banded(label, one, looks[label], "line and dots", first=_first(one), sent=over == "megabytes")
+                for label, one in curves.items()
+            ]
+            named = axis if ends else ""
+            measured = "accuracy (%), band: worst to best seed" if over == "rounds" else ""
+            panel = Panel(f"{heading}: over {over}", named, measured, traces, ylim=ylim, from_zero=over == "megabytes")
+            drawn.append(panel)
+    return Drawing(title, drawn, across=2, legend="below")
+
+
+def _first(one: StudyLine) -> int:
+    return 1 if len(one.rounds) > 1 and one.rounds[0] == 0 else 0
+
+
+def banded(
+    label: str, one: StudyLine, look: int, style: Style = "line", *, first: int = 0, sent: bool = False
+) -> Trace:
+    """The mean of seeds over rounds, or over what was sent, in a band from the worst seed to the best."""
+    low, mean, high = ([100 * value for value in one.by_round(of)[first:]] for of in (min, statistics.fmean, max))
+    return Trace(label, (one.sent_by_round if sent else one.rounds)[first:], mean, look, style, low, high)
+
+
+BANDED = "test accuracy (%), band: worst to best seed"
+
+
+def over_rounds(heading: str, curves: Curves, looks: Mapping[str, int]) -> Panel:
+    return Panel(heading, "round", BANDED, [banded(label, one, looks[label]) for label, one in curves.items()])
+
+
+def over_megabytes(heading: str, curves: Curves, looks: Mapping[str, int]) -> Panel:
+    traces = [banded(label, one, looks[label], sent=True) for label, one in curves.items()]
+    return Panel(heading, "megabytes, up and down, all clients", BANDED, traces)
