@@ -87,3 +87,15 @@ def test_panels_may_share_their_height_and_begin_at_zero() -> None:
     assert figure.axes[0].get_xlim()[0] == 0
     apart = drawing_figure(Drawing("title", [low, high]))
     assert apart.axes[0].get_ylim() != apart.axes[1].get_ylim()
+
+
+def test_more_lines_than_colours_differ_in_their_dashes() -> None:
+    traces = [Trace(f"line {n}", [0, 1], [n, n], n, "line and dots") for n in range(8)]
+    first, *_, last = drawn(Panel("", "", "", traces)).lines
+    assert first.get_color() == last.get_color()
+    assert (first.get_linestyle(), last.get_linestyle()) == ("-", "--")
+
+
+def test_rounds_are_marked_at_round_numbers() -> None:
+    axes = drawn(Panel("", "round", "", [Trace("a", range(71), range(71))]))
+    assert {float(tick) % 10 for tick in axes.get_xticks()} == {0.0}

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Style, Trace, plain, said
@@ -9,6 +10,7 @@ from understudy.papers.tuned import Comparison, compare_tuned
 from understudy.runs.watching import Observer
 
 MEASURED = "accuracy after the last round (%)"
+BANDED = "accuracy (%), band: worst to best seed"
 STEP = 10  # percent: accuracies begin at a multiple of it
 Curves = Mapping[str, StudyLine]  # by what the picture calls them
 
@@ -68,55 +70,48 @@ def curves_table(panels: Mapping[str, Curves]) -> StudyTable:
     rows = []
     for heading, curves in panels.items():
         budget = min(one.sent_by_round[-1] for one in curves.values())
-        for label, one in sorted(curves.items(), key=lambda each: -each[1].by_round()[-1]):
-            end = [str(one.rounds[-1]), said([seed[-1] for seed in one.values]), f"{one.sent_by_round[-1]:.2f}"]
+        for label, one in sorted(curves.items(), key=lambda each: -each[1].mean):
+            end = [str(one.rounds[-1]), said(one.accuracies), f"{one.sent_by_round[-1]:.2f}"]
             rows.append([heading, label, *end, f"{budget:.2f}", said(one.within(budget))])
     headings = ["panel", "method", "last round", "accuracy", "MB", "within", "accuracy there"]
     return StudyTable(headings, rows, words=2)
 
 
 def curves_drawing(title: str, panels: Mapping[str, Curves]) -> Drawing:
-    """On the left over rounds, on the right over megabytes; a line has one look in all panels. The opening, where
-    nobody has learnt anything yet, is left out, so that small differences later on can be seen."""
+    """On the left over rounds, on the right over megabytes; a line has one look in all panels."""
     labels = list(dict.fromkeys(label for curves in panels.values() for label in curves))
     looks = {label: number for number, label in enumerate(labels)}
     drawn = []
     for heading, curves in panels.items():
-        ends = heading == list(panels)[-1]  # the panels in which axes are named
-        lowest = 100 * min(min(one.by_round(min)[_first(one) :]) for one in curves.values())
-        highest = 100 * max(max(one.by_round(max)) for one in curves.values())
+        later = {label: _after_the_opening(one) for label, one in curves.items()}
+        lowest = 100 * min(min(one.by_round(min)) for one in later.values())
+        highest = 100 * max(max(one.by_round(max)) for one in later.values())
         ylim = (STEP * (lowest // STEP), 100 if highest > 60 else max(highest * 1.15, 1))
-        for over, axis in (("rounds", "round"), ("megabytes", "megabytes exchanged, up and down, all clients")):
-            traces = [
-                banded(label, one, looks[label], "line and dots", first=_first(one), sent=over == "megabytes")
-                for label, one in curves.items()
-            ]
-            named = axis if ends else ""
-            measured = "accuracy (%), band: worst to best seed" if over == "rounds" else ""
-            panel = Panel(f"{heading}: over {over}", named, measured, traces, ylim=ylim, from_zero=over == "megabytes")
-            drawn.append(panel)
+        by_round = over_rounds(f"{heading}: over rounds", later, looks, "line and dots")
+        by_megabyte = over_megabytes(f"{heading}: over megabytes", later, looks, "line and dots")
+        drawn += [replace(by_round, ylim=ylim), replace(by_megabyte, ylim=ylim, ylabel="", from_zero=True)]
     return Drawing(title, drawn, across=2, legend="below")
 
 
-def _first(one: StudyLine) -> int:
-    return 1 if len(one.rounds) > 1 and one.rounds[0] == 0 else 0
+def _after_the_opening(one: StudyLine) -> StudyLine:
+    """Without the score before anybody has learnt anything, so that small differences later on can be seen."""
+    if len(one.rounds) < 2 or one.rounds[0] != 0:
+        return one
+    values, sent = ([seed[1:] for seed in by_seed] for by_seed in (one.values, one.sent))
+    return replace(one, rounds=one.rounds[1:], values=values, sent=sent)
 
 
-def banded(
-    label: str, one: StudyLine, look: int, style: Style = "line", *, first: int = 0, sent: bool = False
-) -> Trace:
-    """The mean of seeds over rounds, or over what was sent, in a band from the worst seed to the best."""
-    low, mean, high = ([100 * value for value in one.by_round(of)[first:]] for of in (min, statistics.fmean, max))
-    return Trace(label, (one.sent_by_round if sent else one.rounds)[first:], mean, look, style, low, high)
+def over_rounds(heading: str, curves: Curves, looks: Mapping[str, int], style: Style = "line") -> Panel:
+    traces = [banded(label, one, one.rounds, looks[label], style) for label, one in curves.items()]
+    return Panel(heading, "round", BANDED, traces)
 
 
-BANDED = "test accuracy (%), band: worst to best seed"
-
-
-def over_rounds(heading: str, curves: Curves, looks: Mapping[str, int]) -> Panel:
-    return Panel(heading, "round", BANDED, [banded(label, one, looks[label]) for label, one in curves.items()])
-
-
-def over_megabytes(heading: str, curves: Curves, looks: Mapping[str, int]) -> Panel:
-    traces = [banded(label, one, looks[label], sent=True) for label, one in curves.items()]
+def over_megabytes(heading: str, curves: Curves, looks: Mapping[str, int], style: Style = "line") -> Panel:
+    traces = [banded(label, one, one.sent_by_round, looks[label], style) for label, one in curves.items()]
     return Panel(heading, "megabytes, up and down, all clients", BANDED, traces)
+
+
+def banded(label: str, one: StudyLine, x: Sequence[float], look: int, style: Style = "line") -> Trace:
+    """The mean of seeds after each round, in a band from the worst seed to the best."""
+    low, mean, high = ([100 * value for value in one.by_round(of)] for of in (min, statistics.fmean, max))
+    return Trace(label, x, mean, look, style, low, high)

@@ -110,7 +110,7 @@ def _scales(axes: "Axes", panel: Panel) -> None:
     if panel.log_x:
         axes.set_xscale("log")
     elif all(float(x).is_integer() for trace in panel.traces for x in trace.x):  # rounds, not two and a half of them
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     if panel.from_zero:
         axes.set_xlim(left=0)
     if panel.log_y:
@@ -125,10 +125,13 @@ def _scales(axes: "Axes", panel: Panel) -> None:
 
 
 def _line(axes: "Axes", trace: Trace) -> None:
-    colour, _ = line_look(trace.look)
+    colour, dashes = line_look(trace.look)
     if trace.low is not None and trace.high is not None:
         axes.fill_between(trace.x, trace.low, trace.high, color=colour, alpha=0.13, linewidth=0)
-    axes.plot(trace.x, trace.y, color=colour, linewidth=1.6, label=trace.label, zorder=3, **STYLES[trace.style])
+    style = STYLES[trace.style]
+    if style["linestyle"] == "-":  # lines of one colour differ in their dashes
+        style = {**style, "linestyle": dashes}
+    axes.plot(trace.x, trace.y, color=colour, linewidth=1.6, label=trace.label, zorder=3, **style)
 
 
 def _seeds(axes: "Axes", trace: Trace, sideways: bool) -> None:

@@ -203,7 +203,7 @@ def _heterogeneity_panel(measured: AllMeasured) -> Panel:
     for look, at in enumerate(MODELS):
         dots = [(_share(seed[at]), *_kept([seed], at)) for seeds in measured.values() for seed in seeds]
         shares, kept = [dot[0] for dot in dots], [dot[1] for dot in dots]
-        traces.append(Trace(f"measured at the {at} model, one dot per seed", shares, kept, look, "dots"))
+        traces.append(Trace(f"measured at the {at} model, by seed", shares, kept, look, "dots"))
     shares = [step / 20 for step in range(15)]
     traces.append(Trace("Lemma 1: (1 − p)²", shares, [(1 - p) ** 2 for p in shares], 2, "dashed"))
     return Panel(

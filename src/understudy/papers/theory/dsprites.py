@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.config.resolve import resolve
-from understudy.papers.compared import banded
+from understudy.papers.compared import over_rounds
 from understudy.papers.study import Changes, Drawing, Findings, Panel, StudyLine, StudyTable, said
 from understudy.papers.tuned import line_of
 from understudy.runs.play import Result, play
@@ -95,6 +95,5 @@ def _findings(lines: Sequence[StudyLine]) -> Findings:
 
 
 def _panel(heading: str, lines: Sequence[StudyLine], labels: Sequence[str]) -> Panel:
-    looks = {one.label: (one, look) for look, one in enumerate(lines)}
-    traces = [banded(label, *looks[label]) for label in labels]
-    return Panel(f"{heading}; band: all seeds", "round", "test accuracy (%)", traces)
+    looks = {one.label: look for look, one in enumerate(lines)}
+    return over_rounds(heading, {one.label: one for one in lines if one.label in labels}, looks)
