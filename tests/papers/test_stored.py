@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from understudy.cli.reproduce import reproduce
 from understudy.errors import UserError
 from understudy.papers.reproduce import STUDIES
 from understudy.papers.stored import read_table, write_table
@@ -45,6 +46,25 @@ def test_another_schema_is_refused_in_one_sentence(schema: int | None, tmp_path:
     (tmp_path / "table.json").write_text(json.dumps({**content, "schema": schema}))
     with pytest.raises(UserError, match=rf"table.json has schema {schema}, but this version reads schema 1; run its"):
         read_table(tmp_path / "table.json")
+
+
+def test_a_line_with_an_unknown_key_is_refused_too(tmp_path: Path) -> None:
+    content = write_table(tmp_path / "table.json", "some", "desk", FOUND)
+    (tmp_path / "table.json").write_text(json.dumps({**content, "lines": [{"label": "a", "accuracy": 0.5}]}))
+    with pytest.raises(UserError, match=r"table\.json is damaged; restore it from a copy"):
+        read_table(tmp_path / "table.json")
+
+
+def test_the_command_writes_table_page_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reproduce("theory-surrogate", "smoke", tmp_path, False)
+    said = capsys.readouterr().out
+    assert said == f"\n{(tmp_path / 'table.md').read_text()}\n{tmp_path / 'table.png'}\n"
+    assert (tmp_path / "table.png").exists()
+    reproduce("theory-surrogate", "smoke", tmp_path, True)
+    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "table.json").read_text())
+    found = read_table(tmp_path / "table.json")
+    assert table_pages(found) == {"table": (tmp_path / "table.md").read_text()}
+    assert found.pictures["table"].panels[0].heading.startswith("client 1")
 
 
 @pytest.mark.parametrize("file", STORED, ids=lambda file: file.parent.name)

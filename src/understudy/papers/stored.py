@@ -38,22 +38,24 @@ def read_table(file: Path) -> Findings:
     return findings_of(json_of(text_of(file), str(file)), str(file))
 
 
-def findings_of(content: Mapping[str, Any], where: str = "table.json") -> Findings:
+def findings_of(content: Any, where: str = "table.json") -> Findings:
     """Without mosaics, whose images are not stored."""
-    if content.get("schema") != SCHEMA:
-        raise UserError(
-            f"{where} has schema {content.get('schema')}, but this version reads schema {SCHEMA}; run its study again."
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if schema != SCHEMA:
+        raise UserError(f"{where} has schema {schema}, but this version reads schema {SCHEMA}; run its study again.")
+    try:
+        return Findings(
+            content["about"],
+            [StudyLine(**{key: value for key, value in one.items() if key not in DERIVED}) for one in content["lines"]],
+            {stem: [StudyTable(**one) for one in tables] for stem, tables in content["tables"].items()},
+            {stem: _drawing(one) for stem, one in content.get("pictures", {}).items()},
+            notes=content["notes"],
+            numbers=content["numbers"],
+            config=content.get("config", {}),
+            rates=content.get("rates", ()),
         )
-    return Findings(
-        content["about"],
-        [StudyLine(**{key: value for key, value in one.items() if key not in DERIVED}) for one in content["lines"]],
-        {stem: [StudyTable(**one) for one in tables] for stem, tables in content["tables"].items()},
-        {stem: _drawing(one) for stem, one in content.get("pictures", {}).items()},
-        notes=content["notes"],
-        numbers=content["numbers"],
-        config=content.get("config", {}),
-        rates=content.get("rates", ()),
-    )
+    except (AttributeError, KeyError, TypeError):
+        raise UserError(f"{where} is damaged; restore it from a copy.") from None
 
 
 def _drawing(words: Mapping[str, Any]) -> Drawing:
