@@ -23,9 +23,9 @@ from understudy.config.families import FAMILIES
 from understudy.config.schema import EngineSettings, MethodPlan, ModelPlan, Top
 from understudy.data.settings import DataSettings
 from understudy.data.splits import SplitSettings
-from understudy.papers.fedcog import SAID
 from understudy.papers.printed import PRINTED
 from understudy.papers.shown import SHOWN, Shown
+from understudy.papers.stored import findings_of
 from understudy.privacy.policy import Policy
 from understudy.privacy.promise import PrivacySettings
 from understudy.view.listings import flat, typed
@@ -104,18 +104,7 @@ class Row:
 
 
 def read_rows(table: Mapping[str, Any]) -> list[Row]:
-    """From any of the shapes that studies write: rows, lines with curves by seed, or FedCOG's curves by split."""
-    if "rows" in table:
-        return [Row(row["label"], row["rate"], row["accuracies"]) for row in table["rows"]]
-    if "lines" in table:
-        curves = table.get("accuracies") or {label: line["accuracies"] for label, line in table["lines"].items()}
-        rates = {label: line["rate"] for label, line in table["lines"].items()}
-        return [Row(label, rates[label], [seed[-1] for seed in curves[label]]) for label in rates]
-    return [
-        Row(f"{variant}, {SAID[split]}", None, [list(by_round.values())[-1] / 100])
-        for split, curves in table["accuracy"].items()
-        for variant, by_round in curves.items()
-    ]
+    return [Row(line.label, line.rate, line.accuracies) for line in findings_of(table).lines]
 
 
 def _settings(about: Mapping[str, Any]) -> str:

@@ -17,6 +17,8 @@ from understudy.config.resolve import resolve
 from understudy.papers.printed import PRINTED
 from understudy.papers.reproduce import STUDIES
 from understudy.papers.shown import SHOWN
+from understudy.papers.stored import write_table
+from understudy.papers.study import Findings, StudyLine
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -88,17 +90,12 @@ def test_a_printed_number_belongs_to_a_method_of_the_house() -> None:
     assert {name for one in PRINTED for name in one.figures} <= known
 
 
-def test_our_numbers_are_read_from_every_kind_of_table() -> None:
-    make = maker()
-    rows = {"rows": [{"label": "a", "rate": 0.1, "accuracies": [0.5, 0.7]}]}
+def test_our_numbers_are_those_of_a_tables_lines(tmp_path: Path) -> None:
+    lines = [StudyLine("a", [0.5, 0.7], rate=0.1), StudyLine("b", [0.255])]
+    table = write_table(tmp_path / "table.json", "some", "desk", Findings("about", lines))
     # The mean of 50 and 70 is 60, their deviation √(100 + 100).
-    assert [(row.label, row.rate, row.figure) for row in make.read_rows(rows)] == [("a", 0.1, "60.0 ± 14.1")]
-    lines = {"lines": {"a": {"rate": 0.1, "accuracies": [[0.1, 0.5], [0.2, 0.7]]}}}
-    assert [row.figure for row in make.read_rows(lines)] == ["60.0 ± 14.1"]
-    apart = {"lines": {"a": {"rate": 0.1}}, "accuracies": {"a": [[0.1, 0.5], [0.2, 0.7]]}}
-    assert [row.figure for row in make.read_rows(apart)] == ["60.0 ± 14.1"]
-    cog = {"accuracy": {"groups": {"fixed": {"0": 10.0, "1": 25.5}}}}
-    assert [(row.label, row.figure) for row in make.read_rows(cog)] == [("fixed, two labels a client", "25.5")]
+    rows = [(row.label, row.rate, row.figure) for row in maker().read_rows(table)]
+    assert rows == [("a", 0.1, "60.0 ± 14.1"), ("b", None, "25.5")]
 
 
 def test_every_study_with_our_numbers_is_a_command() -> None:

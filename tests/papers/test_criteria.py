@@ -7,7 +7,6 @@ import pytest
 from understudy.data.sets import load
 from understudy.models.convnet import SmallConvNetSettings, small_convnet
 from understudy.models.network import Network
-from understudy.papers.experiment import Experiment, carry_out
 from understudy.papers.fedlap.criteria import CRITERIA, CriteriaPlan, Walk, criteria_on_digits, walk
 from understudy.papers.reproduce import study
 from understudy.runs.watching import Observer
@@ -58,10 +57,9 @@ def test_a_step_goes_down_the_direction_it_is_given() -> None:
 
 
 def test_the_study_of_criteria_has_a_row_and_a_line_for_each(tmp_path: Path) -> None:
-    plan = study("matching-criteria", "smoke")
-    assert isinstance(plan, Experiment)
-    found = carry_out(plan, tmp_path, Observer())
+    found = study("matching-criteria", "smoke")(tmp_path, Observer())
     wanted = ["cosine", "cosine + MSE", "MSE", "calibrated", "real"]
-    assert [line.split("|")[1].strip() for line in found.table.splitlines()[2:]] == wanted
-    assert [[trace.label for trace in panel.traces] for panel in found.panels] == [wanted] * 3
-    assert all(len(trace.y) == 3 for panel in found.panels for trace in panel.traces)  # two steps, three places
+    assert [row[0] for row in found.tables["table"][0].rows] == wanted
+    panels = found.pictures["table"].panels
+    assert [[trace.label for trace in panel.traces] for panel in panels] == [wanted] * 3
+    assert all(len(trace.y) == 3 for panel in panels for trace in panel.traces)  # two steps, three places

@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-from understudy.papers.experiment import carry_out
 from understudy.papers.fedcog import SMOKE, CogPlan, fedcog_study
 from understudy.runs.folder import RunFolder
 from understudy.runs.play import play
@@ -11,21 +10,23 @@ from understudy.runs.watching import Observer
 
 
 def test_each_goes_on_from_the_same_rounds_as_if_it_had_run_alone(tmp_path: Path) -> None:
-    found = carry_out(fedcog_study(SMOKE), tmp_path / "study", Observer())
-    curves = found.numbers["accuracy"]["groups"]
-    assert len({curves[variant][1] for variant in curves}) == 1  # the round that all begin with
+    found = fedcog_study(SMOKE, tmp_path / "study", Observer())
+    curves = [one.values[0] for one in found.lines if one.label.endswith("two labels a client")]
+    assert len(curves) == 3
+    assert len({curve[1] for curve in curves}) == 1  # the round that all begin with
     for variant in ("fedavg", "balanced"):
         alone = play(SMOKE.config("groups", variant, 2), tmp_path / variant)
         branched = RunFolder(tmp_path / "study/groups" / variant)
         assert (branched.path / "model.safetensors").read_bytes() == (alone.folder / "model.safetensors").read_bytes()
         assert branched.config()["with"] == RunFolder(alone.folder).config()["with"]
-    assert "two labels a client: FedCOG, fixed weighting" in found.table
+    assert "two labels a client: FedCOG, fixed weighting" in [row[0] for row in found.tables["table"][0].rows]
 
 
 def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    first = carry_out(fedcog_study(SMOKE), tmp_path, Observer())
+    first = fedcog_study(SMOKE, tmp_path, Observer())
     shutil.rmtree(tmp_path / "groups/fixed")
-    assert carry_out(fedcog_study(SMOKE), tmp_path, Observer()).numbers == first.numbers
+    again = fedcog_study(SMOKE, tmp_path, Observer())
+    assert [one.values for one in again.lines] == [one.values for one in first.lines]
 
 
 def test_at_full_scale_it_is_the_papers() -> None:

@@ -8,11 +8,10 @@ import torch
 
 from understudy.config.build import build_data, build_method
 from understudy.config.resolve import resolve
-from understudy.papers.experiment import carry_out
-from understudy.papers.fedssyn import studies
+from understudy.papers.fedssyn import plans
 from understudy.papers.fedssyn.controls import SHUFFLED, _heterogeneity_note
 from understudy.papers.fedssyn.rounds_to_target import METHODS, RoundsNeeded, rounds_to, speed_up
-from understudy.papers.seed_curves import SeedCurve
+from understudy.papers.study import Study, StudyLine
 from understudy.papers.trained_once import TrainedOnce
 from understudy.papers.tuned import TUNING_SEED, Comparison, Contender, compare_tuned
 from understudy.runs.folder import RunFolder
@@ -20,16 +19,17 @@ from understudy.runs.measure import Measured
 from understudy.runs.play import play
 from understudy.runs.quantities import Shuffled, dealt_examples
 from understudy.runs.watching import Observer
-from understudy.view.experiment import panels_figure
+from understudy.view.findings import write_findings
+from understudy.view.panels import drawing_figure
 
-GENERATOR = {**studies.TINY_VAE, "checkpoints": [1]}
+GENERATOR = {**plans.TINY_VAE, "checkpoints": [1]}
 
 
 # ---- rounds to a target
 
 
-def curve(*seeds: list[float]) -> SeedCurve:
-    return SeedCurve("some", list(range(len(seeds[0]))), [[0.0] * len(seed) for seed in seeds], list(seeds))
+def curve(*seeds: list[float]) -> StudyLine:
+    return StudyLine("some", [seed[-1] for seed in seeds], rounds=range(len(seeds[0])), values=seeds)
 
 
 def test_rounds_are_counted_to_the_first_one_at_the_target() -> None:
@@ -57,14 +57,14 @@ def test_the_speed_up_is_a_bound_where_a_side_did_not_get_there(without: Any, sh
 
 
 def once(home: Path) -> TrainedOnce:
-    return TrainedOnce(studies.TINY, home, Observer())
+    return TrainedOnce(plans.TINY, home, Observer())
 
 
 def test_every_run_of_a_seed_samples_from_the_same_generators(tmp_path: Path) -> None:
     shuffling = once(tmp_path / "generators").shuffling("vae", GENERATOR)
     dealt = []
     for method in ("fedavg", "scaffold"):
-        config = resolve(dict(studies.TINY), {"method.name": method, **shuffling(0), "seed": 0})
+        config = resolve(dict(plans.TINY), {"method.name": method, **shuffling(0), "seed": 0})
         play(config, tmp_path / method)
         data, state = build_data(config), RunFolder(tmp_path / method).newest_state()
         dealt.append(dealt_examples(build_method(config, data), state, data))
@@ -84,7 +84,7 @@ def test_for_tuning_generators_do_not_see_the_validation_records(tmp_path: Path)
 
 def test_a_contender_may_differ_by_seed_and_tuning_may_be_shorter(tmp_path: Path) -> None:
     contender = Contender("one", {}, by_seed=lambda seed: {"method.local.batch": 10 + seed})
-    config = {**studies.TINY, "method": {"name": "fedavg", "rounds": 2}}
+    config = {**plans.TINY, "method": {"name": "fedavg", "rounds": 2}}
     plan = Comparison("n", "a", config, (0.1, 0.2), (0, 3), [contender], tuning={"method.rounds": 1})
     (found,) = compare_tuned(plan, tmp_path, Observer())
     runs = {path.name: RunFolder(path).config()["method"] for path in (tmp_path / "runs" / "one").iterdir()}
@@ -98,19 +98,19 @@ def test_a_contender_may_differ_by_seed_and_tuning_may_be_shorter(tmp_path: Path
 
 def test_every_setting_of_the_desk_plans_is_known() -> None:
     for changes in METHODS.values():
-        resolve(dict(studies.SMALL), changes)
-    for changes in studies.PEERS.values():
-        resolve(dict(studies.CONV), changes)
-    for generator in [*studies.KINDS.values(), *(_sampled(*how) for how in studies.SAMPLERS)]:
-        resolve(dict(studies.DIGITS), {"with": [{"name": "fedssyn", "generator": dict(generator)}]})
-    for label, generator in studies.PRIVATE.generators.items():
-        dp = {"scope": "exchange", "clip": studies.PRIVATE.clips[label]}
+        resolve(dict(plans.SMALL), changes)
+    for changes in plans.PEERS.values():
+        resolve(dict(plans.CONV), changes)
+    for generator in [*plans.KINDS.values(), *(_sampled(*how) for how in plans.SAMPLERS)]:
+        resolve(dict(plans.DIGITS), {"with": [{"name": "fedssyn", "generator": dict(generator)}]})
+    for label, generator in plans.PRIVATE.generators.items():
+        dp = {"scope": "exchange", "clip": plans.PRIVATE.clips[label]}
         private = {"name": "fedssyn", "generator": dict(generator), "dp": dp}
-        resolve(dict(studies.PRIVATE.config), {"with": [private], "privacy": dict(studies.PRIVATE.privacy)})
+        resolve(dict(plans.PRIVATE.config), {"with": [private], "privacy": dict(plans.PRIVATE.privacy)})
 
 
 def _sampled(sampler: str, steps: int) -> dict[str, Any]:
-    return {**studies.DIFFUSION, "sampler": sampler, "sampling_steps": steps}
+    return {**plans.DIFFUSION, "sampler": sampler, "sampling_steps": steps}
 
 
 # ---- what is written below the tables
@@ -137,11 +137,10 @@ def test_what_is_said_of_heterogeneity_follows_from_what_was_measured() -> None:
 # ---- each of them at its smallest
 
 
-@pytest.mark.parametrize("name", studies.STUDIES)
-def test_each_fedssyn_study_at_its_smallest(name: str, tmp_path: Path) -> None:
-    experiment = studies.STUDIES[name][1]["smoke"]()
-    found = carry_out(experiment, tmp_path, Observer())
-    assert experiment.name == name
-    assert found.table in (tmp_path / "table.md").read_text()
-    drawn = [axes for axes in panels_figure(found.panels, experiment.about).axes if axes.get_visible()]
-    assert [axes.get_title(loc="left").replace("\n", " ") for axes in drawn] == [one.heading for one in found.panels]
+@pytest.mark.parametrize("study", plans.STUDIES, ids=lambda study: study.name)
+def test_each_fedssyn_study_at_its_smallest(study: Study, tmp_path: Path) -> None:
+    found = study.scales["smoke"](tmp_path, Observer())
+    assert write_findings(found, tmp_path) == (tmp_path / "table.md").read_text()
+    drawn = [axes for axes in drawing_figure(found.pictures["table"]).axes if axes.get_visible()]
+    headings = [one.heading for one in found.pictures["table"].panels]
+    assert [axes.get_title(loc="left").replace("\n", " ") for axes in drawn] == headings

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from understudy.config.resolve import resolve
-from understudy.papers.fedlap.studies import HARDLY_NOISED, PRIVATE, options_at_desk, pairs_at_desk, private_at_desk
-from understudy.papers.tuned import Comparison, Standing
-from understudy.view.lap_claims import epsilon_figure, options_figure
-from understudy.view.standings import show_study
+from understudy.papers.fedlap.comparisons import PRIVATE, options_at_desk, pairs_at_desk, private_at_desk
+from understudy.papers.fedlap.pictures import HARDLY_NOISED, epsilon_drawing, options_drawing
+from understudy.papers.reproduce import study
+from understudy.papers.study import StudyLine
+from understudy.papers.tuned import Comparison
+from understudy.runs.watching import Observer
+from understudy.view.findings import write_findings
+from understudy.view.panels import drawing_figure
 
 
 def settings_of(plan: Comparison) -> dict[str, dict[str, Any]]:
@@ -53,15 +57,16 @@ def test_under_privacy_all_have_the_same_releases_batches_and_clip() -> None:
 
 @pytest.mark.parametrize("name", ["fedlap-pairs", "fedlap-options"])
 def test_a_smoke_run_makes_table_and_pictures(name: str, tmp_path: Path) -> None:
-    rows = show_study(name, "smoke", tmp_path, quiet=True)["rows"]
-    assert all(0 <= row["mean"] <= 1 for row in rows)
+    found = study(name, "smoke")(tmp_path, Observer())
+    write_findings(found, tmp_path)
+    assert all(0 <= one.mean <= 1 for one in found.lines)
     assert (tmp_path / "table.png").exists()
     assert (tmp_path / "curves.png").exists()
     assert (tmp_path / "options.png").exists() == (name == "fedlap-options")
 
 
 def test_at_one_epsilon_the_noise_is_the_same_and_no_budget_is_overrun(tmp_path: Path) -> None:
-    show_study("fedlap-dp", "smoke", tmp_path, quiet=True)
+    write_findings(study("fedlap-dp", "smoke")(tmp_path, Observer()), tmp_path)
     assert (tmp_path / "epsilon.png").exists()
     assert (tmp_path / "images.png").exists()
     runs = [tmp_path / f"runs/{name} ε=3/rate-0.1-seed-0" for name in PRIVATE]
@@ -75,23 +80,26 @@ def test_at_one_epsilon_the_noise_is_the_same_and_no_budget_is_overrun(tmp_path:
     assert lines[-1].startswith(f"| {HARDLY_NOISED} |")
 
 
-def standing(label: str, *accuracies: float) -> Standing:
-    return Standing(label, 0.1, {}, list(accuracies), list(accuracies), 1.0, 1.0)
+def reached(plan: Comparison, *accuracies: float) -> list[StudyLine]:
+    return [StudyLine(one.label, accuracies) for one in plan.contenders]
 
 
-def test_accuracy_against_epsilon_has_a_line_a_method_and_a_dot_a_seed() -> None:
+def test_accuracy_against_epsilon_has_a_line_per_method_and_a_dot_per_seed() -> None:
     plan = private_at_desk()
-    figure = epsilon_figure(plan, [standing(one.label, 0.5, 0.6) for one in plan.contenders])
-    (axes,) = figure.axes
+    (axes,) = drawing_figure(epsilon_drawing(plan, reached(plan, 0.5, 0.6))).axes
     dots = [line for line in axes.lines if line.get_marker() == "o"]
-    assert len(dots) == len(PRIVATE) * len(plan.panels)
-    assert all(np.asarray(line.get_ydata()).tolist() == [50.0, 60.0] for line in dots)
+    assert len(dots) == len(PRIVATE)
+    assert all(np.asarray(line.get_ydata()).tolist() == [50.0, 60.0] * len(plan.panels) for line in dots)
+    joined = [line for line in axes.lines if line.get_linestyle() == "-"]
+    assert [np.asarray(line.get_ydata()).tolist() for line in joined] == [[55.0] * len(plan.panels)] * len(PRIVATE)
+    (level,) = [line for line in axes.lines if line.get_linestyle() == "--"]
+    assert level.get_label() == f"{HARDLY_NOISED}, 55.0 %"
     assert [text.get_text() for text in axes.get_xticklabels()] == ["ε = 0.3", "ε = 1", "ε = 3", "ε = 10"]
 
 
 def test_options_have_a_panel_a_kind() -> None:
     plan = options_at_desk()
-    figure = options_figure(plan, [standing(one.label, 0.5) for one in plan.contenders])
+    figure = drawing_figure(options_drawing(plan, reached(plan, 0.5)))
     assert [axes.get_title(loc="left") for axes in figure.axes] == list(plan.panels)
     assert [text.get_text() for text in figure.axes[1].get_xticklabels()] == [
         "2 images",

@@ -6,40 +6,29 @@ from pathlib import Path
 import numpy
 import pytest
 
-from understudy.papers.feddm import options_smoke, skew_at_desk
+from understudy.papers.compared import curves_drawing, curves_table
+from understudy.papers.feddm import skew_at_desk
 from understudy.papers.reproduce import study
-from understudy.papers.seed_curves import SeedCurve, panel_table, panels
-from understudy.papers.tuned import Comparison, Contender, Standing, compare_tuned
+from understudy.papers.study import StudyLine
+from understudy.papers.tuned import Comparison, Contender, compare_tuned
 from understudy.runs.watching import Observer
-from understudy.view.claims import claims_figure
-
-TWO_SEEDS = SeedCurve("a", [0, 1, 2], [[0, 1.0, 2.0], [0, 1.2, 2.4]], [[0.1, 0.5, 0.8], [0.1, 0.7, 0.9]])
-ONE_SEED = SeedCurve("b", [0, 1], [[0, 1.1]], [[0.1, 0.6]])
+from understudy.view.panels import drawing_figure
 
 
-def write_metrics(folder: Path, accuracies: list[float], sent: int) -> None:
-    """Half of ``sent`` bytes up and half down in every round after the opening."""
-    folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text("data: {name: digits}\n")
-    usual = {"epsilon": None, "failed": 0, "seconds": 1.0}
-    lines = [
-        {
-            "round": at,
-            "accuracy": one,
-            "bytes_up": sent // 2 * min(at, 1),
-            "bytes_down": sent // 2 * min(at, 1),
-            **usual,
-        }
-        for at, one in enumerate(accuracies)
-    ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+def curve(label: str, sent: list[list[float]], values: list[list[float]]) -> StudyLine:
+    last = [seed[-1] for seed in values]
+    return StudyLine(label, last, rounds=range(len(values[0])), values=values, sent=sent)
+
+
+TWO_SEEDS = curve("a", [[0, 1.0, 2.0], [0, 1.2, 2.4]], [[0.1, 0.5, 0.8], [0.1, 0.7, 0.9]])
+ONE_SEED = curve("b", [[0, 1.1]], [[0.1, 0.6]])
 
 
 def test_means_bands_and_megabytes_over_seeds_by_hand() -> None:
     # Round 1: 0.5 and 0.7, mean 0.6, sent 1.0 and 1.2, mean 1.1. Round 2: 0.8 and 0.9, mean 0.85, sent 2.2.
-    assert TWO_SEEDS.mean == pytest.approx([0.1, 0.6, 0.85])
-    assert (TWO_SEEDS.lowest, TWO_SEEDS.highest) == ([0.1, 0.5, 0.8], [0.1, 0.7, 0.9])
-    assert TWO_SEEDS.sent == pytest.approx([0.0, 1.1, 2.2])
+    assert TWO_SEEDS.by_round() == pytest.approx([0.1, 0.6, 0.85])
+    assert (TWO_SEEDS.by_round(min), TWO_SEEDS.by_round(max)) == ([0.1, 0.5, 0.8], [0.1, 0.7, 0.9])
+    assert TWO_SEEDS.sent_by_round == pytest.approx([0.0, 1.1, 2.2])
 
 
 def test_a_budget_buys_the_rounds_that_fit_into_it() -> None:
@@ -53,24 +42,33 @@ def test_a_budget_buys_the_rounds_that_fit_into_it() -> None:
 
 def test_everybody_is_scored_at_the_end_and_for_the_least_megabytes() -> None:
     # a: 80 and 90 %, mean 85, deviations ±5, spread √50 = 7.1. Within b's 1.1 MB: 50 and 70 %, spread √200 = 14.1.
-    table = panel_table({"p": [ONE_SEED, TWO_SEEDS]}).splitlines()
-    assert table[2] == "| p | a | 2 | 85.0 ± 7.1 | 2.20 | 1.10 | 60.0 ± 14.1 |"
-    assert table[3] == "| p | b | 1 | 60.0 ± 0.0 | 1.10 | 1.10 | 60.0 ± 0.0 |"
+    assert curves_table({"p": {"b": ONE_SEED, "a": TWO_SEEDS}}).rows == [
+        ["p", "a", "2", "85.0 ± 7.1", "2.20", "1.10", "60.0 ± 14.1"],
+        ["p", "b", "1", "60.0 ± 0.0", "1.10", "1.10", "60.0 ± 0.0"],
+    ]
 
 
 def test_curves_are_of_the_runs_that_counted(tmp_path: Path) -> None:
-    contenders = [Contender("one", {})]
-    plan = Comparison("n", "about", {}, (0.1, 0.3), (4, 5), contenders, panels={"here": {"One": "one"}})
-    standing = Standing("one", 0.3, {}, [0.5, 0.7], [0.5, 0.7], 2.0, 1.0)
-    write_metrics(tmp_path / "runs/one/rate-0.3", [0.9, 0.9], 2_000_000)  # tuning: not to be drawn
-    write_metrics(tmp_path / "runs/one/rate-0.3-seed-4", [0.1, 0.5], 2_000_000)
-    write_metrics(tmp_path / "runs/one/rate-0.3-seed-5", [0.1, 0.7], 4_000_000)
-    found = panels(plan, [standing], tmp_path)
-    assert found == {"here": [SeedCurve("One", [0, 1], [[0.0, 2.0], [0.0, 4.0]], [[0.1, 0.5], [0.1, 0.7]])]}
+    config = {
+        "data": {"name": "digits", "clients": 2, "limit": 60},
+        "model": {"name": "softmax"},
+        "method": {"name": "fedavg", "rounds": 2, "local": {"epochs": 1, "batch": 16}},
+        "engine": {"name": "inline"},
+    }
+    plan = Comparison("n", "about", config, (0.1, 0.3), (4, 5), [Contender("one", {})])
+    (one,) = compare_tuned(plan, tmp_path, Observer())
+    assert one.rounds == [0, 1, 2]
+    for at, seed in enumerate(plan.seeds):
+        file = tmp_path / f"runs/one/rate-{one.rate:g}-seed-{seed}/metrics.jsonl"
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        assert one.values[at] == [line["accuracy"] for line in lines]
+        sent = [(line["bytes_up"] + line["bytes_down"]) / 1e6 for line in lines]
+        assert one.sent[at] == pytest.approx([sent[0], sent[0] + sent[1], sum(sent)])
 
 
 def test_a_method_has_one_colour_in_all_panels_and_the_opening_is_left_out() -> None:
-    figure = claims_figure({"first": [TWO_SEEDS, ONE_SEED], "second": [ONE_SEED]}, "title")
+    drawing = curves_drawing("title", {"first": {"a": TWO_SEEDS, "b": ONE_SEED}, "second": {"b": ONE_SEED}})
+    figure = drawing_figure(drawing)
     first, over_megabytes, second, _ = figure.axes
     assert first.lines[1].get_color() == second.lines[0].get_color() != first.lines[0].get_color()
     assert numpy.asarray(first.lines[0].get_ydata()) == pytest.approx([60.0, 85.0])
@@ -89,22 +87,11 @@ def test_at_desk_scale_every_baseline_meets_feddm_on_both_skewed_splits() -> Non
 
 
 def test_a_small_study_of_the_options_gives_a_row_and_a_curve_each(tmp_path: Path) -> None:
-    assert study("feddm-options", "smoke") == options_smoke()
-    plan = options_smoke()
-    standings = compare_tuned(plan, tmp_path, Observer())
-    assert [one.label for one in standings] == [
-        "feddm",
-        "ipc-5",
-        "ipc-3",
-        "rho-1",
-        "rho-4",
-        "steps-120",
-        "real",
-        "real-3",
-    ]
-    sent = {one.label: one.megabytes for one in standings}
+    found = study("feddm-options", "smoke")(tmp_path, Observer())
+    labels = ["feddm", "ipc-5", "ipc-3", "rho-1", "rho-4", "steps-120", "real", "real-3"]
+    assert [one.label for one in found.lines] == labels
+    sent = {one.label: one.megabytes or 0.0 for one in found.lines}
     # Fewer images, fewer megabytes; real ones travel with a byte a pixel and not four.
     assert sent["ipc-3"] < sent["ipc-5"] < sent["feddm"] == sent["rho-4"]
     assert sent["real"] < sent["feddm"]
-    table = panel_table(panels(plan, standings, tmp_path)).splitlines()
-    assert len(table) == 2 + 3 + 3 + 3 + 2
+    assert len(found.tables["curves"][0].rows) == 3 + 3 + 3 + 2

@@ -5,6 +5,7 @@ records, the worse it is on the test set. A rate that learns nothing wins on the
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from safetensors.torch import load_file
 import understudy as us
 from understudy.data.splits import Split
 from understudy.errors import UserError
-from understudy.papers.experiment import Experiment
-from understudy.papers.reproduce import STUDIES, study
-from understudy.papers.tuned import TUNING_SEED, Comparison, Contender, Standing, compare_tuned
+from understudy.papers.reproduce import STUDIES
+from understudy.papers.study import StudyLine
+from understudy.papers.tuned import TUNING_SEED, Comparison, Contender, compare_tuned, counted_run
 from understudy.runs.compare import compare
 from understudy.runs.folder import RunFolder
 from understudy.runs.watching import Observer
@@ -64,11 +65,11 @@ def test_validation_is_scored_on_validation_records_and_the_test_set_on_its_own(
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Standing]:
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StudyLine]:
     out = tmp_path_factory.mktemp("tuned")
     plan = Comparison("upside down", "", words(out), (LEARNS, IDLES), SEEDS, [Contender("fedavg", {})])
-    (standing,) = compare_tuned(plan, out / "study", Observer())
-    return out / "study", standing
+    (line,) = compare_tuned(plan, out / "study", Observer())
+    return out / "study", line
 
 
 def last_line(folder: Path) -> dict[str, Any]:
@@ -76,20 +77,20 @@ def last_line(folder: Path) -> dict[str, Any]:
 
 
 def test_the_rate_is_chosen_on_validation_records_though_the_test_set_says_otherwise(
-    tuned: tuple[Path, Standing],
+    tuned: tuple[Path, StudyLine],
 ) -> None:
-    out, standing = tuned
-    lines = {rate: last_line(out / f"runs/fedavg/rate-{rate:g}") for rate in (LEARNS, IDLES)}
-    assert lines[LEARNS]["validation_accuracy"] > lines[IDLES]["validation_accuracy"]
-    assert lines[LEARNS]["accuracy"] < lines[IDLES]["accuracy"], "the test set would choose the other"
-    assert standing.rate == LEARNS
-    assert standing.validation == {f"{rate:g}": line["validation_accuracy"] for rate, line in lines.items()}
+    out, line = tuned
+    tried = {rate: last_line(out / f"runs/fedavg/rate-{rate:g}") for rate in (LEARNS, IDLES)}
+    assert tried[LEARNS]["validation_accuracy"] > tried[IDLES]["validation_accuracy"]
+    assert tried[LEARNS]["accuracy"] < tried[IDLES]["accuracy"], "the test set would choose the other"
+    assert line.rate == LEARNS
+    assert line.validation == {f"{rate:g}": last["validation_accuracy"] for rate, last in tried.items()}
 
 
-def test_rates_are_tried_with_a_seed_and_a_split_that_no_run_that_counts_has(tuned: tuple[Path, Standing]) -> None:
-    out, standing = tuned
+def test_rates_are_tried_with_a_seed_and_a_split_that_no_run_that_counts_has(tuned: tuple[Path, StudyLine]) -> None:
+    out, line = tuned
     tried = RunFolder(out / f"runs/fedavg/rate-{LEARNS:g}").config()
-    counted = [RunFolder(standing.run_folder(out, seed)).config() for seed in SEEDS]
+    counted = [RunFolder(counted_run(out, line, seed)).config() for seed in SEEDS]
     assert [config["seed"] for config in counted] == list(SEEDS)
     assert tried["seed"] not in SEEDS
     assert tried["data"]["validation"] > 0
@@ -97,13 +98,13 @@ def test_rates_are_tried_with_a_seed_and_a_split_that_no_run_that_counts_has(tun
     assert tried["data_digest"] not in [config["data_digest"] for config in counted]
 
 
-def test_what_counts_is_the_last_round_on_the_test_set_and_the_best_is_apart(tuned: tuple[Path, Standing]) -> None:
-    out, standing = tuned
-    runs = [RunFolder(standing.run_folder(out, seed)) for seed in SEEDS]
+def test_what_counts_is_the_last_round_on_the_test_set_and_the_best_is_apart(tuned: tuple[Path, StudyLine]) -> None:
+    out, line = tuned
+    runs = [RunFolder(counted_run(out, line, seed)) for seed in SEEDS]
     curves = [[line["accuracy"] for line in run.metrics()] for run in runs]
     assert all(curve[-1] < max(curve) for curve in curves), "it gets worse on the test set as it learns"
-    assert standing.accuracies == [curve[-1] for curve in curves]
-    assert standing.best == [max(curve) for curve in curves]
+    assert line.accuracies == [curve[-1] for curve in curves]
+    assert line.best == [max(curve) for curve in curves]
     for run, curve in zip(runs, curves, strict=True):
         summary = run.summary()
         assert (summary["accuracy"], summary["best_accuracy"]) == (curve[-1], max(curve))
@@ -112,13 +113,23 @@ def test_what_counts_is_the_last_round_on_the_test_set_and_the_best_is_apart(tun
 
 
 def test_every_study_is_tuned_with_another_seed_than_it_counts_and_never_on_the_test_set() -> None:
+    checked = set()
     for name, found in STUDIES.items():
-        for scale in found.scales:
-            plan = study(name, scale)
-            if isinstance(plan, Experiment):
-                continue
-            assert TUNING_SEED not in plan.seeds
-            assert plan.tuned_on in ("validation_accuracy", "personal_held_out_accuracy"), f"{name} at {scale}"
+        for scale, carry_out in found.scales.items():
+            assert isinstance(carry_out, partial)
+            plan = carry_out.args[0]
+            if isinstance(plan, Comparison):
+                checked.add(name)
+                assert plan.tuned_on in ("validation_accuracy", "personal_held_out_accuracy"), f"{name} at {scale}"
+            assert TUNING_SEED not in getattr(plan, "seeds", ())
+    assert {
+        "averaging-family",
+        "personal-models",
+        "feddm-skew",
+        "fedlap-pairs",
+        "fedlap-options",
+        "fedlap-dp",
+    } <= checked
 
 
 def test_a_comparison_that_would_tune_on_what_counts_is_refused() -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.papers.experiment import carry_out
+from understudy.papers.study import Study
 from understudy.papers.theory import softmax as theory_softmax
+from understudy.papers.theory.checks import STUDIES
 from understudy.papers.theory.least_squares import (
     Squares,
     clients_without_noise,
@@ -21,11 +22,11 @@ from understudy.papers.theory.least_squares import (
 )
 from understudy.papers.theory.least_squares_findings import findings
 from understudy.papers.theory.softmax import Shards, federated, gradient, loss
-from understudy.papers.theory.studies import STUDIES
 from understudy.papers.theory.surrogate import Records, best_within, losses, surrogate
 from understudy.randomness import generator, numpy_generator
 from understudy.runs.watching import Observer
-from understudy.view.experiment import panels_figure
+from understudy.view.findings import write_findings
+from understudy.view.panels import drawing_figure
 
 # Two clients of one record each in one dimension: ½(w − 1)² and ½(2w − 2·4)².
 PAIR = Squares(np.array([[1.0], [2.0]]), np.array([[[1.0]], [[8.0]]]))
@@ -166,12 +167,11 @@ def test_a_surrogate_of_as_many_records_as_there_are_is_the_loss_itself() -> Non
     assert best_within([client], 0.5, 0.2) == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_each_study_at_its_smallest(name: str, tmp_path: Path) -> None:
-    experiment = STUDIES[name][1]["smoke"]()
-    found = carry_out(experiment, tmp_path, Observer())
-    assert experiment.name == name
-    assert (tmp_path / "table.json").exists()
-    assert found.table in (tmp_path / "table.md").read_text()
-    drawn_panels = [axes for axes in panels_figure(found.panels, experiment.about).axes if axes.get_visible()]
-    assert [axes.get_title(loc="left").replace("\n", " ") for axes in drawn_panels] == [p.heading for p in found.panels]
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_each_study_at_its_smallest(study: Study, tmp_path: Path) -> None:
+    found = study.scales["smoke"](tmp_path, Observer())
+    assert write_findings(found, tmp_path) == (tmp_path / "table.md").read_text()
+    assert (tmp_path / "table.png").exists()
+    drawn_panels = [axes for axes in drawing_figure(found.pictures["table"]).axes if axes.get_visible()]
+    headings = [panel.heading for panel in found.pictures["table"].panels]
+    assert [axes.get_title(loc="left").replace("\n", " ") for axes in drawn_panels] == headings

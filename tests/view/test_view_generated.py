@@ -15,7 +15,7 @@ from understudy.federation.client import Client
 from understudy.methods.fedcog import Consensus, Images
 from understudy.models.network import Network
 from understudy.runs.regenerated import Generated, generated
-from understudy.view.generated import caption, class_means, generated_figure, generated_sheet
+from understudy.view.generated import caption, class_means, draw_generated, generated_figure
 from understudy.view.mosaic import lay_out
 
 COG = {"name": "fedcog", "kd_weighting": "fixed", "images": 20, "steps": 4}
@@ -61,7 +61,7 @@ def test_a_client_that_was_never_asked_has_no_last_model(tmp_path: Path) -> None
 
 
 def test_a_picture_is_written(folder: Path, tmp_path: Path) -> None:
-    file = generated_sheet(folder, tmp_path / "sheet.png", client="client-1")
+    file = draw_generated(generated(folder, "client-1"), tmp_path / "sheet.png")
     assert file.read_bytes()[:4] == b"\x89PNG"
     assert file.stat().st_size > 10_000
 
@@ -115,7 +115,7 @@ def test_every_column_says_what_was_made_and_what_is_held() -> None:
 
 def test_what_cannot_be_drawn_gets_one_sentence(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="per_class is 0"):
-        generated_sheet(folder, tmp_path / "a.png", per_class=0)
+        draw_generated(written(), tmp_path / "a.png", per_class=0)
     with pytest.raises(UserError, match=r"There is no client in .*'client-9'"):
         generated(folder, "client-9")
     with pytest.raises(UserError, match="is a run without fedcog"):
@@ -139,6 +139,6 @@ def test_a_run_on_own_arrays_is_shown_when_they_are_given_again(tmp_path: Path) 
         generated(out)
     assert generated(out, "north", Live(data=data)).examples.x.shape == (20, 2, 4, 4)
     with pytest.raises(UserError, match="no grey or colour image"):
-        generated_sheet(out, tmp_path / "two-channels.png", live=Live(data=data))
+        draw_generated(generated(out, live=Live(data=data)), tmp_path / "two-channels.png")
     with pytest.raises(UserError, match=r"empty in .* has no record"):
         generated(out, "empty", Live(data=data))

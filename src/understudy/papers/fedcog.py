@@ -6,20 +6,20 @@ that is compared, so they are run once, and each goes on from a copy of them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from understudy.config.read import read
 from understudy.config.resolve import resolve
 from understudy.config.schema import Config
-from understudy.papers.experiment import Experiment, Findings, Panel, Trace, markdown_table
+from understudy.papers.study import Changes, Drawing, Findings, Panel, Study, StudyLine, StudyTable, Trace
+from understudy.papers.tuned import line_of
 from understudy.runs.branching import branch
-from understudy.runs.folder import Line
 from understudy.runs.play import play
 from understudy.runs.watching import Observer
 
 ABOUT = "FedCOG's Fashion-MNIST study: ten clients, averaging first, then both weightings of FedCOG beside FedAvg"
-SPLITS: Mapping[str, Mapping[str, Any]] = {
+SPLITS: Mapping[str, Changes] = {
     "dirichlet": {},
     "groups": {"data.split": {"kind": "label-groups", "labels_per_client": 2}},
 }
@@ -35,30 +35,24 @@ VARIANTS = {"fedavg": "FedAvg", "fixed": "FedCOG, fixed weighting", "balanced": 
 class CogPlan:
     averaged: int = 50  # rounds of FedAvg that all begin with
     rounds: int = 70
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    fedcog: Mapping[str, Any] = field(default_factory=dict)
+    changes: Changes = field(default_factory=dict)
+    fedcog: Changes = field(default_factory=dict)
 
     def config(self, split: str, variant: str, rounds: int) -> Config:
         changes = {**SPLITS[split], **self.changes, **self.after_averaging(variant, rounds)}
         return resolve(read("fedcog-fashion-mnist"), changes)
 
-    def after_averaging(self, variant: str, rounds: int) -> Mapping[str, Any]:
+    def after_averaging(self, variant: str, rounds: int) -> Changes:
         """What a variant changes once the rounds that all have in common are done."""
         fedcog = {"name": "fedcog", "from_round": self.averaged + 1, **self.fedcog, "kd_weighting": variant}
         return {"with": [] if variant == "fedavg" else [fedcog], "method.rounds": rounds}
 
 
-def fedcog_study(plan: CogPlan | None = None) -> Experiment:
-    chosen = plan or CogPlan()
-
-    def carry_out(out: Path, observer: Observer) -> Findings:
-        metrics = {split: _runs(chosen, split, out / split, observer) for split in SPLITS}
-        return _findings(chosen, metrics)
-
-    return Experiment("fedcog-fashion-mnist", ABOUT, carry_out)
+def fedcog_study(plan: CogPlan, out: Path, observer: Observer) -> Findings:
+    return _findings(plan, {split: _runs(plan, split, out / split, observer) for split in SPLITS})
 
 
-def _runs(plan: CogPlan, split: str, home: Path, observer: Observer) -> dict[str, list[Line]]:
+def _runs(plan: CogPlan, split: str, home: Path, observer: Observer) -> dict[str, StudyLine]:
     observer.says(f"\n{SAID[split]}: {plan.averaged} rounds of averaging")
     # With FedCOG, which does nothing yet but keep each client's local model, from which it goes on.
     play(plan.config(split, "fixed", plan.averaged), home / "base", resume=True, observer=observer)
@@ -66,39 +60,33 @@ def _runs(plan: CogPlan, split: str, home: Path, observer: Observer) -> dict[str
     for variant, label in VARIANTS.items():
         observer.says(f"\n{SAID[split]}: {label}")
         config = branch(home / "base", home / variant, plan.after_averaging(variant, plan.rounds))
-        found[variant] = play(config, home / variant, resume=True, observer=observer).metrics
+        result = play(config, home / variant, resume=True, observer=observer)
+        found[variant] = line_of(f"{variant}, {SAID[split]}", [result])
     return found
 
 
-def _findings(plan: CogPlan, metrics: Mapping[str, Mapping[str, list[Line]]]) -> Findings:
-    rows, panels, notes, numbers = [], [], [], {}
-    for split, runs in metrics.items():
-        curves = {variant: {line["round"]: 100 * line["accuracy"] for line in runs[variant]} for variant in VARIANTS}
-        after = {variant: [curves[variant][r] for r in range(plan.averaged + 1, plan.rounds + 1)] for variant in curves}
+def _findings(plan: CogPlan, found: Mapping[str, Mapping[str, StudyLine]]) -> Findings:
+    rows, panels, notes = [], [], []
+    for split, lines in found.items():
+        curves = {variant: [100 * value for value in one.values[0]] for variant, one in lines.items()}
         for variant, label in VARIANTS.items():
-            mean = sum(after[variant]) / len(after[variant])
-            ours = (curves[variant][plan.averaged], after[variant][-1], max(after[variant]), mean)
+            after = curves[variant][plan.averaged + 1 :]
+            ours = (curves[variant][plan.averaged], after[-1], max(after), sum(after) / len(after))
             told = PUBLISHED[split][variant]
             rows.append([f"{SAID[split]}: {label}", *(f"{value:.1f}" for value in ours), f"{told:.2f}"])
-        panels.append(
-            Panel(
-                SAID[split],
-                "round",
-                "test accuracy (%), one seed",
-                [Trace(label, list(curves[one]), list(curves[one].values()), at) for at, (one, label) in _looks()],
-                shaded=(plan.averaged, plan.rounds),
-            )
-        )
-        gains = ", ".join(f"{VARIANTS[v]} {after[v][-1] - after['fedavg'][-1]:+.1f}" for v in ("fixed", "balanced"))
+        traces = [
+            Trace(label, lines[variant].rounds, curves[variant], look)
+            for look, (variant, label) in enumerate(VARIANTS.items())
+        ]
+        since = (plan.averaged, plan.rounds)
+        panels.append(Panel(SAID[split], "round", "test accuracy (%), one seed", traces, shaded=since))
+        gains = ", ".join(f"{VARIANTS[v]} {curves[v][-1] - curves['fedavg'][-1]:+.1f}" for v in ("fixed", "balanced"))
         published = PUBLISHED[split]["fixed"] - PUBLISHED[split]["fedavg"]
         notes.append(f"{SAID[split]}, points above FedAvg after the last round: {gains}; published {published:+.2f}.")
-        numbers[split] = curves
     headings = ("split and method", f"after round {plan.averaged}", "last round", "best", "mean since", "published")
-    return Findings({"accuracy": numbers}, markdown_table(headings, rows), panels, notes)
-
-
-def _looks() -> list[tuple[int, tuple[str, str]]]:
-    return list(enumerate(VARIANTS.items()))
+    tables = {"table": [StudyTable(headings, rows)]}
+    every = [one for lines in found.values() for one in lines.values()]
+    return Findings(ABOUT, every, tables, {"table": Drawing(ABOUT, panels)}, notes=notes)
 
 
 SMOKE = CogPlan(
@@ -114,4 +102,11 @@ SMOKE = CogPlan(
         "engine": "inline",
     },
     fedcog={"images": 10, "steps": 2},
+)
+STUDIES = (
+    Study(
+        "fedcog-fashion-mnist",
+        ABOUT,
+        {"smoke": partial(fedcog_study, SMOKE), "paper": partial(fedcog_study, CogPlan())},
+    ),
 )

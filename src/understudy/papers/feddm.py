@@ -1,7 +1,7 @@
 """What "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning" claims, at desk scale.
 
 ``feddm-skew``: FedDM beside FedAvg, FedProx, FedNova and SCAFFOLD on splits of growing skew, over rounds and over
-megabytes. ``feddm-options``: how much images a class, the radius ρ and matching itself (against REAL) matter.
+megabytes. ``feddm-options``: how much images per class, the radius ρ and matching itself (against REAL) matter.
 
 Smaller than published: 4000 MNIST images at 14×14, two blocks of a narrow ConvNet, few rounds, 40 matching steps with
 batches of 32 in place of 1000 with 256. ρ is 2 and not 5: a point of the sphere differs from the model by ρ/√P a
@@ -9,8 +9,10 @@ weight, and P is about 4000 in place of 320 000, so that even ρ = 2 is 3.6 time
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
 
+from understudy.papers.compared import compared
+from understudy.papers.study import Changes, Study
 from understudy.papers.tuned import Comparison, Contender
 
 SKEW_ABOUT = "FedDM beside averaging as skew grows (Dirichlet 0.5, 0.1, 0.01), learning rates tuned alike"
@@ -19,14 +21,14 @@ ON = "4000 MNIST images at 14×14, ten clients"
 ALPHAS = (0.5, 0.1, 0.01)
 SERVER_RATE = "method.server.lr"  # what is tuned where the server trains
 
-SMALL: Mapping[str, Any] = {
+SMALL: Changes = {
     "data": {"name": "mnist-5k", "size": 14, "clients": 10, "split": {"kind": "dirichlet", "alpha": 0.1}},
     "model": {"name": "small-convnet", "width": 16, "fast": "eager"},  # runs of seconds do not repay compiling
     "method": {"name": "fedavg", "rounds": 5, "local": {"epochs": 2, "batch": 32}},
     "engine": {"name": "inline"},
 }
 SERVER = {"epochs": 50, "batch": 256, "momentum": 0.9, "weight_decay": 5e-4}
-FEDDM: Mapping[str, Any] = {
+FEDDM: Changes = {
     "name": "feddm",
     "rounds": 5,
     "radius": 2.0,
@@ -34,14 +36,13 @@ FEDDM: Mapping[str, Any] = {
     "steps": 40,
     "server": SERVER,
 }
-REAL: Mapping[str, Any] = {"name": "real", "rounds": 5, "radius": 2.0, "server": SERVER}
-AVERAGING: Mapping[str, Mapping[str, Any]] = {
+REAL: Changes = {"name": "real", "rounds": 5, "radius": 2.0, "server": SERVER}
+AVERAGING: Mapping[str, Changes] = {
     "FedAvg": {},
     "FedProx": {"method.name": "fedprox", "method.mu": 0.1},
     "FedNova": {"method.name": "fednova"},
     "SCAFFOLD": {"method.name": "scaffold"},
 }
-Changes = Mapping[str, Any]
 QUICK: Changes = {"method.rounds": 1, "data.limit": 300}
 QUICK_SERVER: Changes = {**QUICK, "method.server.epochs": 2}
 
@@ -77,7 +78,7 @@ def _skew(
 # ---- what matters
 
 BASE = "ipc 10, ρ 2, T 40"
-OPTIONS: Mapping[str, Mapping[str, Any]] = {
+OPTIONS: Mapping[str, Changes] = {
     "feddm": {},
     "ipc-5": {"method.ipc": 5},
     "ipc-3": {"method.ipc": 3},
@@ -113,3 +114,17 @@ def _options(changes: Changes, matching: Changes, rates: Sequence[float], seeds:
     return Comparison(
         "feddm-options", f"What matters to FedDM: {ON}, Dirichlet 0.1", SMALL, rates, seeds, contenders, panels=PANELS
     )
+
+
+STUDIES = (
+    Study(
+        "feddm-skew",
+        SKEW_ABOUT,
+        {"smoke": partial(compared, skew_smoke()), "desk": partial(compared, skew_at_desk())},
+    ),
+    Study(
+        "feddm-options",
+        OPTIONS_ABOUT,
+        {"smoke": partial(compared, options_smoke()), "desk": partial(compared, options_at_desk())},
+    ),
+)

@@ -4,17 +4,17 @@ A run of no rounds trains them and keeps them with the clients (`fedssyn`, ``kee
 split find them there (``from_run``). Images depend on seed and client alone, so every method gets the same ones.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from understudy.config.resolve import resolve
+from understudy.papers.study import Changes
 from understudy.papers.tuned import TUNING_SEED, VALIDATION
 from understudy.runs.play import play
 from understudy.runs.watching import Observer
 
-Changes = Mapping[str, Any]
 BySeed = Callable[[int], Changes]
 
 

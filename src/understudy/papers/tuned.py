@@ -5,46 +5,47 @@ on all training records and are scored on the test set, which chooses nothing. E
 that was stopped goes on where it was.
 """
 
-import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from understudy.config.resolve import resolve
 from understudy.errors import UserError
-from understudy.files import write_whole
-from understudy.runs.folder import RunFolder
-from understudy.runs.play import RunStopped, play
+from understudy.papers.study import Changes, StudyLine, plain
+from understudy.runs.compare import MEGABYTE
+from understudy.runs.folder import Line, RunFolder
+from understudy.runs.play import Result, RunStopped, play
 from understudy.runs.watching import Observer
 
 TUNING_SEED = 1000
 VALIDATION = 0.2
 ON_THE_TEST_SET = ("accuracy", "corrected_accuracy", "local_accuracy", "personal_accuracy", "macro_f1", "sample_f1")
+FURTHER = ("corrected_accuracy", "local_accuracy", "personal_accuracy", "local_distance", "macro_f1")
 
 
 @dataclass(frozen=True)
 class Contender:
     label: str
-    changes: Mapping[str, Any]  # what it changes in the common config
+    changes: Changes  # what it changes in the common config
     rate: str = "method.local.lr"  # the setting that is tuned
     rates: Sequence[float] = ()  # its own candidates; empty: those of the comparison
-    by_seed: Callable[[int], Mapping[str, Any]] = lambda seed: {}  # what it changes in the run with one seed
+    by_seed: Callable[[int], Changes] = lambda seed: {}  # what it changes in the run with one seed
 
 
 @dataclass(frozen=True)
 class Comparison:
     name: str
     about: str
-    config: Mapping[str, Any]  # what all have in common
+    config: Changes  # what all have in common
     rates: Sequence[float]
     seeds: Sequence[int]
     contenders: Sequence[Contender]
     measure: str = "accuracy"  # the metric of a round that counts
     tuned_on: str = "validation_accuracy"
     panels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of curves: heading, line, contender
-    tuning: Mapping[str, Any] = field(default_factory=dict)  # what differs while rates are tried, such as fewer rounds
+    tuning: Changes = field(default_factory=dict)  # what differs while rates are tried, such as fewer rounds
 
     def __post_init__(self) -> None:
         if TUNING_SEED in self.seeds:
@@ -53,80 +54,29 @@ class Comparison:
             raise UserError(f"{self.name}: '{self.tuned_on}' is of the test set, which chooses nothing.")
 
 
-@dataclass(frozen=True)
-class Standing:
-    """One contender's row. Accuracies are of the last round and of the best, a number a seed."""
-
-    label: str
-    rate: float
-    validation: dict[str, float | None]  # by rate: what tuning saw; None: it diverged
-    accuracies: list[float]
-    best: list[float]
-    megabytes: float  # up and down, all clients, one run
-    seconds: float  # one run
-    more: dict[str, float] = field(default_factory=dict)  # means of further metrics of the last round
-
-    def run_folder(self, out: Path, seed: int) -> Path:
-        """Of the run that counted with that seed, below the folder of the comparison."""
-        return run_folder(out, self.label, self.rate, seed)
-
-    @property
-    def mean(self) -> float:
-        return statistics.fmean(self.accuracies)
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation over seeds."""
-        return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else 0.0
-
-
-FURTHER = ("corrected_accuracy", "local_accuracy", "personal_accuracy", "local_distance", "macro_f1")
-
-
-def run_folder(out: Path, label: str, rate: float, seed: int | None = None) -> Path:
+def run_folder(out: Path, label: str, rate: float | None, seed: int | None = None) -> Path:
     """Where a contender's run with a rate is; without a seed the one by which the rate was tried."""
-    return out / "runs" / label / (f"rate-{rate:g}" if seed is None else f"rate-{rate:g}-seed-{seed}")
+    name = f"rate-{plain(rate)}"
+    return out / "runs" / label / (name if seed is None else f"{name}-seed-{seed}")
 
 
-def compare_tuned(plan: Comparison, out: Path, observer: Observer) -> list[Standing]:
-    standings = [_standing(plan, contender, out, observer) for contender in plan.contenders]
-    rows = [{**asdict(one), "mean": one.mean, "spread": one.spread} for one in standings]
-    content = {"name": plan.name, "about": plan.about, "config": dict(plan.config), "rates": list(plan.rates)}
-    write_whole(out / "table.json", (json.dumps({**content, "rows": rows}, indent=1) + "\n").encode())
-    return standings
+def counted_run(out: Path, line: StudyLine, seed: int) -> Path:
+    """The folder of the run with that seed, below the folder of the comparison."""
+    return run_folder(out, line.label, line.rate, seed)
 
 
-def _standing(plan: Comparison, contender: Contender, out: Path, observer: Observer) -> Standing:
+def compare_tuned(plan: Comparison, out: Path, observer: Observer) -> list[StudyLine]:
+    return [_tuned_line(plan, contender, out, observer) for contender in plan.contenders]
+
+
+def _tuned_line(plan: Comparison, contender: Contender, out: Path, observer: Observer) -> StudyLine:
     observer.says(f"\n{contender.label}")
     rates = contender.rates or plan.rates
     choice = rates if len(rates) > 1 else ()  # one alone needs no tuning
     seen = {f"{rate:g}": _validated(plan, contender, rate, out, observer) for rate in choice}
-    scored = {name: accuracy for name, accuracy in seen.items() if accuracy is not None}
-    if choice and not scored:
-        raise UserError(f"{contender.label} diverged with every learning rate; try smaller ones than {rates}.")
-    rate = float(max(scored, key=lambda name: scored[name])) if choice else rates[0]
-    results = []
-    for seed in plan.seeds:
-        changes = {**contender.changes, **contender.by_seed(seed), contender.rate: rate, "seed": seed}
-        config = resolve(dict(plan.config), changes)
-        folder = run_folder(out, contender.label, rate, seed)
-        results.append(play(config, folder, resume=True, observer=observer))
-    last = [result.metrics[-1] for result in results]
-    sent = [(result.summary["bytes_up"] + result.summary["bytes_down"]) / 1e6 for result in results]
-    return Standing(
-        contender.label,
-        rate,
-        seen,
-        [line[plan.measure] for line in last],
-        [max(line[plan.measure] for line in result.metrics if plan.measure in line) for result in results],
-        statistics.fmean(sent),
-        statistics.fmean(result.summary["seconds"] for result in results),
-        {
-            key: statistics.fmean(line[key] for line in last)
-            for key in FURTHER
-            if all(line.get(key) is not None for line in last)
-        },
-    )
+    rate = _chosen(contender, rates, seen) if choice else rates[0]
+    results = [_counted(plan, contender, rate, seed, out, observer) for seed in plan.seeds]
+    return line_of(contender.label, results, plan.measure, rate, seen)
 
 
 def _validated(plan: Comparison, contender: Contender, rate: float, out: Path, observer: Observer) -> float | None:
@@ -145,13 +95,53 @@ def _validated(plan: Comparison, contender: Contender, rate: float, out: Path, o
     return found
 
 
-def markdown(standings: Sequence[Standing]) -> str:
-    """Best first."""
-    lines = ["| method | rate | accuracy, mean ± spread | best round | MB | seconds |", "|---|--:|--:|--:|--:|--:|"]
-    for one in sorted(standings, key=lambda one: -one.mean):
-        best = 100 * statistics.fmean(one.best)
-        lines.append(
-            f"| {one.label} | {one.rate:g} | {100 * one.mean:.1f} ± {100 * one.spread:.1f} | {best:.1f} "
-            f"| {one.megabytes:.1f} | {one.seconds:.0f} |"
-        )
-    return "\n".join(lines) + "\n"
+def _chosen(contender: Contender, rates: Sequence[float], seen: Mapping[str, float | None]) -> float:
+    scored = {name: accuracy for name, accuracy in seen.items() if accuracy is not None}
+    if not scored:
+        raise UserError(f"{contender.label} diverged with every learning rate; try smaller ones than {rates}.")
+    return float(max(scored, key=lambda name: scored[name]))
+
+
+def _counted(plan: Comparison, contender: Contender, rate: float, seed: int, out: Path, observer: Observer) -> Result:
+    changes = {**contender.changes, **contender.by_seed(seed), contender.rate: rate, "seed": seed}
+    folder = run_folder(out, contender.label, rate, seed)
+    return play(resolve(dict(plan.config), changes), folder, resume=True, observer=observer)
+
+
+def line_of(
+    label: str,
+    results: Sequence[Result],
+    measure: str = "accuracy",
+    rate: float | None = None,
+    validation: Mapping[str, float | None] | None = None,
+) -> StudyLine:
+    """What runs came to that differ in their seed."""
+    last = [result.metrics[-1] for result in results]
+    points = [_points(result.metrics, measure) for result in results]
+    values = [[value for _, _, value in run] for run in points]
+    sent = [(result.summary["bytes_up"] + result.summary["bytes_down"]) / 1e6 for result in results]
+    return StudyLine(
+        label,
+        [line[measure] for line in last],
+        [max(curve) for curve in values],
+        rate,
+        validation or {},
+        statistics.fmean(sent),
+        statistics.fmean(result.summary["seconds"] for result in results),
+        _further(last),
+        [round for round, _, _ in points[0]],
+        values,
+        [[total for _, total, _ in run] for run in points],
+    )
+
+
+def _points(metrics: Sequence[Line], measure: str) -> list[tuple[int, float, float]]:
+    """Of each round that was scored: its number, the megabytes that were sent until then, and the score."""
+    sent = accumulate((line["bytes_up"] + line["bytes_down"]) / MEGABYTE for line in metrics)
+    scored = zip(metrics, sent, strict=True)
+    return [(line["round"], total, line[measure]) for line, total in scored if line.get(measure) is not None]
+
+
+def _further(last: Sequence[Line]) -> dict[str, float]:
+    there = [key for key in FURTHER if all(line.get(key) is not None for line in last)]
+    return {key: statistics.fmean(line[key] for line in last) for key in there}

@@ -1,4 +1,4 @@
-"""What a FedCOG client generates, for a person to look at: a column a class, drawn from a run folder."""
+"""What a FedCOG client generates, for a person to look at: one column per class."""
 
 import math
 import textwrap
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional as F
 
-from understudy.config.schema import Live
 from understudy.data.examples import Examples
 from understudy.errors import UserError
-from understudy.runs.regenerated import Generated, generated
+from understudy.runs.regenerated import Generated
 from understudy.view.canvas import INK, SOFT, empty_figure, save_figure
 from understudy.view.mosaic import Layout, lay_out, paint
 
@@ -24,14 +23,11 @@ SIDE, HEAD, FOOT = 0.12, 1.2, 0.12  # inches: left and right, above the images, 
 LETTER = 0.062  # inches, of the caption
 
 
-def generated_sheet(
-    run_folder: Path, out_png: Path, *, client: str | None = None, per_class: int = 16, live: Live | None = None
-) -> Path:
-    """Up to ``per_class`` images of each class that the client would generate next; without a name, the first
-    client. They are made again from the run folder, which takes as long as it takes the client."""
+def draw_generated(shown: Generated, file: Path, per_class: int = 16) -> Path:
+    """Up to ``per_class`` images of each class."""
     if per_class < 1:
         raise UserError(f"per_class is {per_class}; at least one image of a class must be shown.")
-    return save_figure(generated_figure(generated(run_folder, client, live), per_class), out_png)
+    return save_figure(generated_figure(shown, per_class), file)
 
 
 def generated_figure(shown: Generated, per_class: int = 16) -> "Figure":

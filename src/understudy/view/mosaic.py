@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,11 +12,17 @@ from numpy.typing import NDArray
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
+from understudy.papers.study import Mosaic
+from understudy.view.canvas import INK, SOFT, empty_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Picture = NDArray[np.uint8]  # (height, width, 3)
 MOST_CLASSES = 20  # for a column each
 SLOTS = 12  # cells a client where there are more classes than that
 BLANK, PAPER = 244, 255
+A_CELL = 4  # images of a class in a mosaic
 FINE = 72  # dots that a tile has at least, so that small images keep sharp squares
 
 
@@ -92,3 +99,19 @@ def paint(layout: Layout, problem: Problem) -> Picture:
 def _cell(canvas: Picture, top: int, left: int, high: int, wide: int, margin: int) -> Picture:
     """A window onto the canvas."""
     return canvas[top + margin : top + margin + high, left + margin : left + margin + wide]
+
+
+def mosaic_figure(mosaic: Mosaic) -> "Figure":
+    layout = lay_out(mosaic.sets, list(mosaic.sets), mosaic.problem, A_CELL)
+    height = 0.9 + 0.82 * layout.rows
+    figure = empty_figure(9.0, height)
+    axes = figure.subplots()
+    axes.imshow(paint(layout, mosaic.problem), extent=(0, layout.columns, layout.rows, 0), aspect="auto")
+    classes = [mosaic.names[c] if c < len(mosaic.names) else str(c) for c in range(layout.columns)]
+    axes.set_xticks([column + 0.5 for column in range(layout.columns)], classes)
+    axes.set_yticks([row + 0.5 for row in range(layout.rows)], list(mosaic.sets), color=INK)
+    axes.tick_params(length=0, colors=SOFT, labelsize=8.5, top=False, labeltop=True, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    figure.text(0.013, 1 - 0.1 / height, mosaic.title, fontsize=11, fontweight="bold", color=INK, va="top")
+    figure.subplots_adjust(left=0.095, right=0.99, bottom=0.1 / height, top=1 - 0.7 / height)
+    return figure

@@ -11,7 +11,7 @@ from rich.text import Text
 from understudy import patience
 from understudy.federation.cohorts import cohort_size
 from understudy.runs.folder import Line, RunFolder
-from understudy.runs.play import Observer
+from understudy.runs.watching import Observer
 from understudy.view.numbers import duration, epsilon_shown, percent, size
 
 BAR = 14  # columns

@@ -5,24 +5,21 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 
-from understudy.papers.experiment import Experiment, Findings, Panel, Style, Trace, markdown_table
 from understudy.papers.fedlap.criteria import REAL, CriteriaPlan, Walk, criteria_on_digits
+from understudy.papers.study import Drawing, Findings, Panel, StudyTable, Style, Trace
 from understudy.runs.watching import Observer
 
 ABOUT = "what images are matched by (cosine, cosine + MSE, MSE, calibrated) at a single client of FedLAP"
 HEADINGS = ("criterion", "first gain", "last loss", "cosine, first", "last", "length, first", "last")
 
 
-def criteria_study(seeds: Sequence[int], plan: CriteriaPlan | None = None) -> Experiment:
-    def play(_: Path, observer: Observer) -> Findings:
-        walks: dict[str, list[Walk]] = {}
-        for seed in seeds:
-            observer.says(f"seed {seed}")
-            for one in criteria_on_digits(plan=plan, seed=seed):
-                walks.setdefault(one.label, []).append(one)
-        return _findings(walks)
-
-    return Experiment("matching-criteria", ABOUT, play)
+def criteria_study(seeds: Sequence[int], plan: CriteriaPlan, _: Path, observer: Observer) -> Findings:
+    walks: dict[str, list[Walk]] = {}
+    for seed in seeds:
+        observer.says(f"seed {seed}")
+        for one in criteria_on_digits(plan=plan, seed=seed):
+            walks.setdefault(one.label, []).append(one)
+    return _findings(walks)
 
 
 def _findings(walks: Mapping[str, Sequence[Walk]]) -> Findings:
@@ -30,7 +27,8 @@ def _findings(walks: Mapping[str, Sequence[Walk]]) -> Findings:
     headings = {"loss": "mean loss on the records", "cosine": "cosine with the real gradient", "length": "its length"}
     panels = [Panel(said, "step", said, [_trace(walks, at, part) for at in walks]) for part, said in headings.items()]
     numbers = {label: [asdict(one) for one in some] for label, some in walks.items()}
-    return Findings({"walks": numbers}, markdown_table(HEADINGS, rows), panels)
+    tables = {"table": [StudyTable(HEADINGS, rows)]}
+    return Findings(ABOUT, (), tables, {"table": Drawing(ABOUT, panels)}, numbers={"walks": numbers})
 
 
 def _summary(some: Sequence[Walk]) -> tuple[float, ...]:

@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from understudy.papers.curve_panels import over_rounds, read_curves, said
-from understudy.papers.experiment import Experiment, Findings, Panel, Trace, markdown_table
-from understudy.papers.seed_curves import SeedCurve
-from understudy.papers.trained_once import Changes, TrainedOnce
-from understudy.papers.tuned import Comparison, Contender, Standing, compare_tuned
+from understudy.papers.compared import Curves, over_rounds
+from understudy.papers.study import Changes, Drawing, Findings, Panel, StudyLine, StudyTable, Trace, plain, said
+from understudy.papers.trained_once import TrainedOnce
+from understudy.papers.tuned import Comparison, Contender, compare_tuned, counted_run
 from understudy.runs.measure import Measured, measure
 from understudy.runs.watching import Observer
 
@@ -37,25 +36,15 @@ class ControlsPlan:
     tuning: Changes
 
 
-def controls_study(plan: ControlsPlan) -> Experiment:
-    def play(out: Path, observer: Observer) -> Findings:
-        once = TrainedOnce(plan.config, out / "generators", observer)
-        controls = _controls(plan, once)
-        standings = compare_tuned(controls, out, observer)
-        curves = read_curves(controls, standings, out)
-        rates = {one.label: one.rate for one in standings}
-        knobs = _knobs(plan, once, rates)
-        turned = compare_tuned(knobs, out / "knobs", observer)
-        curves |= read_curves(knobs, turned, out / "knobs")
-        shown = [*map(_given, plan.images), SHUFFLED]
-        played = {one.label: (one, out) for one in standings} | {one.label: (one, out / "knobs") for one in turned}
-        measured = {
-            label: [_measured(one.run_folder(below, seed)) for seed in plan.seeds]
-            for label, (one, below) in ((label, played[label]) for label in shown)
-        }
-        return _findings(plan, [*standings, *turned], curves, measured)
-
-    return Experiment("fedssyn-controls", ABOUT, play)
+def controls_study(plan: ControlsPlan, out: Path, observer: Observer) -> Findings:
+    once = TrainedOnce(plan.config, out / "generators", observer)
+    controls = compare_tuned(_controls(plan, once), out, observer)
+    knobs = _knobs(plan, once, {one.label: one.rate for one in controls if one.rate is not None})
+    turned = compare_tuned(knobs, out / "knobs", observer)
+    shown = [(one, out / "knobs") for one in turned if one.label in map(_given, plan.images)]
+    shown += [(one, out) for one in controls if one.label == SHUFFLED]
+    measured = {one.label: [_measured(counted_run(below, one, seed)) for seed in plan.seeds] for one, below in shown}
+    return _findings(plan, [*controls, *turned], measured)
 
 
 def _controls(plan: ControlsPlan, once: TrainedOnce) -> Comparison:
@@ -107,34 +96,37 @@ MODELS = ("initial", "final")
 AllMeasured = Mapping[str, Sequence[Mapping[str, Measured]]]  # by line, by seed, at which model
 
 
-def _findings(
-    plan: ControlsPlan, standings: Sequence[Standing], curves: Mapping[str, SeedCurve], measured: AllMeasured
-) -> Findings:
+def _findings(plan: ControlsPlan, lines: Sequence[StudyLine], measured: AllMeasured) -> Findings:
+    curves = {one.label: one for one in lines}
     rows = []
-    for one in standings:
-        early = [seed[min(EARLY, len(seed) - 1)] for seed in curves[one.label].values]
-        rows.append([one.label, f"{one.rate:g}", said(early), said(one.accuracies)])
-    table = markdown_table(["line", "rate", f"accuracy after round {EARLY}, %", "after the last round"], rows)
+    for one in lines:
+        early = [seed[min(EARLY, len(seed) - 1)] for seed in one.values]
+        rows.append([one.label, plain(one.rate), said(early), said(one.accuracies)])
+    table = StudyTable(["line", "rate", f"accuracy after round {EARLY}, %", "after the last round"], rows)
     numbers = {
-        "lines": {one.label: {"rate": one.rate, "validation": one.validation} for one in standings},
-        "accuracies": {label: curve.values for label, curve in curves.items()},
         "measured": {
             label: [{at: one.as_dict() for at, one in seed.items()} for seed in seeds]
             for label, seeds in measured.items()
         },
     }
-    whole = "\n".join([table, _heterogeneity_table(measured)])
-    return Findings(numbers, whole, _panels(plan, curves, measured), _notes(plan, curves, measured))
+    return Findings(
+        ABOUT,
+        lines,
+        {"table": [table, _heterogeneity_table(measured)]},
+        {"table": Drawing(ABOUT, _panels(plan, curves, measured))},
+        notes=_notes(plan, curves, measured),
+        numbers=numbers,
+    )
 
 
-def _heterogeneity_table(measured: AllMeasured) -> str:
+def _heterogeneity_table(measured: AllMeasured) -> StudyTable:
     rows = []
     for label, seeds in measured.items():
         for at in MODELS:
             kept, bound, noise = _kept(seeds, at)
             p = statistics.fmean(_share(seed[at]) for seed in seeds)
             rows.append([f"{label}, {at} model", f"{p:.2f}", f"{kept:.2f}", f"{bound:.2f}", f"{noise:.2f}"])
-    return markdown_table(["line", "p", "ζ² after / before", "Lemma 1 allows", "σ² after / before"], rows)
+    return StudyTable(["line", "p", "ζ² after / before", "Lemma 1 allows", "σ² after / before"], rows)
 
 
 def _kept(seeds: Sequence[Mapping[str, Measured]], at: str) -> tuple[float, float, float]:
@@ -152,9 +144,9 @@ def _share(one: Measured) -> float:
     return 0.0 if one.shuffled is None else one.shuffled.p
 
 
-def _notes(plan: ControlsPlan, curves: Mapping[str, SeedCurve], measured: AllMeasured) -> list[str]:
+def _notes(plan: ControlsPlan, curves: Curves, measured: AllMeasured) -> list[str]:
     def last(label: str) -> str:
-        return f"{label} {said([seed[-1] for seed in curves[label].values])}"
+        return f"{label} {said(curves[label].accuracies)}"
 
     fewest = _given(plan.images[0])
     return [
@@ -185,7 +177,7 @@ def _from_to(values: Sequence[float]) -> str:
     return f"{min(values):.2f} to {max(values):.2f}"
 
 
-def _panels(plan: ControlsPlan, curves: Mapping[str, SeedCurve], measured: AllMeasured) -> list[Panel]:
+def _panels(plan: ControlsPlan, curves: Curves, measured: AllMeasured) -> list[Panel]:
     controls = [NONE, OWN, SHUFFLED, REAL, ALL_REAL, ALL_MADE]
     looks = {label: number for number, label in enumerate(controls)}
 
@@ -211,7 +203,7 @@ def _heterogeneity_panel(measured: AllMeasured) -> Panel:
     for look, at in enumerate(MODELS):
         dots = [(_share(seed[at]), *_kept([seed], at)) for seeds in measured.values() for seed in seeds]
         shares, kept = [dot[0] for dot in dots], [dot[1] for dot in dots]
-        traces.append(Trace(f"measured at the {at} model, a dot a seed", shares, kept, look, "dots"))
+        traces.append(Trace(f"measured at the {at} model, by seed", shares, kept, look, "dots"))
     shares = [step / 20 for step in range(15)]
     traces.append(Trace("Lemma 1: (1 − p)²", shares, [(1 - p) ** 2 for p in shares], 2, "dashed"))
     return Panel(

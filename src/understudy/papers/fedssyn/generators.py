@@ -8,14 +8,13 @@ more records (a client of some hundred has nothing to hide in), beside the same 
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from understudy.papers.curve_panels import over_rounds, read_curves, said
-from understudy.papers.experiment import Experiment, Findings, Panel, Trace, markdown_table
-from understudy.papers.seed_curves import SeedCurve
-from understudy.papers.trained_once import Changes, TrainedOnce
-from understudy.papers.tuned import Comparison, Contender, Standing, compare_tuned
+from understudy.papers.compared import Curves, over_rounds
+from understudy.papers.study import Changes, Drawing, Findings, Panel, StudyLine, StudyTable, Trace, plain, said
+from understudy.papers.trained_once import TrainedOnce
+from understudy.papers.tuned import Comparison, Contender, compare_tuned, counted_run
 from understudy.privacy.charges import Charge, epsilon_of
 from understudy.runs.folder import RunFolder
 from understudy.runs.watching import Observer
@@ -23,6 +22,7 @@ from understudy.runs.watching import Observer
 ABOUT = "FedAvg with the images of each kind of generator: digits at 8×8 over five clients, Dirichlet 0.01"
 NONE, VAE = "nothing", "VAE"
 NOISELESS = "VAE without noise"
+Lines = dict[str, StudyLine]  # by label
 A_POINT = 0.01
 
 
@@ -53,32 +53,18 @@ class GeneratorsPlan:
     tuning: Changes
 
 
-@dataclass(frozen=True)
-class Part:
-    """What one comparison came to, by label."""
-
-    standings: Mapping[str, Standing]
-    curves: Mapping[str, SeedCurve]
-
-    def and_also(self, other: "Part") -> "Part":
-        return Part({**self.standings, **other.standings}, {**self.curves, **other.curves})
-
-
-def generators_study(plan: GeneratorsPlan) -> Experiment:
-    def play(out: Path, observer: Observer) -> Findings:
-        once = TrainedOnce(plan.config, out / "generators", observer)
-        kinds = _kinds(plan, once, out, observer)
-        samplers = _samplers(plan, once, kinds, out / "samplers", observer)
-        private = _private(plan, out / "private", observer)
-        return _findings(plan, kinds, samplers, private, out)
-
-    return Experiment("fedssyn-generators", ABOUT, play)
+def generators_study(plan: GeneratorsPlan, out: Path, observer: Observer) -> Findings:
+    once = TrainedOnce(plan.config, out / "generators", observer)
+    kinds = _kinds(plan, once, out, observer)
+    samplers = _samplers(plan, once, kinds, out / "samplers", observer)
+    private = _private(plan, out / "private", observer)
+    return _findings(plan, kinds, samplers, private, out)
 
 
 # ---- what is run
 
 
-def _kinds(plan: GeneratorsPlan, once: TrainedOnce, out: Path, observer: Observer) -> Part:
+def _kinds(plan: GeneratorsPlan, once: TrainedOnce, out: Path, observer: Observer) -> Lines:
     tuned = [Contender(NONE, {}), Contender(VAE, {}, by_seed=once.shuffling(VAE, plan.generators[VAE]))]
     first = _played(_comparison(plan, plan.config, plan.rates, tuned, plan.tuning), out, observer)
     others = [
@@ -86,11 +72,13 @@ def _kinds(plan: GeneratorsPlan, once: TrainedOnce, out: Path, observer: Observe
         for label, generator in plan.generators.items()
         if label != VAE
     ]
-    rates = (first.standings[VAE].rate,)
-    return first.and_also(_played(_comparison(plan, plan.config, rates, others), out / "others", observer))
+    rates = _rate(first[VAE])
+    return first | _played(_comparison(plan, plan.config, rates, others), out / "others", observer)
 
 
-def _samplers(plan: GeneratorsPlan, once: TrainedOnce, kinds: Part, out: Path, observer: Observer) -> Part:
+def _samplers(
+    plan: GeneratorsPlan, once: TrainedOnce, kinds: Curves, out: Path, observer: Observer
+) -> dict[str, StudyLine]:
     base = plan.generators[plan.diffusion]
     contenders = [
         Contender(
@@ -100,19 +88,19 @@ def _samplers(plan: GeneratorsPlan, once: TrainedOnce, kinds: Part, out: Path, o
         )
         for sampler, steps in plan.samplers
     ]
-    rates = (kinds.standings[VAE].rate,)
+    rates = _rate(kinds[VAE])
     return _played(_comparison(plan, plan.config, rates, contenders), out, observer)
 
 
-def _private(plan: GeneratorsPlan, out: Path, observer: Observer) -> Part:
+def _private(plan: GeneratorsPlan, out: Path, observer: Observer) -> Lines:
     asked = plan.private
     once = TrainedOnce(asked.config, out / "generators", observer)
     noiseless = once.shuffling(NOISELESS, asked.generators[VAE])
     tuned = [Contender(NONE, {}), Contender(NOISELESS, {}, by_seed=noiseless)]
     first = _played(_comparison(plan, asked.config, plan.rates, tuned, asked.tuning), out, observer)
     noised = [_noised(asked, label) for label in asked.generators]
-    rates = (first.standings[NOISELESS].rate,)
-    return first.and_also(_played(_comparison(plan, asked.config, rates, noised), out / "noised", observer))
+    rates = _rate(first[NOISELESS])
+    return first | _played(_comparison(plan, asked.config, rates, noised), out / "noised", observer)
 
 
 def _noised(asked: Private, label: str) -> Contender:
@@ -131,9 +119,12 @@ def _comparison(
     return Comparison("fedssyn-generators", ABOUT, config, rates, plan.seeds, contenders, tuning=tuning or {})
 
 
-def _played(comparison: Comparison, out: Path, observer: Observer) -> Part:
-    found = compare_tuned(comparison, out, observer)
-    return Part({one.label: one for one in found}, read_curves(comparison, found, out))
+def _played(comparison: Comparison, out: Path, observer: Observer) -> Lines:
+    return {one.label: one for one in compare_tuned(comparison, out, observer)}
+
+
+def _rate(line: StudyLine) -> tuple[float, ...]:
+    return () if line.rate is None else (line.rate,)
 
 
 def _asking(generator: Changes, sampler: str, steps: int) -> Changes:
@@ -147,67 +138,58 @@ def _asked(sampler: str, steps: int) -> str:
 # ---- what came of it
 
 
-def _findings(plan: GeneratorsPlan, kinds: Part, samplers: Part, private: Part, out: Path) -> Findings:
+def _findings(plan: GeneratorsPlan, kinds: Curves, samplers: Curves, private: Curves, out: Path) -> Findings:
     parts = {"digits, images of": kinds, f"digits, {plan.diffusion} by": samplers, "private, images of": private}
-    rows = [
-        [f"{what} {label}", f"{one.rate:g}", said(one.accuracies)]
-        for what, part in parts.items()
-        for label, one in part.standings.items()
-    ]
-    numbers = {
-        what: {
-            label: {"rate": one.rate, "validation": one.validation, "accuracies": part.curves[label].values}
-            for label, one in part.standings.items()
-        }
-        for what, part in parts.items()
-    }
-    table = markdown_table(["line", "rate", "accuracy after the last round, %"], rows)
+    lines = [replace(one, label=f"{what} {label}") for what, part in parts.items() for label, one in part.items()]
+    rows = [[one.label, plain(one.rate), said(one.accuracies)] for one in lines]
+    table = StudyTable(["line", "rate", "accuracy after the last round, %"], rows)
     panels = [_panel("generators", kinds), _steps_panel(plan, samplers), _panel("privacy of the images", private)]
     spent = _spent(plan, private, out)
-    return Findings({**numbers, "epsilon": spent}, table, panels, _notes(plan, kinds, samplers, private, spent))
+    notes = _notes(plan, kinds, samplers, private, spent)
+    pictures = {"table": Drawing(ABOUT, panels)}
+    return Findings(ABOUT, lines, {"table": [table]}, pictures, notes=notes, numbers={"epsilon": spent})
 
 
-def _panel(heading: str, part: Part) -> Panel:
-    return over_rounds(heading, part.curves, {label: number for number, label in enumerate(part.curves)})
+def _panel(heading: str, part: Curves) -> Panel:
+    return over_rounds(heading, part, {label: number for number, label in enumerate(part)})
 
 
-def _steps_panel(plan: GeneratorsPlan, samplers: Part) -> Panel:
+def _steps_panel(plan: GeneratorsPlan, samplers: Curves) -> Panel:
     traces = []
     for look, sampler in enumerate(dict.fromkeys(name for name, _ in plan.samplers)):
         steps = sorted(steps for name, steps in plan.samplers if name == sampler)
-        found = [[100 * value for value in samplers.standings[_asked(sampler, n)].accuracies] for n in steps]
+        found = [[100 * value for value in samplers[_asked(sampler, n)].accuracies] for n in steps]
         means, lows, highs = ([of(values) for values in found] for of in (statistics.fmean, min, max))
         traces.append(Trace(sampler, steps, means, look, "line and dots", lows, highs))
     said_so = "accuracy after the last round (%), band: worst to best seed"
     return Panel("calls of the network for an image", "sampling steps", said_so, traces, log_x=True)
 
 
-def _spent(plan: GeneratorsPlan, private: Part, out: Path) -> float:
+def _spent(plan: GeneratorsPlan, private: Curves, out: Path) -> float:
     """The most that any client's charges come to in any run; what training sends later is not covered."""
-    noised = [private.standings[plan.private.label(label)] for label in plan.private.generators]
-    runs = [one.run_folder(out / "private" / "noised", seed) for one in noised for seed in plan.seeds]
+    noised = [private[plan.private.label(label)] for label in plan.private.generators]
+    runs = [counted_run(out / "private" / "noised", one, seed) for one in noised for seed in plan.seeds]
     logs = [log for run in runs for log in RunFolder(run).ledger()["charges"].values()]
     charges = [[Charge.of(charge) for charge in log] for log in logs]
     return max(epsilon_of(each, each[0].delta, each[0].accountant) for each in charges)
 
 
-def _notes(plan: GeneratorsPlan, kinds: Part, samplers: Part, private: Part, spent: float) -> list[str]:
+def _notes(plan: GeneratorsPlan, kinds: Curves, samplers: Curves, private: Curves, spent: float) -> list[str]:
     published = _asked(*plan.samplers[-1])
-    full = samplers.standings[published].mean
+    full = samplers[published].mean
     near = [
         f"{label} ({100 * (one.mean - full):+.1f})"
-        for label, one in samplers.standings.items()
+        for label, one in samplers.items()
         if one.mean >= full - A_POINT and label != published
     ]
-    gans = [one for label, one in kinds.standings.items() if label.startswith("GAN")]
+    gans = [one for label, one in kinds.items() if label.startswith("GAN")]
     best = max(gans, key=lambda one: one.mean)
     noised = [plan.private.label(label) for label in plan.private.generators]
-    with_privacy = ", ".join(f"{label}: {said(private.standings[label].accuracies)}" for label in noised)
+    with_privacy = ", ".join(f"{label}: {said(private[label].accuracies)}" for label in noised)
     return [
-        f"{plan.diffusion} {said(kinds.standings[plan.diffusion].accuracies)}, the best GAN ({best.label}) "
-        f"{said(best.accuracies)}, {VAE} {said(kinds.standings[VAE].accuracies)}, "
-        f"{NONE} {said(kinds.standings[NONE].accuracies)}.",
+        f"{plan.diffusion} {said(kinds[plan.diffusion].accuracies)}, the best GAN ({best.label}) "
+        f"{said(best.accuracies)}, {VAE} {said(kinds[VAE].accuracies)}, "
+        f"{NONE} {said(kinds[NONE].accuracies)}.",
         f"Within one point of {published} ({100 * full:.1f}): {', '.join(near) or 'none'}.",
-        f"With privacy (ε = {spent:.3g} for the images) {with_privacy}; "
-        f"FedAvg alone {said(private.standings[NONE].accuracies)}.",
+        f"With privacy (ε = {spent:.3g} for the images) {with_privacy}; FedAvg alone {said(private[NONE].accuracies)}.",
     ]

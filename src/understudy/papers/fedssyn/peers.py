@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from understudy.papers.curve_panels import over_megabytes, over_rounds, read_curves, said
-from understudy.papers.experiment import Experiment, Findings
-from understudy.papers.seed_curves import SeedCurve, panel_table
-from understudy.papers.trained_once import Changes, TrainedOnce
-from understudy.papers.tuned import Comparison, Contender, Standing, compare_tuned
+from understudy.papers.compared import curves_table, over_megabytes, over_rounds
+from understudy.papers.study import Changes, Drawing, Findings, StudyLine, said
+from understudy.papers.trained_once import TrainedOnce
+from understudy.papers.tuned import Comparison, Contender, compare_tuned
 from understudy.runs.watching import Observer
 
 ABOUT = "Fedssyn beside FedGen, DENSE and FedDM: 4000 MNIST images at 14×14 over ten clients, Dirichlet 0.1"
@@ -31,13 +30,9 @@ class PeersPlan:
     tuning: Changes
 
 
-def peers_study(plan: PeersPlan) -> Experiment:
-    def play(out: Path, observer: Observer) -> Findings:
-        comparison = _comparison(plan, TrainedOnce(plan.config, out / "generators", observer))
-        standings = compare_tuned(comparison, out, observer)
-        return _findings(standings, read_curves(comparison, standings, out))
-
-    return Experiment("fedssyn-peers", ABOUT, play)
+def peers_study(plan: PeersPlan, out: Path, observer: Observer) -> Findings:
+    comparison = _comparison(plan, TrainedOnce(plan.config, out / "generators", observer))
+    return _findings(compare_tuned(comparison, out, observer))
 
 
 def _comparison(plan: PeersPlan, once: TrainedOnce) -> Comparison:
@@ -51,23 +46,16 @@ def _comparison(plan: PeersPlan, once: TrainedOnce) -> Comparison:
     return Comparison("fedssyn-peers", ABOUT, plan.config, plan.rates, plan.seeds, contenders, tuning=plan.tuning)
 
 
-def _findings(standings: Sequence[Standing], curves: Mapping[str, SeedCurve]) -> Findings:
+def _findings(lines: Sequence[StudyLine]) -> Findings:
+    curves = {one.label: one for one in lines}
     looks = {label: number for number, label in enumerate(curves)}
-    best = max(standings, key=lambda one: one.mean)
-    least = min(curve.sent[-1] for curve in curves.values())
-    cheapest = max(curves.values(), key=lambda curve: sum(curve.within(least)))
+    best = max(lines, key=lambda one: one.mean)
+    least = min(one.sent_by_round[-1] for one in lines)
+    cheapest = max(lines, key=lambda one: sum(one.within(least)))
     notes = [
         f"After the last round {best.label} is highest: {said(best.accuracies)}.",
         f"Within {least:.2f} MB, all that the thriftiest sends, {cheapest.label} is: {said(cheapest.within(least))}.",
     ]
-    numbers = {
-        one.label: {
-            "rate": one.rate,
-            "validation": one.validation,
-            "megabytes": curves[one.label].sent,
-            "accuracies": curves[one.label].values,
-        }
-        for one in standings
-    }
     panels = [over_rounds("over rounds", curves, looks), over_megabytes("over megabytes", curves, looks)]
-    return Findings({"lines": numbers}, panel_table({"Dirichlet 0.1": list(curves.values())}), panels, notes)
+    tables = {"table": [curves_table({"Dirichlet 0.1": curves})]}
+    return Findings(ABOUT, lines, tables, {"table": Drawing(ABOUT, panels)}, notes=notes)

@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from understudy.papers.curve_panels import over_rounds, read_curves
-from understudy.papers.experiment import Experiment, Findings, Panel, Style, markdown_table
-from understudy.papers.seed_curves import SeedCurve
-from understudy.papers.trained_once import Changes, TrainedOnce
-from understudy.papers.tuned import Comparison, Contender, Standing, compare_tuned
+from understudy.papers.study import Changes, Drawing, Findings, Panel, StudyLine, StudyTable, Trace, plain
+from understudy.papers.trained_once import TrainedOnce
+from understudy.papers.tuned import Comparison, Contender, compare_tuned
 from understudy.runs.watching import Observer
 
 ABOUT = "Accuracy over rounds with Fedssyn and without: 4000 MNIST images at 14×14 over ten clients"
@@ -52,7 +50,7 @@ class RoundsPlan:
 
 @dataclass(frozen=True)
 class RoundsNeeded:
-    """Until the target, one number a seed; None: not within the run."""
+    """Until the target, one number per seed; None: not within the run."""
 
     to_target: Sequence[int | None]
     run: int  # rounds of the run
@@ -70,13 +68,12 @@ class RoundsNeeded:
         return f"{'> ' if self.at_least else ''}{self.mean:.1f}"
 
 
-def rounds_to(curve: SeedCurve, target: float) -> RoundsNeeded:
+def rounds_to(line: StudyLine, target: float) -> RoundsNeeded:
     """The first scored round of each seed with at least the target."""
     found = [
-        next((at for at, value in zip(curve.rounds, seed, strict=True) if value >= target), None)
-        for seed in curve.values
+        next((at for at, value in zip(line.rounds, seed, strict=True) if value >= target), None) for seed in line.values
     ]
-    return RoundsNeeded(found, curve.rounds[-1])
+    return RoundsNeeded(found, line.rounds[-1])
 
 
 def speed_up(without: RoundsNeeded, shuffled: RoundsNeeded) -> str:
@@ -88,19 +85,10 @@ def speed_up(without: RoundsNeeded, shuffled: RoundsNeeded) -> str:
     return f"{bound}{ratio:.1f}×"
 
 
-def rounds_study(plan: RoundsPlan) -> Experiment:
-    def play(out: Path, observer: Observer) -> Findings:
-        once = TrainedOnce(plan.config, out / "generators", observer)
-        standings: dict[str, Standing] = {}
-        curves: dict[str, SeedCurve] = {}
-        for taking in plan.takings:
-            comparison = _comparison(plan, taking, once)
-            found = compare_tuned(comparison, out, observer)
-            standings |= {one.label: one for one in found}
-            curves |= read_curves(comparison, found, out)
-        return _findings(plan, standings, curves)
-
-    return Experiment("fedssyn-rounds", ABOUT, play)
+def rounds_study(plan: RoundsPlan, out: Path, observer: Observer) -> Findings:
+    once = TrainedOnce(plan.config, out / "generators", observer)
+    played = [compare_tuned(_comparison(plan, taking, once), out, observer) for taking in plan.takings]
+    return _findings(plan, {one.label: one for lines in played for one in lines})
 
 
 def _comparison(plan: RoundsPlan, taking: Taking, once: TrainedOnce) -> Comparison:
@@ -123,46 +111,40 @@ def _label(method: str, alpha: float, taking: Taking) -> str:
 # ---- what came of it
 
 
-def _findings(plan: RoundsPlan, standings: Mapping[str, Standing], curves: Mapping[str, SeedCurve]) -> Findings:
-    headings = ["split, clients a round, method", "rate without", "with", "rounds without", "with", "speed-up"]
-    numbers: dict[str, object] = {}
-    rows, faster = [], 0
+def _findings(plan: RoundsPlan, found: Mapping[str, StudyLine]) -> Findings:
+    rows, ordered, faster = [], [], 0
     for alpha, taking, method in _cells(plan):
-        names = [_label(name, alpha, taking) for name in (method, method + WITH)]
-        rates = [f"{standings[name].rate:g}" for name in names]
-        without, shuffled = (rounds_to(curves[name], TARGET) for name in names)
-        last = [f"{100 * standings[name].mean:.1f}" for name in names]
-        rows.append([names[0], *rates, str(without), str(shuffled), speed_up(without, shuffled), *last])
+        pair = [found[_label(name, alpha, taking)] for name in (method, method + WITH)]
+        without, shuffled = (rounds_to(one, TARGET) for one in pair)
+        rates, last = [plain(one.rate) for one in pair], [f"{100 * one.mean:.1f}" for one in pair]
+        rows.append([pair[0].label, *rates, str(without), str(shuffled), speed_up(without, shuffled), *last])
         faster += shuffled.mean < without.mean
-        numbers |= {name: _numbers(standings[name], curves[name]) for name in names}
-    notes = [
+        ordered += pair
+    note = (
         f"With Fedssyn {TARGET:.0%} is reached in fewer rounds in {faster} of {len(rows)} lines; a run that did not "
         "get there counts as one round more than it had."
-    ]
-    table = markdown_table([*headings, "last accuracy without, %", "with"], rows)
-    return Findings({"target": TARGET, "lines": numbers}, table, _panels(plan, curves), notes)
+    )
+    headings = ["split, clients a round, method", "rate without", "with", "rounds without", "with", "speed-up"]
+    table = StudyTable([*headings, "last accuracy without, %", "with"], rows)
+    drawing = Drawing(ABOUT, _panels(plan, found), legend="below")
+    needed = {one.label: rounds_to(one, TARGET).to_target for one in ordered}
+    numbers = {"target": TARGET, "rounds_to_target": needed}
+    return Findings(ABOUT, ordered, {"table": [table]}, {"table": drawing}, notes=[note], numbers=numbers)
 
 
 def _cells(plan: RoundsPlan) -> list[tuple[float, Taking, str]]:
     return [(alpha, taking, method) for alpha in plan.alphas for taking in plan.takings for method in plan.methods]
 
 
-def _numbers(standing: Standing, curve: SeedCurve) -> dict[str, object]:
-    rounds = rounds_to(curve, TARGET).to_target
-    tuned = {"rate": standing.rate, "validation": standing.validation, "megabytes": standing.megabytes}
-    return {**tuned, "rounds_to_target": rounds, "accuracies": curve.values}
-
-
-def _panels(plan: RoundsPlan, curves: Mapping[str, SeedCurve]) -> list[Panel]:
-    looks = {method + more: number for number, method in enumerate(plan.methods) for more in ("", WITH)}
-    styles: dict[str, Style] = {label: "line" if label.endswith(WITH) else "dashed" for label in looks}
-    return [
-        over_rounds(
-            f"α = {alpha:g}, {taking.said}",
-            {label: curves[_label(label, alpha, taking)] for label in looks},
-            looks,
-            styles,
-        )
-        for alpha in plan.alphas
-        for taking in plan.takings
-    ]
+def _panels(plan: RoundsPlan, found: Mapping[str, StudyLine]) -> list[Panel]:
+    """Lines are many, so they have no band."""
+    panels = []
+    for alpha, taking in ((alpha, taking) for alpha in plan.alphas for taking in plan.takings):
+        traces = []
+        for look, method in enumerate(plan.methods):
+            for name in (method, method + WITH):
+                one = found[_label(name, alpha, taking)]
+                mean = [100 * value for value in one.by_round()]
+                traces.append(Trace(name, one.rounds, mean, look, "line" if name.endswith(WITH) else "dashed"))
+        panels.append(Panel(f"α = {alpha:g}, {taking.said}", "round", "test accuracy (%), mean of seeds", traces))
+    return panels

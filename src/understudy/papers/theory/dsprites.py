@@ -7,17 +7,18 @@ the paper's. So few updates do not follow a rising capacity, so it is the plain 
 are drawn with the spread of the class. Learning rate and objective were chosen with seed 1000 on validation images.
 """
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from understudy.config.resolve import resolve
-from understudy.papers.experiment import Experiment, Findings, Panel, Trace, markdown_table
-from understudy.runs.play import play
+from understudy.papers.compared import over_rounds
+from understudy.papers.study import Changes, Drawing, Findings, Panel, StudyLine, StudyTable, said
+from understudy.papers.tuned import line_of
+from understudy.runs.play import Result, play
 from understudy.runs.watching import Observer
 
-Changes = Mapping[str, Any]
+ABOUT = "Shapes by quadrant and form over twelve clients: FedAvg with images of local β-VAEs, shuffled"
 EARLY = 4  # the round that "a few rounds" means in the table
 COMMON: Changes = {
     "data": {
@@ -64,50 +65,35 @@ def settings(vae: Changes) -> dict[str, Changes]:
     }
 
 
-def dsprites(seeds: Sequence[int], changes: Changes, vae: Changes = VAE) -> Experiment:
-    about = "Shapes by quadrant and form over twelve clients: FedAvg with images of local β-VAEs, shuffled"
-
-    def play_all(out: Path, observer: Observer) -> Findings:
-        curves: dict[str, list[list[float]]] = {}
-        for label, change in settings(vae).items():
-            observer.says(f"\n{label}")
-            curves[label] = [_curve({**change, **changes, "seed": seed}, out, label, observer) for seed in seeds]
-        return _findings(curves)
-
-    return Experiment("dsprites", about, play_all)
+def dsprites(seeds: Sequence[int], changes: Changes, vae: Changes, out: Path, observer: Observer) -> Findings:
+    lines = []
+    for label, change in settings(vae).items():
+        observer.says(f"\n{label}")
+        runs = [_run({**change, **changes, "seed": seed}, out, label, observer) for seed in seeds]
+        lines.append(line_of(label, runs))
+    return _findings(lines)
 
 
-def _curve(changes: Changes, out: Path, label: str, observer: Observer) -> list[float]:
+def _run(changes: Changes, out: Path, label: str, observer: Observer) -> Result:
     name = "".join(letter if letter.isalnum() else "-" for letter in label)
     folder = out / "runs" / f"{name}-seed-{changes['seed']}"
-    result = play(resolve(dict(COMMON), changes), folder, resume=True, observer=observer)
-    return [line["accuracy"] for line in result.metrics]
+    return play(resolve(dict(COMMON), changes), folder, resume=True, observer=observer)
 
 
-def _findings(curves: Mapping[str, list[list[float]]]) -> Findings:
-    rows = []
-    for label, runs in curves.items():
-        early, last = ([100 * run[min(at, len(run) - 1)] for run in runs] for at in (EARLY, len(runs[0]) - 1))
-        rows.append([label, *(f"{statistics.fmean(v):.1f} ± {_spread(v):.1f}" for v in (early, last))])
-    table = markdown_table(["setting", f"accuracy after round {EARLY}, %", f"after round {len(runs[0]) - 1}"], rows)
-    looks = {label: number for number, label in enumerate(curves)}
+def _findings(lines: Sequence[StudyLine]) -> Findings:
+    last = lines[0].rounds[-1]
+    early = [[seed[min(EARLY, last)] for seed in one.values] for one in lines]
+    rows = [[one.label, said(few), said(one.accuracies)] for one, few in zip(lines, early, strict=True)]
+    table = StudyTable(["setting", f"accuracy after round {EARLY}, %", f"after round {last}"], rows)
     exchange = ["none", "own, not shuffled", "ρ = 100 %", "real, shuffled"]
     knobs = ["none", "ρ = 4 %", "ρ = 16 %", "ρ = 100 %", "ñ = 58"]
     panels = [
-        _panel("what is added to a client's records", {name: curves[name] for name in exchange}, looks),
-        _panel("records a generator sees (ρ), images sent (ñ)", {name: curves[name] for name in knobs}, looks),
+        _panel("what is added to a client's records", lines, exchange),
+        _panel("records a generator sees (ρ), images sent (ñ)", lines, knobs),
     ]
-    return Findings({"accuracies": dict(curves)}, table, panels)
+    return Findings(ABOUT, lines, {"table": [table]}, {"table": Drawing(ABOUT, panels)})
 
 
-def _spread(values: Sequence[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else 0.0
-
-
-def _panel(heading: str, curves: Mapping[str, list[list[float]]], looks: Mapping[str, int]) -> Panel:
-    traces = []
-    for label, runs in curves.items():
-        by_round = [[100 * value for value in values] for values in zip(*runs, strict=True)]
-        means, lows, highs = ([of(v) for v in by_round] for of in (statistics.fmean, min, max))
-        traces.append(Trace(label, range(len(means)), means, looks[label], "line", lows, highs))
-    return Panel(f"{heading}; band: all seeds", "round", "test accuracy (%)", traces)
+def _panel(heading: str, lines: Sequence[StudyLine], labels: Sequence[str]) -> Panel:
+    looks = {one.label: look for look, one in enumerate(lines)}
+    return over_rounds(heading, {one.label: one for one in lines if one.label in labels}, looks)

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from understudy.papers.experiment import Findings, Panel, Trace, markdown_table
+from understudy.papers.study import Drawing, Findings, Panel, StudyTable, Trace
+from understudy.papers.theory.least_squares import CLIENTS, LOCAL_STEPS
 
+ABOUT = f"Least squares, {CLIENTS} clients, {LOCAL_STEPS} local steps: what shuffling a share p of the records does"
 SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
 FLOOR_RATE, FLOOR_SHARES, FLOOR_SIGMA2 = 2e-4, (0.0, 0.5, 1.0), (1.0, 10.0, 100.0, 1000.0, 10000.0)
 DRIFT_ZETA2, DRIFT_GOAL = (1.0, 10.0, 100.0), 1.1e-6
@@ -20,7 +22,9 @@ Rows = list[dict[str, Any]]
 def findings(floors: Rows, drift: Rows, noise: Rows) -> Findings:
     panels = [_drift_panel(drift), _clients_panel(floors), _floor_panel(floors), _noise_panel(noise)]
     notes = [*_drift_notes(drift), *_floor_notes(floors), _noise_note(noise)]
-    return Findings({"floors": floors, "drift": drift, "noise": noise}, _tables(floors, drift, noise), panels, notes)
+    tables, pictures = {"table": _tables(floors, drift, noise)}, {"table": Drawing(ABOUT, panels)}
+    numbers = {"floors": floors, "drift": drift, "noise": noise}
+    return Findings(ABOUT, (), tables, pictures, notes=notes, numbers=numbers)
 
 
 # ---- picture and table
@@ -73,20 +77,22 @@ def _noise_panel(rows: Rows) -> Panel:
     return Panel(heading, "shuffled share p", "rounds(p) / rounds(0)", traces, ylim=(0, 2.6))
 
 
-def _tables(floors: Rows, drift: Rows, noise: Rows) -> str:
+def _tables(floors: Rows, drift: Rows, noise: Rows) -> list[StudyTable]:
     keys = ("zeta2", "sigma2", "measured", "predicted", "clients")
-    first = markdown_table(
+    first = StudyTable(
         ["p", "ζ²", "σ²", "floor of the averaged model", "predicted", "floor of the clients' models"],
         [[f"{row['p']:g}", *(f"{row[key]:.3g}" for key in keys)] for row in floors],
+        f"Error floors at rate {FLOOR_RATE:g}: f(w) − f* of the averaged model, (1/n)Σ‖x_i − x*‖² of clients'",
     )
-    second = markdown_table(
+    second = StudyTable(
         ["ζ² (knob)", "p", "rounds", "ratio measured", "√L_p·ζ_p predicts", "ζ_p alone", "of the averaged model"],
         [
             [f"{row['knob']:g}", f"{row['p']:g}", f"{np.mean(row['rounds']):.0f}", *_three_places(row, DRIFT_KEYS)]
             for row in drift
         ],
+        f"No noise: rounds until (1/n)Σ‖x_i − x*‖² is {DRIFT_GOAL:g}, rates tuned",
     )
-    third = markdown_table(
+    third = StudyTable(
         ["knobs", "p", "rounds", "ratio measured", "predicted"],
         [
             [
@@ -97,17 +103,9 @@ def _tables(floors: Rows, drift: Rows, noise: Rows) -> str:
             ]
             for row in noise
         ],
+        f"Single records: rounds until f(w) − f* is {NOISE_GOAL:g}, rates tuned",
     )
-    return "\n".join(
-        [
-            f"Error floors at rate {FLOOR_RATE:g}: f(w) − f* of the averaged model, (1/n)Σ‖x_i − x*‖² of clients'\n",
-            first,
-            f"No noise: rounds until (1/n)Σ‖x_i − x*‖² is {DRIFT_GOAL:g}, rates tuned\n",
-            second,
-            f"Single records: rounds until f(w) − f* is {NOISE_GOAL:g}, rates tuned\n",
-            third,
-        ]
-    )
+    return [first, second, third]
 
 
 def _three_places(row: dict[str, Any], keys: Sequence[str]) -> list[str]:

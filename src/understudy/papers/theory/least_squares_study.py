@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from understudy.errors import UserError
-from understudy.papers.experiment import Experiment, Findings
+from understudy.papers.study import Findings
 from understudy.papers.theory.least_squares import (
     CLIENTS,
-    LOCAL_STEPS,
     Array,
     Squares,
     clients_without_noise,
@@ -49,19 +48,12 @@ from understudy.runs.watching import Observer
 FLOOR_ZETA2, DRIFT_ROUNDS = 100.0, 2000
 
 
-def least_squares(draws: int, rounds: int, seeds: int) -> Experiment:
+def least_squares(draws: int, rounds: int, seeds: int, _: Path, observer: Observer) -> Findings:
     """``draws`` of the data; ``rounds`` of every noisy simulation, ``seeds`` of its steps."""
-    about = f"Least squares, {CLIENTS} clients, {LOCAL_STEPS} local steps: what shuffling a share p of the records does"
-
-    def play(_: Path, observer: Observer) -> Findings:
-        observer.says("error floor")
-        floors = _floors(rounds, seeds)
-        observer.says("rounds to ε")
-        drift = _drift(draws)
-        noise = _noise(draws, rounds, seeds)
-        return findings(floors, drift, noise)
-
-    return Experiment("theory-least-squares", about, play)
+    observer.says("error floor")
+    floors = _floors(rounds, seeds)
+    observer.says("rounds to ε")
+    return findings(floors, _drift(draws), _noise(draws, rounds, seeds))
 
 
 def _shuffled(base: Squares, p: float, draw: int) -> Squares:

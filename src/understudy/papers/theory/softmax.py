@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from understudy.data.sets import load
-from understudy.papers.experiment import Experiment, Findings, Panel, Style, Trace, markdown_table
+from understudy.papers.study import Drawing, Findings, Panel, StudyTable, Style, Trace
 from understudy.randomness import generator
 from understudy.runs.play import one_thread
 from understudy.runs.watching import Observer
@@ -49,23 +49,30 @@ class Setting:
         return f"{self.split}, E = {self.steps}" + (f", σ² = {self.sigma2:g}" if self.sigma2 else "")
 
 
-def softmax_regression(
-    data: str, records: int, rounds: int, sigma2: float, rates: Sequence[float] = RATES
-) -> Experiment:
-    about = f"Softmax regression on {data}: ten workers with {records} records each, E local steps, tuned rates"
+@dataclass(frozen=True)
+class SoftmaxPlan:
+    data: str
+    records: int  # of each worker
+    rounds: int
+    rates: Sequence[float] = RATES
+    sigma2: float = 30.0
 
-    def play(_: Path, observer: Observer) -> Findings:
-        rows = []
-        with one_thread():
-            sites = _splits(data, records)
-            for split, workers in sites.items():
-                for steps in LOCAL_STEPS:
-                    observer.says(f"{split}, E = {steps}")
-                    rows += _tuned(workers, split, steps, (0.0, sigma2), rounds, rates)
-            zeta2 = {split: dissimilarity(workers) for split, workers in sites.items()}
-        return _findings(rows, zeta2, sigma2)
+    @property
+    def about(self) -> str:
+        workers = f"ten workers with {self.records} records each"
+        return f"Softmax regression on {self.data}: {workers}, E local steps, tuned rates"
 
-    return Experiment("theory-softmax", about, play)
+
+def softmax_regression(plan: SoftmaxPlan, _: Path, observer: Observer) -> Findings:
+    rows = []
+    with one_thread():
+        sites = _splits(plan.data, plan.records)
+        for split, workers in sites.items():
+            for steps in LOCAL_STEPS:
+                observer.says(f"{split}, E = {steps}")
+                rows += _tuned(workers, split, steps, (0.0, plan.sigma2), plan.rounds, plan.rates)
+        zeta2 = {split: dissimilarity(workers) for split, workers in sites.items()}
+    return _findings(plan, rows, zeta2)
 
 
 def _splits(data: str, records: int) -> dict[str, Shards]:
@@ -135,11 +142,11 @@ def _tuned(
     return rows
 
 
-def _findings(rows: Sequence[dict[str, Any]], zeta2: Mapping[str, float], sigma2: float) -> Findings:
+def _findings(plan: SoftmaxPlan, rows: Sequence[dict[str, Any]], zeta2: Mapping[str, float]) -> Findings:
     goal = 1.05 * max(row["loss"][-1] for row in rows if row["sigma2"] == 0)
     for row in rows:
         row["rounds_to_goal"] = next((at + 1 for at, value in enumerate(row["loss"]) if value <= goal), None)
-    table = markdown_table(
+    table = StudyTable(
         ["split", "E", "σ²", "ζ² at w = 0", "tuned rate", "last loss", f"rounds to {goal:.2f}"],
         [
             [
@@ -156,10 +163,12 @@ def _findings(rows: Sequence[dict[str, Any]], zeta2: Mapping[str, float], sigma2
     )
     panels = [
         _panel(f"E = {steps}, " + (f"noise σ² = {noise:g}" if noise else "no noise"), rows, steps, noise)
-        for noise in (0.0, sigma2)
+        for noise in (0.0, plan.sigma2)
         for steps in LOCAL_STEPS
     ]
-    return Findings({"rows": list(rows), "zeta2": dict(zeta2), "goal": goal}, table, panels, _notes(rows, zeta2))
+    numbers = {"rows": list(rows), "zeta2": dict(zeta2), "goal": goal}
+    pictures = {"table": Drawing(plan.about, panels)}
+    return Findings(plan.about, (), {"table": [table]}, pictures, notes=_notes(rows, zeta2), numbers=numbers)
 
 
 def _panel(heading: str, rows: Sequence[dict[str, Any]], steps: int, noise: float) -> Panel:

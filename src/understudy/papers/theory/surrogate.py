@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from understudy.papers.experiment import Experiment, Findings, Panel, Trace, markdown_table
+from understudy.papers.study import Drawing, Findings, Panel, StudyTable, Trace
 from understudy.randomness import generator
 from understudy.runs.play import one_thread
 from understudy.runs.watching import Observer
 
+ABOUT = "One weight, two clients: surrogates learnt from four records a client, near the broadcast weight and elsewhere"
 START, RADIUS, SYNTHETIC = 0.7, 0.5, 2  # w_r, ρ, m
 LOW, HIGH, POINTS = -0.5, 4.0, 901
 # Where the classes of each client lie: (middle of class 0, of class 1, spread), as many records of each. The first
@@ -89,21 +90,13 @@ def total(clients: Sequence[Records], w: Tensor) -> Tensor:
     return torch.stack([losses(one, w) for one in clients]).mean(0)
 
 
-def surrogate_study(steps: int, rounds: int = 4) -> Experiment:
-    about = (
-        "One weight, two clients: surrogates learnt from four records a client, near the broadcast weight and elsewhere"
-    )
-
-    def play(_: Path, observer: Observer) -> Findings:
-        with one_thread():
-            clients = drawn()
-            observer.says("surrogates at the first weight")
-            first = _surrogates(clients, START, 0, steps)
-            observer.says("rounds")
-            ways = _rounds(clients, rounds, steps)
-            return _findings(clients, first, ways)
-
-    return Experiment("theory-surrogate", about, play)
+def surrogate_study(steps: int, rounds: int, _: Path, observer: Observer) -> Findings:
+    with one_thread():
+        clients = drawn()
+        observer.says("surrogates at the first weight")
+        first = _surrogates(clients, START, 0, steps)
+        observer.says("rounds")
+        return _findings(clients, first, _rounds(clients, rounds, steps))
 
 
 def _surrogates(clients: Sequence[Records], near: float, round: int, steps: int) -> list[Records]:
@@ -139,7 +132,7 @@ def _findings(clients: Sequence[Records], first: Sequence[Records], ways: dict[s
     common = total(clients, grid)
     lowest = float(common.min())
     gaps = [_gaps(one, made, grid) for one, made in zip(clients, first, strict=True)]
-    gap_table = markdown_table(
+    gap_table = StudyTable(
         ["client", f"largest gap within ρ = {RADIUS:g} of w = {START:g}", "from ρ to 3ρ"],
         [[str(number + 1), f"{near:.4f}", f"{far:.4f}"] for number, (near, far) in enumerate(gaps)],
     )
@@ -147,7 +140,7 @@ def _findings(clients: Sequence[Records], first: Sequence[Records], ways: dict[s
         name: [float(total(clients, torch.tensor(w, dtype=torch.float64))) for w in way] for name, way in ways.items()
     }
     rounds = len(next(iter(ways.values())))
-    way_table = markdown_table(
+    way_table = StudyTable(
         ["server", *(f"w after {at}: loss" for at in range(rounds))],
         [
             [name, *(f"{w:.3f}: {value:.4f}" for w, value in zip(ways[name], values[name], strict=True))]
@@ -162,7 +155,9 @@ def _findings(clients: Sequence[Records], first: Sequence[Records], ways: dict[s
         ),
         _sum_panel(clients, first, ways, grid),
     ]
-    return Findings(numbers, f"{gap_table}\n{way_table}", panels, _notes(gaps, values, lowest))
+    notes = _notes(gaps, values, lowest)
+    tables, pictures = {"table": [gap_table, way_table]}, {"table": Drawing(ABOUT, panels)}
+    return Findings(ABOUT, (), tables, pictures, notes=notes, numbers=numbers)
 
 
 def _client_panel(number: int, client: Records, made: Records, grid: Tensor) -> Panel:

@@ -5,18 +5,15 @@ Smaller than published: 4000 MNIST images at 14×14 (or digits of 8×8) in place
 layer, five local epochs, twenty rounds, and generators that train for seconds.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Literal
+from collections.abc import Mapping
+from functools import partial
 
-from understudy.papers.experiment import Experiment
 from understudy.papers.fedssyn.controls import ControlsPlan, controls_study
 from understudy.papers.fedssyn.generators import GeneratorsPlan, Private, generators_study
 from understudy.papers.fedssyn.peers import PeersPlan, peers_study
 from understudy.papers.fedssyn.rounds_to_target import RoundsPlan, Taking, rounds_study
-from understudy.papers.trained_once import Changes
+from understudy.papers.study import Changes, Study
 from understudy.runs.demo import VAE as DEMO_VAE
-
-Scales = Mapping[Literal["smoke", "desk", "paper"], Callable[[], Experiment]]
 
 SEEDS = (0, 1, 2)
 RATES = (0.03, 0.1, 0.3, 1.0)
@@ -39,24 +36,24 @@ ALL_OF_THEM = Taking("all clients", 1.0, 20, 10)
 FOUR_OF_TEN = Taking("4 of 10 clients", 0.4, 40, 20)
 
 
-def rounds_at_desk() -> Experiment:
-    return rounds_study(RoundsPlan(SMALL, VAE, (0.01, 0.1), (ALL_OF_THEM, FOUR_OF_TEN), RATES, SEEDS))
+def rounds_at_desk() -> RoundsPlan:
+    return RoundsPlan(SMALL, VAE, (0.01, 0.1), (ALL_OF_THEM, FOUR_OF_TEN), RATES, SEEDS)
 
 
-def rounds_smoke() -> Experiment:
+def rounds_smoke() -> RoundsPlan:
     takings = (Taking("all clients", 1.0, 1, 1), Taking("1 of 2 clients", 0.5, 1, 1))
-    return rounds_study(RoundsPlan(TINY, TINY_VAE, (0.5,), takings, (0.1,), (0,), ("FedAvg", "SCAFFOLD")))
+    return RoundsPlan(TINY, TINY_VAE, (0.5,), takings, (0.1,), (0,), ("FedAvg", "SCAFFOLD"))
 
 
-def controls_at_desk() -> Experiment:
+def controls_at_desk() -> ControlsPlan:
     vae = {**VAE, "checkpoints": [1, 5]}
     # p = 0.06, 0.2: 26 and 100 images beside 400 records.
-    return controls_study(ControlsPlan(SMALL, vae, (0.1, 0.25), (26, 100), RATES, SEEDS, {"method.rounds": 10}))
+    return ControlsPlan(SMALL, vae, (0.1, 0.25), (26, 100), RATES, SEEDS, {"method.rounds": 10})
 
 
-def controls_smoke() -> Experiment:
+def controls_smoke() -> ControlsPlan:
     vae = {**TINY_VAE, "checkpoints": [1]}
-    return controls_study(ControlsPlan(TINY, vae, (0.5,), (5,), (0.1,), (0,), {}))
+    return ControlsPlan(TINY, vae, (0.5,), (5,), (0.1,), (0,), {})
 
 
 # ---- generators
@@ -119,13 +116,13 @@ PRIVATE = Private(
 )
 
 
-def generators_at_desk() -> Experiment:
+def generators_at_desk() -> GeneratorsPlan:
     tuning = {"method.rounds": 8}
     rates = (0.01, *RATES)
-    return generators_study(GeneratorsPlan(DIGITS, KINDS, "diffusion", SAMPLERS, 100, PRIVATE, rates, SEEDS, tuning))
+    return GeneratorsPlan(DIGITS, KINDS, "diffusion", SAMPLERS, 100, PRIVATE, rates, SEEDS, tuning)
 
 
-def generators_smoke() -> Experiment:
+def generators_smoke() -> GeneratorsPlan:
     """On images that need no download."""
     gan = {"name": "gan", "epochs": 1, "width": 4, "hidden": 8}
     small = {"name": "diffusion", "epochs": 1, "least_steps": 1, "width": 8, "head": 8, "multipliers": [1]}
@@ -133,7 +130,7 @@ def generators_smoke() -> Experiment:
     vae = {**TINY_VAE, "spread": "prior", "epochs": 1}
     private = Private(TINY, {"VAE": vae, "diffusion": small}, PRIVATE.clips, {**PRIVATE.privacy, "records": 50}, {})
     samplers = (("dpm-solver", 2), ("ancestral", 3))
-    return generators_study(GeneratorsPlan(TINY, kinds, "diffusion", samplers, 10, private, (0.1,), (0,), {}))
+    return GeneratorsPlan(TINY, kinds, "diffusion", samplers, 10, private, (0.1,), (0,), {})
 
 
 # ---- peers
@@ -160,11 +157,11 @@ PEERS: Mapping[str, Changes] = {
 }
 
 
-def peers_at_desk() -> Experiment:
-    return peers_study(PeersPlan(CONV, VAE, PEERS, ("FedDM",), (0.01, *RATES), SEEDS, {"method.rounds": 5}))
+def peers_at_desk() -> PeersPlan:
+    return PeersPlan(CONV, VAE, PEERS, ("FedDM",), (0.01, *RATES), SEEDS, {"method.rounds": 5})
 
 
-def peers_smoke() -> Experiment:
+def peers_smoke() -> PeersPlan:
     feddm = {"name": "feddm", "rounds": 1, "ipc": 1, "steps": 1, "real_batch": 8, "server": {"epochs": 1}}
     config = {**TINY, "model": {"name": "small-convnet", "width": 2, "fast": "eager"}}
     dense = {"method.name": "dense", "method.alone.epochs": 1, "method.epochs_a_round": 1, "method.images": 4}
@@ -173,24 +170,31 @@ def peers_smoke() -> Experiment:
         "DENSE": {**dense, "method.generator_steps": 1},
     }
     peers = {**averaging, "FedDM": {"method": feddm}}
-    return peers_study(PeersPlan(config, TINY_VAE, peers, ("FedDM",), (0.1,), (0,), {}))
+    return PeersPlan(config, TINY_VAE, peers, ("FedDM",), (0.1,), (0,), {})
 
 
-STUDIES: Mapping[str, tuple[str, Scales]] = {
-    "fedssyn-rounds": (
+STUDIES = (
+    Study(
+        "fedssyn-rounds",
         "rounds to a target accuracy of five methods with and without Fedssyn, rates tuned alike",
-        {"smoke": rounds_smoke, "desk": rounds_at_desk},
+        {"smoke": partial(rounds_study, rounds_smoke()), "desk": partial(rounds_study, rounds_at_desk())},
     ),
-    "fedssyn-controls": (
+    Study(
+        "fedssyn-controls",
         "Fedssyn's controls (a) to (f), records and epochs of its generators, few images, and ζ² measured",
-        {"smoke": controls_smoke, "desk": controls_at_desk},
+        {"smoke": partial(controls_study, controls_smoke()), "desk": partial(controls_study, controls_at_desk())},
     ),
-    "fedssyn-generators": (
+    Study(
+        "fedssyn-generators",
         "Fedssyn with diffusion, GANs and a VAE, with few and many sampling steps, and with privacy",
-        {"smoke": generators_smoke, "desk": generators_at_desk},
+        {
+            "smoke": partial(generators_study, generators_smoke()),
+            "desk": partial(generators_study, generators_at_desk()),
+        },
     ),
-    "fedssyn-peers": (
+    Study(
+        "fedssyn-peers",
         "Fedssyn beside FedGen, DENSE and FedDM over rounds and over megabytes, rates tuned alike",
-        {"smoke": peers_smoke, "desk": peers_at_desk},
+        {"smoke": partial(peers_study, peers_smoke()), "desk": partial(peers_study, peers_at_desk())},
     ),
-}
+)

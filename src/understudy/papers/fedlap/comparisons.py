@@ -7,15 +7,20 @@ noise. The six counters are a fraction of the paper's. Rates do not fall over ro
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
 
+from understudy.papers.compared import compared
+from understudy.papers.fedlap.criteria import CriteriaPlan
+from understudy.papers.fedlap.criteria_study import ABOUT as CRITERIA_ABOUT
+from understudy.papers.fedlap.criteria_study import criteria_study
+from understudy.papers.fedlap.pictures import HARDLY_NOISED, NEXT_TO_NONE, options, private
+from understudy.papers.study import Changes, Study
 from understudy.papers.tuned import Comparison, Contender
 
 PAIRS_ABOUT = "FedLAP beside FedAvg, FedProx, SCAFFOLD and FedDM on class pairs, learning rates tuned alike"
 OPTIONS_ABOUT = "FedLAP: radius rules and images a class, all at one learning rate"
 PRIVATE_ABOUT = "FedLAP-DP, DP-FedAvg and DP-FedProx at the same ε, learning rates tuned alike"
 
-Changes = Mapping[str, Any]
 PAIRS: Changes = {"kind": "class-pairs", "pairs": "fedlap"}
 MODEL: Changes = {"name": "small-convnet", "width": 16, "fast": "eager"}
 INLINE: Changes = {"name": "inline"}
@@ -139,8 +144,6 @@ PRIVATE: Mapping[str, tuple[Changes, str]] = {  # with the setting that is tuned
     "dp-fedprox": ({"method.name": "dp-fedprox", "method.mu": 0.1, **STEPS}, "method.local.lr"),
 }
 AVERAGED, ON_IMAGES = (0.3, 1.0, 3.0, 10.0), (0.01, 0.03, 0.1, 0.3)  # rates: steps are clipped, image gradients are not
-NEXT_TO_NONE = 0.01  # σ: stands for no noise, which the method refuses
-HARDLY_NOISED = f"fedlap-dp σ={NEXT_TO_NONE:g}"
 
 
 def private_at_desk() -> Comparison:
@@ -173,3 +176,30 @@ def _private(
     hardly = {**LAP_DP, "method.noise": NEXT_TO_NONE, **matching}
     contenders.append(Contender(HARDLY_NOISED, hardly, "method.lr", (0.1,)))  # not tuned
     return Comparison("fedlap-dp", PRIVATE_ABOUT, IN_PRIVATE, averaged, seeds, contenders, panels=panels)
+
+
+STUDIES = (
+    Study(
+        "fedlap-pairs",
+        PAIRS_ABOUT,
+        {"smoke": partial(compared, pairs_smoke()), "desk": partial(compared, pairs_at_desk())},
+    ),
+    Study(
+        "fedlap-options",
+        OPTIONS_ABOUT,
+        {"smoke": partial(options, options_smoke()), "desk": partial(options, options_at_desk())},
+    ),
+    Study(
+        "fedlap-dp",
+        PRIVATE_ABOUT,
+        {"smoke": partial(private, private_smoke()), "desk": partial(private, private_at_desk())},
+    ),
+    Study(
+        "matching-criteria",
+        CRITERIA_ABOUT,
+        {
+            "smoke": partial(criteria_study, (0,), CriteriaPlan(real_batches=1, steps=2)),
+            "desk": partial(criteria_study, (0, 1, 2), CriteriaPlan()),
+        },
+    ),
+)

@@ -1,5 +1,6 @@
 """Studies and pictures."""
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -19,17 +20,22 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Run a study that compares methods, each tuned alike; a stopped one goes on where it was."""
-    from understudy.papers.reproduce import STUDIES
-    from understudy.view.standings import show_study
+    from understudy.papers.reproduce import STUDIES, study
+    from understudy.papers.stored import write_table
+    from understudy.view.findings import write_findings
+    from understudy.view.progress import RichProgress
 
     if name is None:
         listed = {one.name: {"about": one.about, "scales": list(one.scales)} for one in STUDIES.values()}
         lines = [f"{key:24} {one['about']} ({', '.join(one['scales'])})" for key, one in listed.items()]
         print_json(listed) if as_json else print("\n".join(lines))
         return
-    table = show_study(name, scale, out or Path("studies", f"{name}-{scale}"), quiet=as_json)
-    if as_json:
-        print_json(table)
+    carry_out, folder = study(name, scale), out or Path("studies", f"{name}-{scale}")
+    with RichProgress() as progress:
+        found = carry_out(folder, progress)
+    table = write_table(folder / "table.json", name, scale, found)
+    text = write_findings(found, folder)
+    print_json(table) if as_json else print(f"\n{text}\n{folder / 'table.png'}")
 
 
 @app.command()
@@ -45,13 +51,14 @@ def sheet(
     ] = None,
 ) -> None:
     """Draw the synthetic images that left the clients of a run."""
-    from understudy.view.generated import generated_sheet
+    from understudy.runs.regenerated import generated as made_again
+    from understudy.view.generated import draw_generated
     from understudy.view.sheet import draw_sheet
 
     if client is not None and not generated:
         raise UserError("--client chooses whose images --generated makes; without it the sheet shows all clients.")
     if generated:
-        drawn = generated_sheet(folder, out, client=client, per_class=per_class or 16)
+        drawn = draw_generated(made_again(folder, client), out, per_class or 16)
     else:
         drawn = draw_sheet(folder, out, per_class=per_class or 4)
     print(f"Picture: {drawn}")
@@ -62,6 +69,20 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where the runs, the table and the pictures go.")] = Path("demo"),
 ) -> None:
     """Five methods on real images that four clients will not share: one table, three pictures."""
-    from understudy.view.demo import show_demo
+    from rich.console import Console
 
-    show_demo(out)
+    from understudy.config.build import build_data
+    from understudy.config.read import read
+    from understudy.config.resolve import resolve
+    from understudy.runs.demo import PRESET, clear, play_demo
+    from understudy.view.progress import RichProgress
+    from understudy.view.story import INTRO, print_story
+
+    began = time.perf_counter()
+    console = Console(highlight=False)
+    clear(out)
+    console.print(INTRO, soft_wrap=True)
+    with RichProgress() as progress:
+        folders = {act.name: result.folder for act, result in play_demo(out, progress)}
+    print_story(folders, build_data(resolve(read(PRESET))), out, console)
+    console.print(f"The whole demo took {time.perf_counter() - began:.0f} s.")

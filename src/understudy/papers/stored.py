@@ -1,0 +1,63 @@
+"""``table.json``: what came of a study, in one schema (docs/studies/table-json.md)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from understudy.errors import UserError
+from understudy.files import write_whole
+from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Trace
+from understudy.reading import json_of, text_of
+
+SCHEMA = 1
+DERIVED = ("mean", "spread")  # of a line, for whoever reads the file without us
+
+
+def write_table(file: Path, name: str, scale: str, found: Findings) -> dict[str, Any]:
+    """What stands in the file is returned as it would be read."""
+    content = {"schema": SCHEMA, "name": name, "about": found.about, "scale": scale}
+    content |= {key: value for key in ("config", "rates") if (value := getattr(found, key))}
+    content["lines"] = [{**asdict(one), **{key: getattr(one, key) for key in DERIVED}} for one in found.lines]
+    for key in ("tables", "pictures"):
+        content[key] = {stem: _plain(each) for stem, each in getattr(found, key).items()}
+    content |= {"notes": list(found.notes), "numbers": found.numbers}
+    text = json.dumps(content, indent=1, default=list) + "\n"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, text.encode())
+    stored: dict[str, Any] = json.loads(text)
+    return stored
+
+
+def _plain(value: Any) -> Any:
+    return asdict(value) if isinstance(value, Drawing) else [asdict(one) for one in value]
+
+
+def read_table(file: Path) -> Findings:
+    return findings_of(json_of(text_of(file), str(file)), str(file))
+
+
+def findings_of(content: Any, where: str = "table.json") -> Findings:
+    """Without mosaics, whose images are not stored."""
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if schema != SCHEMA:
+        raise UserError(f"{where} has schema {schema}, but this version reads schema {SCHEMA}; run its study again.")
+    try:
+        return Findings(
+            content["about"],
+            [StudyLine(**{key: value for key, value in one.items() if key not in DERIVED}) for one in content["lines"]],
+            {stem: [StudyTable(**one) for one in tables] for stem, tables in content["tables"].items()},
+            {stem: _drawing(one) for stem, one in content.get("pictures", {}).items()},
+            notes=content["notes"],
+            numbers=content["numbers"],
+            config=content.get("config", {}),
+            rates=content.get("rates", ()),
+        )
+    except (AttributeError, KeyError, TypeError):
+        raise UserError(f"{where} is damaged; restore it from a copy.") from None
+
+
+def _drawing(words: Mapping[str, Any]) -> Drawing:
+    panels = [Panel(**{**panel, "traces": [Trace(**one) for one in panel["traces"]]}) for panel in words["panels"]]
+    return Drawing(**{**words, "panels": panels})

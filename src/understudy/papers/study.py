@@ -1,0 +1,155 @@
+"""A study of a paper as data: what it is at which scale, and what came of it.
+
+``Findings`` are plain values: lines, cells, points and sentences. Which file they end up in is said by its stem; how
+they look is up to `view`. What a paper printed, cell by cell, and its claims with their tests belong beside ``notes``.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.runs.watching import Observer
+
+Scale = Literal["smoke", "desk", "paper"]
+Changes = Mapping[str, Any]  # in a config
+Style = Literal["line", "dashed", "dotted", "dots", "line and dots", "seeds", "joined seeds"]
+SCARCELY = 0.01  # of a budget: FedNova's step counts, a few bytes beside the model, are not to cost it a round
+
+
+@dataclass(frozen=True)
+class StudyLine:
+    """What one contender reached. Shares between 0 and 1, one for each seed."""
+
+    label: str
+    accuracies: Sequence[float]  # after the last round
+    best: Sequence[float] = ()  # of all rounds
+    rate: float | None = None  # the learning rate that was chosen
+    validation: Mapping[str, float | None] = field(default_factory=dict)  # by rate: what tuning saw; None: it diverged
+    megabytes: float | None = None  # up and down, all clients, one run
+    seconds: float | None = None  # one run
+    more: Mapping[str, float] = field(default_factory=dict)  # means of further metrics of the last round
+    rounds: Sequence[int] = ()  # that were scored; below, by seed and by round
+    values: Sequence[Sequence[float]] = ()
+    sent: Sequence[Sequence[float]] = ()  # megabytes from the opening to that round
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.accuracies)
+
+    @property
+    def spread(self) -> float:
+        return spread(self.accuracies)
+
+    def by_round(self, of: Callable[[Sequence[float]], float] = statistics.fmean) -> list[float]:
+        """The mean over seeds after each round, or ``min`` or ``max``."""
+        return [of(seeds) for seeds in zip(*self.values, strict=True)]
+
+    @property
+    def sent_by_round(self) -> list[float]:
+        """Mean over seeds: a seed has a split of its own, and with it surrogates of another size."""
+        return [statistics.fmean(seeds) for seeds in zip(*self.sent, strict=True)]
+
+    def within(self, budget: float) -> list[float]:
+        """Each seed's value after the last round for which no more than ``budget`` was sent, in the mean of seeds."""
+        sent = self.sent_by_round
+        last = max(at for at, total in enumerate(sent) if at == 0 or total <= budget * (1 + SCARCELY))
+        return [seed[last] for seed in self.values]
+
+
+def spread(values: Sequence[float]) -> float:
+    """Standard deviation over seeds."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def said(values: Sequence[float]) -> str:
+    """Shares in percent: mean ± standard deviation over seeds."""
+    return f"{100 * statistics.fmean(values):.1f} ± {100 * spread(values):.1f}"
+
+
+def plain(number: float | None) -> str:
+    return "–" if number is None else f"{number:g}"
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    heading: str = ""
+    words: int = 1  # so many columns from the left are words, the others numbers
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One line of a panel, or dots. The dots of ``seeds`` have a bar at the mean of those above one x."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    look: int = 0  # number of colour; lines of one look belong together
+    style: Style = "line"
+    low: Sequence[float] | None = None  # with ``high``: a band around the line, from the worst seed to the best
+    high: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    heading: str
+    xlabel: str
+    ylabel: str
+    traces: Sequence[Trace]
+    log_x: bool = False
+    log_y: bool = False
+    shaded: tuple[float, float] | None = None  # a stretch of the x axis that is meant
+    ylim: tuple[float, float] | None = None
+    from_zero: bool = False  # the x axis begins there
+    names: Sequence[str] = ()  # what x = 0, 1, … are called
+    sideways: bool = False  # names down the side, values across
+    level: tuple[str, float] | None = None  # a line across to compare with
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Panels beside and below each other, under one title."""
+
+    title: str
+    panels: Sequence[Panel]
+    across: int | None = None  # panels in a row; None: as many as fit
+    legend: Literal["in each", "below", "none"] = "in each"  # below: lines of one label look alike in all panels
+    same_height: bool = False  # all panels have one y axis
+
+
+@dataclass(frozen=True)
+class Mosaic:
+    """Images by what they are of, one row each, and by class."""
+
+    title: str
+    sets: Mapping[str, Examples]
+    problem: Problem
+    names: Sequence[str]  # of classes
+
+
+@dataclass(frozen=True)
+class Findings:
+    about: str  # what was compared, for the title
+    lines: Sequence[StudyLine] = ()
+    tables: Mapping[str, Sequence[StudyTable]] = field(default_factory=dict)  # this and the next two by stem of a file
+    pictures: Mapping[str, Drawing] = field(default_factory=dict)
+    mosaics: Mapping[str, Mosaic] = field(default_factory=dict)
+    notes: Sequence[str] = ()  # which claims held, in sentences with numbers
+    numbers: Mapping[str, Any] = field(default_factory=dict)  # whatever else was measured
+    config: Changes = field(default_factory=dict)  # what all lines have in common
+    rates: Sequence[float] = ()  # that were tried
+
+
+Scales = Mapping[Scale, Callable[[Path, Observer], Findings]]
+
+
+@dataclass(frozen=True)
+class Study:
+    name: str
+    about: str  # for the list of studies
+    scales: Scales  # what runs it in a folder

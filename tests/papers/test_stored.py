@@ -1,0 +1,76 @@
+"""table.json: one schema, read as it was written, and the stored tables of docs as they stand there."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from understudy.cli.studies import reproduce
+from understudy.errors import UserError
+from understudy.papers.reproduce import STUDIES
+from understudy.papers.stored import read_table, write_table
+from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Trace
+from understudy.view.findings import table_pages
+
+STORED = sorted((Path(__file__).parents[2] / "docs/studies").glob("*/table.json"))
+LINE = StudyLine(
+    "a", [0.5, 0.7], [0.6, 0.7], 0.1, {"0.1": 0.4, "1": None}, 2.0, 3.0, {"f1": 0.5}, [0, 1], [[0.1, 0.5]], [[0.0, 2.0]]
+)
+FOUND = Findings(
+    "about it",
+    [LINE],
+    {"table": [StudyTable(["method", "rate"], [["a", "0.1"]], "heading")]},
+    {"table": Drawing("t", [Panel("p", "x", "y", [Trace("a", [0, 1], [2.0, 3.0], 1, "dots")], level=("l", 2.0))])},
+    notes=["It held."],
+    numbers={"target": 0.8},
+    config={"data": {"name": "digits"}},
+    rates=[0.1, 1.0],
+)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    content = write_table(tmp_path / "deep/table.json", "some", "desk", FOUND)
+    again = read_table(tmp_path / "deep/table.json")
+    assert again.lines == FOUND.lines
+    assert (again.tables, again.notes, again.numbers) == (FOUND.tables, FOUND.notes, FOUND.numbers)
+    assert (again.about, again.config, again.rates) == (FOUND.about, FOUND.config, FOUND.rates)
+    assert write_table(tmp_path / "again.json", "some", "desk", again) == content
+    assert (content["schema"], content["name"], content["scale"]) == (1, "some", "desk")
+    assert content["lines"][0]["mean"] == pytest.approx(0.6)
+    assert content["pictures"]["table"]["panels"][0]["traces"][0]["style"] == "dots"
+
+
+@pytest.mark.parametrize("schema", [2, None])
+def test_another_schema_is_refused_in_one_sentence(schema: int | None, tmp_path: Path) -> None:
+    content = write_table(tmp_path / "table.json", "some", "desk", FOUND)
+    (tmp_path / "table.json").write_text(json.dumps({**content, "schema": schema}))
+    with pytest.raises(UserError, match=rf"table.json has schema {schema}, but this version reads schema 1; run its"):
+        read_table(tmp_path / "table.json")
+
+
+def test_a_line_with_an_unknown_key_is_refused_too(tmp_path: Path) -> None:
+    content = write_table(tmp_path / "table.json", "some", "desk", FOUND)
+    (tmp_path / "table.json").write_text(json.dumps({**content, "lines": [{"label": "a", "accuracy": 0.5}]}))
+    with pytest.raises(UserError, match=r"table\.json is damaged; restore it from a copy"):
+        read_table(tmp_path / "table.json")
+
+
+def test_the_command_writes_table_page_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reproduce("theory-surrogate", "smoke", tmp_path, False)
+    said = capsys.readouterr().out
+    assert said == f"\n{(tmp_path / 'table.md').read_text()}\n{tmp_path / 'table.png'}\n"
+    assert (tmp_path / "table.png").exists()
+    reproduce("theory-surrogate", "smoke", tmp_path, True)
+    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "table.json").read_text())
+    found = read_table(tmp_path / "table.json")
+    assert table_pages(found) == {"table": (tmp_path / "table.md").read_text()}
+    assert found.pictures["table"].panels[0].heading.startswith("client 1")
+
+
+@pytest.mark.parametrize("file", STORED, ids=lambda file: file.parent.name)
+def test_every_stored_page_is_what_its_table_gives(file: Path) -> None:
+    pages = table_pages(read_table(file))
+    stored = {page.stem: page.read_text() for page in file.parent.glob("*.md") if page.stem != "README"}
+    assert pages == stored
+    content = json.loads(file.read_text())
+    assert content["scale"] in STUDIES[content["name"]].scales
