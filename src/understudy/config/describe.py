@@ -27,7 +27,8 @@ SHAPES = {"8×8 grey": (1, 8, 8), "28×28 grey": (1, 28, 28), "32×32 colour": (
 def describe_methods(name: str | None = None) -> list[dict[str, Any]]:
     entries = registry.entries()
     if name is not None:
-        entries = [e for e in entries if e.name == name] or [registry.entry(name, "method")]
+        named = sorted((e for e in entries if e.name == name), key=lambda e: e.role != "method")
+        entries = named or [registry.entry(name, "method")]
     return [_describe(entry) for entry in entries]
 
 

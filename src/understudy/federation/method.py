@@ -8,14 +8,14 @@ changes: what lasts is in the server's State or in a client's memory.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from torch import Tensor, nn
 
 from understudy.data.problem import Problem
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
-from understudy.federation.server import Server, Task
+from understudy.federation.server import OnlySums, Server, Task
 from understudy.models.network import Network
 from understudy.privacy.planning import Spendings
 from understudy.privacy.promise import PrivacySettings
@@ -51,7 +51,6 @@ def task_name(work: Task) -> str:
 
 
 class Method(ABC):
-    sums_only: ClassVar[bool] = False  # what clients send is only ever added up, by `server.sum`
     net: Network  # set by `bind`, before anything else is called
     rounds: int
     problem: Problem  # set before `effort` is asked, when there is no network yet
@@ -128,3 +127,31 @@ class Method(ABC):
                 work = getattr(self, attribute)
                 found[task_name(work)] = Job(task_name(work), work, kinds)
         return found
+
+
+class SummingMethod(Method):
+    """A method whose server sees sums over clients, never a single reply: it is handed a server that can only sum.
+
+    It writes ``opening`` and ``turn`` in the place of ``start`` and ``round``; one that writes ``round`` itself sees
+    replies again, and `only_sums` says so.
+    """
+
+    def start(self, server: Server) -> State:
+        return self.opening(OnlySums(server))
+
+    def round(self, server: Server, state: State) -> State:
+        return self.turn(OnlySums(server), state)
+
+    def opening(self, server: Server) -> State:
+        """`start`, by sums."""
+        return super().start(server)
+
+    @abstractmethod
+    def turn(self, server: Server, state: State) -> State:
+        """`round`, by sums."""
+
+
+def only_sums(method: Method) -> bool:
+    """Nobody in this method's server could read what a single client sent."""
+    kind = type(method)
+    return issubclass(kind, SummingMethod) and (kind.start, kind.round) == (SummingMethod.start, SummingMethod.round)

@@ -28,7 +28,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.registry import method
 from understudy.learning.local import Local
-from understudy.learning.loop import Pull, Slope, Step, Trained, train
+from understudy.learning.loop import Descent, Feed, Pull, Slope, Step, Trained, train
 from understudy.learning.plan import EMPTY
 from understudy.methods.fedprox import Proximal
 from understudy.methods.shared.averaging import Averaging, AveragingSettings, Term
@@ -104,22 +104,16 @@ class PrivateAveraging(Averaging):
             releases=budget.steps,
             rng=client.secret_rng("noise"),
         )
-        return train(
-            self.net,
-            w,
-            client.examples,
-            _poisson_plan(len(client.examples), budget, client.secret_rng("sampling")),
-            settings.local,
-            rate=settings.local.rate(client.round, self.rounds),
-            records=budget.records,
-            pulls=pulls,
-            slope=private(means, with_losses=any(term.changes_loss for term in self.terms)),
-            rng=client.secret_rng("augmentation"),  # drawn by place in the batch: known, it would tell who is in
-        )
+        plan = _poisson_plan(len(client.examples), budget, client.secret_rng("sampling"))
+        changes = client.secret_rng("augmentation")  # drawn by place in the batch: known, it would tell who is in
+        rate = settings.local.rate(client.round, self.rounds)
+        slope = private(means, with_losses=any(term.changes_loss for term in self.terms))
+        descent = Descent(settings.local, rate, pulls, slope)
+        return train(self.net, w, Feed(client.examples, plan, changes), descent, records=budget.records)
 
 
 def _check_private(term: Term) -> None:
-    name = type(term).__name__
+    name = term.name
     if term.changes_loss and not getattr(term, "per_record", True):
         raise UserError(
             f"privacy: the loss that {name} adds is not made record by record, so no record's influence on it can be "

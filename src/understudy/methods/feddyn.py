@@ -108,14 +108,15 @@ class Corrected(Rule):
 
 
 class FedDyn(Averaging):
+    plain_steps: ClassVar[str] = "feddyn's dual stands for the slope of the loss and its own spring alone"
     settings: FedDynSettings
 
     @task(records="scalars", clients="scalars")
     def count(self, client: Client, brief: Message) -> Message:
         return Message(records=scalar(len(client.own)), clients=scalar(1))
 
-    def start(self, server: Server) -> State:
-        state = super().start(server)
+    def opening(self, server: Server) -> State:
+        state = super().opening(server)
         state = state.but(mean=state["model"][self.shared])
         if not self.settings.scale_alpha:
             return state

@@ -86,12 +86,12 @@ class Extrapolated(Rule):
 class FedExP(Averaging):
     settings: FedExPSettings
 
-    def round(self, server: Server, state: State) -> State:
+    def turn(self, server: Server, state: State) -> State:
         if self.settings.epsilon_falls:
             local = self.settings.local
             lowered = local.rate(server.round, self.rounds) / local.lr
             state = state.but(epsilon=torch.tensor(self.settings.epsilon * lowered**2, dtype=torch.float64))
-        return super().round(server, state)
+        return super().turn(server, state)
 
 
 @method("fedexp", settings=FedExPSettings, presets=PRESETS)

@@ -153,26 +153,26 @@ class Listener(WrappedServer):
     },
 )
 class FedGen(Averaging):
-    sums_only = False  # the generator learns from every single head
     settings: FedGenSettings
 
     def __init__(self, settings: FedGenSettings):
         self.imagined = Imagined(settings)
         super().__init__(settings, terms=[self.imagined])
 
-    def start(self, server: Server) -> State:
+    def opening(self, server: Server) -> State:
         first = self.imagined.generator.first(server.rng("generator"))
         nothing = torch.zeros(self.imagined.generator.net.parameters)
         parts = {GENERATOR: first, MEAN: nothing, SQUARE: nothing.clone(), STEPS: scalar(0)}
-        return super().start(server).but(parts)
+        return super().opening(server).but(parts)
 
     def _brief(self, state: State) -> Message:
         brief = super()._brief(state)
         return brief.but({GENERATOR: state[GENERATOR]}) if float(state[STEPS]) else brief
 
     def round(self, server: Server, state: State) -> State:
+        """Not a `turn`: the generator learns from every single head."""
         listener = Listener(server, self.net.head)
-        after = super().round(listener, state)
+        after = self.turn(listener, state)
         labels = torch.stack([counts for _, counts in listener.heard]) if listener.heard else torch.ones(1, 1)
         present = torch.nonzero(labels.max(0).values > 1).flatten()  # counts begin at 1
         if not len(present) or not self.settings.generator_steps:

@@ -78,6 +78,7 @@ class CommonSteps(Term):
 
 
 class FedNova(Averaging):
+    plain_steps: ClassVar[str] = "fednova counts steps down the loss and its own proximal term (method.mu) alone"
     settings: FedNovaSettings
 
     # ---- on the client
@@ -105,8 +106,8 @@ class FedNova(Averaging):
 
     # ---- on the server
 
-    def start(self, server: Server) -> State:
-        state = super().start(server)
+    def opening(self, server: Server) -> State:
+        state = super().opening(server)
         if self.settings.local.steps is not None:
             return state
         shapes, least = {"steps": (), "clients": ()}, {"steps": 0.0, "clients": 0.0}

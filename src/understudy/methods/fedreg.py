@@ -20,8 +20,8 @@ pass on the records alone.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -158,6 +158,7 @@ def along(a: Tensor, b: Tensor) -> Tensor:
 
 
 class FedReg(Averaging):
+    plain_steps: ClassVar[str] = "fedreg's corrections are worked out for a step of plain SGD"
     settings: FedRegSettings
 
     def effort(self, records: int) -> int:
@@ -166,7 +167,8 @@ class FedReg(Averaging):
 
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
         steps = Reminding(self.settings, self.net, w, Maker(self.settings, client, self.net, w))
-        return self.walk(client, w, self.plan(client), pulls, steps.slope, project=steps.remind)
+        descent = replace(self.descent(client, pulls, steps.slope), project=steps.remind)
+        return self.walk(client, w, self.plan(client), descent)
 
 
 @method("fedreg", settings=FedRegSettings, presets={"authors-cifar100": {"gamma": 0.25}})
