@@ -216,12 +216,23 @@ def _sends(about: Mapping[str, Any]) -> str:
 
 
 def pages() -> dict[str, str]:
-    return {about["name"]: page(about) for about in describe_methods()}
+    """One per name: a method that is an add-on as well has a section about that."""
+    found: dict[str, str] = {}
+    for about in reversed(describe_methods()):  # methods are behind add-ons
+        name = about["name"]
+        found[name] = found[name] + _as_add_on(about) if name in found else page(about)
+    return found
+
+
+def _as_add_on(about: Mapping[str, Any]) -> str:
+    own = ", ".join(f"`{one['setting']}`" for one in about["reference"])
+    joins = f"It has {own}, and the method that it joins has the rest; it joins {', '.join(about['joins'])}."
+    return f"\n## As an add-on\n\n```\n{_command(about)}\n```\n\n{joins}\n"
 
 
 def index() -> str:
     lines = ["# Methods", "", "One page a method: what it does, how to run it, our numbers and the published ones.", ""]
-    for about in describe_methods():
+    for about in reversed({one["name"]: one for one in reversed(describe_methods())}.values()):
         lines.append(f"- [{about['name']}]({about['name']}.md): {about['title']}")
     return "\n".join(lines) + "\n"
 

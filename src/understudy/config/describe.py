@@ -16,6 +16,7 @@ from understudy.base_settings import Settings, meanings, settings_in
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation import registry
+from understudy.federation.message import Kind
 from understudy.federation.method import Method
 from understudy.federation.registry import Entry
 from understudy.models import zoo as models
@@ -35,12 +36,7 @@ def describe_methods(name: str | None = None) -> list[dict[str, Any]]:
 def _describe(entry: Entry) -> dict[str, Any]:
     plain = _built(registry.entry("fedavg", "method"))
     if entry.role == "add-on":
-        below = plain.jobs()
-        sends = {
-            n: dict(job.kinds)
-            for n, job in entry.build(defaults(entry.settings), plain).jobs().items()
-            if n not in below
-        }
+        sends = _added(plain, entry.build(defaults(entry.settings), plain))
         joins = [e.name for e in registry.entries() if e.role == "method" and _joins(entry, e)]
     else:
         sends = {n: dict(job.kinds) for n, job in _built(entry).jobs().items() if job.kinds}
@@ -56,6 +52,16 @@ def _describe(entry: Entry) -> dict[str, Any]:
         "sends": sends,
         "joins": joins,
     }
+
+
+def _added(below: Method, above: Method) -> dict[str, dict[str, Kind]]:
+    """By task, what is sent ``above`` only."""
+    before = {(n, part) for n, job in below.jobs().items() for part in job.kinds}
+    added = {
+        n: {part: kind for part, kind in job.kinds.items() if (n, part) not in before}
+        for n, job in above.jobs().items()
+    }
+    return {n: parts for n, parts in added.items() if parts}
 
 
 def _joins(add_on: Entry, method: Entry) -> bool:

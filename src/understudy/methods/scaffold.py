@@ -54,7 +54,7 @@ class ControlVariate(Term):
 
     def __init__(self, option: Literal["I", "II"], batch: int, block: Block = everything):
         self.option, self.batch, self.block = option, batch, block
-        self.reads_records = option == "I"  # for a gradient over all of them
+        self.reads_records = self.usual_loss = option == "I"  # for a gradient over all of them
 
     def shapes(self, net: Network) -> Shapes:
         return {"control": (sum(piece.stop - piece.start for piece in self.block(net)),)}

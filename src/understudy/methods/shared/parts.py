@@ -32,6 +32,7 @@ class Term:
     # `begin` or `end` look at the client's records, or count them: refused under privacy, where only the clipped
     # gradient may.
     reads_records: bool = False
+    usual_loss: bool = False  # `begin` or `end` work with the usual loss of the data, which then no term may replace
     zero_at_start: ClassVar[bool] = False  # does nothing at the broadcast model, where a method of one step stays
     down: ClassVar[tuple[str, ...]] = ()  # parts of State that ride in the brief
     up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed

@@ -70,6 +70,12 @@ def _check_pair(one: Term, other: Term) -> None:
             f"{one.name} and {other.name} would both send a part called {shared[0]}, and cannot be told apart in the "
             "sum; leave one of them out."
         )
+    for this, that in ((one, other), (other, one)):
+        if this.replaces_loss and that.usual_loss:
+            raise UserError(
+                f"{this.name} puts a loss in the place of the data's, and {that.name} needs the gradient of the usual "
+                "one with these settings; leave one of them out."
+            )
     if one.replaces_loss and other.replaces_loss:
         raise UserError(
             f"{one.name} and {other.name} both put a loss in the place of the data's, and there is one place; "
