@@ -77,7 +77,7 @@ def test_images_step_at_every_place_and_networks_train_between(monkeypatch: pyte
         steps.append(len(gradient))
         plain_step(self, gradient)
 
-    def learn(net: Network, w: Tensor, fed: pool.Pool, descent: Descent) -> Trained:
+    def learn(net: Network, w: Tensor, fed: pool.PoolFeed, descent: Descent) -> Trained:
         trained.append(descent.local.epochs)
         found = plain_learn(net, w, fed, descent)
         assert found.steps == 4

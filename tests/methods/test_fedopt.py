@@ -40,7 +40,7 @@ def second(name: str, v: float, square: float, beta2: float) -> float:
 def test_two_rounds_by_hand(name: str, v: float) -> None:
     # η = 0.2, β₁ = ½, β₂ = ¾, τ = 0.01. Round 1, w = 0: the client steps by 0.1·0.5, so Δ = 0.05 and Δ² = 0.0025.
     # m = ½·0.05 = 0.025, v from τ² = 0.0001 as above, w = 0.2 · 0.025 / (√v + 0.01).
-    more = {} if name == "fedadagrad" else {"beta2": 0.75}
+    more: dict[str, Any] = {} if name == "fedadagrad" else {"beta2": 0.75}
     chosen = method(name, server_lr=0.2, beta1=0.5, tau=0.01, **more)
     stage = Stage(bound(chosen, coin()), {"a": records([1], [0])})
     state = stage.play(1)

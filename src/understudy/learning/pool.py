@@ -43,7 +43,7 @@ class PerImage:
 
 
 @dataclass(frozen=True)
-class Pool:
+class PoolFeed:
     """Scaled records, in an order drawn anew each epoch."""
 
     examples: Examples
@@ -67,7 +67,7 @@ ANYWHERE = Trust()
 
 
 def learn_near(
-    net: Network, w: Tensor, pool: Pool, descent: Descent, trust: Trust = ANYWHERE, watch: Watch | None = None
+    net: Network, w: Tensor, pool: PoolFeed, descent: Descent, trust: Trust = ANYWHERE, watch: Watch | None = None
 ) -> Trained:
     """From ``w`` on the records of ``pool``, as often as the settings say; ``watch`` is told after each epoch."""
     local, records = descent.local, len(pool.examples)

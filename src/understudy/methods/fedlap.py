@@ -44,7 +44,7 @@ from understudy.learning.dsa import ALL, Draw, DsaKind, apply, draw, sent_ahead
 from understudy.learning.evaluate import tally
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent, full_gradient
-from understudy.learning.pool import PerImage, Pool, Siamese, Trust, learn_near, record_weights
+from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_near, record_weights
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, fault, pooled
 from understudy.models.network import Network
@@ -251,7 +251,7 @@ class FedLap(Method):
     def _walk(self, client: Client, w: Tensor, made: Examples) -> Tensor:
         kinds = self.settings.kinds
         augment = PerImage(kinds, client.rng("dsa")) if kinds else None
-        pool = Pool(made, client.rng("fedlap path"), augment=augment)
+        pool = PoolFeed(made, client.rng("fedlap path"), augment=augment)
         return self._learn(client, w, pool, self.settings.path_epochs)
 
     def radius_of_trust(self, client: Client, w_g: Tensor, made: Examples) -> float:
@@ -265,13 +265,13 @@ class FedLap(Method):
                 least, found = loss, distance
 
         augment = self._siamese(client)
-        pool = Pool(made, client.rng("fedlap radius"), augment=augment)
+        pool = PoolFeed(made, client.rng("fedlap radius"), augment=augment)
         self._learn(client, w_g, pool, self.settings.server_epochs, watch=look)
         return min(self.settings.radius, found)
 
     # ---- on either side
 
-    def _learn(self, side: Client | Server, w: Tensor, pool: Pool, epochs: int, **more: Any) -> Tensor:
+    def _learn(self, side: Client | Server, w: Tensor, pool: PoolFeed, epochs: int, **more: Any) -> Tensor:
         """Plain SGD on images; ``more`` as `learn_near` takes it."""
         local = self.settings.on_images(epochs)
         return learn_near(self.net, w, pool, Descent(local, local.rate(side.round, self.rounds)), **more).model
@@ -294,7 +294,7 @@ class FedLap(Method):
     def _pooled(self, server: Server, start: Tensor, replies: Sequence[Reply]) -> Message:
         radius = self._radius([float(reply["radius"]) for reply in replies if "radius" in self._beside])
         images, order = pooled(replies, self.net.problem), server.rng("fedlap pool")
-        pool = Pool(images, order, weights=self._record_weights(replies), augment=self._siamese(server))
+        pool = PoolFeed(images, order, weights=self._record_weights(replies), augment=self._siamese(server))
         trust = Trust(radius, self.settings.strict)
         w = self._learn(server, start, pool, self.settings.server_epochs, trust=trust)
         told = {} if radius is None else {"radius": scalar(radius)}

@@ -25,7 +25,7 @@ from understudy.federation.server import Reply, Server, Task
 from understudy.learning.dsa import ALL, DsaKind
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent
-from understudy.learning.pool import PerImage, Pool, learn_near
+from understudy.learning.pool import PerImage, PoolFeed, learn_near
 from understudy.methods.shared.outliers import learnt_from
 from understudy.models.network import Network
 from understudy.synthesis.matching import into_ball
@@ -89,7 +89,7 @@ class Pooled(Method):
 
     def _learn(self, server: Server, w: Tensor, replies: Sequence[Reply]) -> Tensor:
         settings, local = self.settings, self.settings.server
-        pool = Pool(
+        pool = PoolFeed(
             pooled(replies, self.net.problem),
             order=server.rng("pool"),
             rng=server.rng("augmentation"),

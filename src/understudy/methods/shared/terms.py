@@ -14,18 +14,18 @@ from understudy.learning.local import Local
 from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.methods.shared.parts import Rule, Term
 
-Chosen = TypeVar("Chosen", bound=Settings)
-BuildTerm = Callable[[Chosen, Local], Term]
+Own = TypeVar("Own", bound=Settings)
+BuildTerm = Callable[[Own, Local], Term]
 
 
 def term(
     name: str,
     *,
-    settings: type[Chosen],
+    settings: type[Own],
     presets: Presets | None = None,
     alone: type[AveragingSettings] | None = None,
     rule: Callable[[Any], Rule] = lambda settings: Rule(),
-) -> Callable[[BuildTerm[Chosen]], Callable[[Any], Averaging]]:
+) -> Callable[[BuildTerm[Own]], Callable[[Any], Averaging]]:
     """Above a function from ``settings`` and the local training to a Term; what it leaves behind builds the method.
 
     The add-on has ``settings``. The method has those of averaging as well, and those of a ``rule`` where it has one of
@@ -33,9 +33,9 @@ def term(
     """
     whole = alone or create_model(f"{settings.__name__}Alone", __base__=cast(Any, (settings, AveragingSettings)))
 
-    def take(build: BuildTerm[Chosen]) -> Callable[[Any], Averaging]:
+    def take(build: BuildTerm[Own]) -> Callable[[Any], Averaging]:
         @functools.wraps(build)
-        def join(chosen: Chosen, inner: Method) -> Method:
+        def join(chosen: Own, inner: Method) -> Method:
             return joined(name, inner, lambda local: build(chosen, local))
 
         @functools.wraps(build)
