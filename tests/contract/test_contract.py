@@ -88,7 +88,7 @@ QUICK_JOINED: dict[str, dict[str, Any]] = {
     "fedpvr": {},
     "moon": {"projection": 6},
     "scaffold": {},
-    "vhl": {"noise_images": 8, "noise_batch": 8},
+    "vhl": {"noise_images": 8, "noise_batch": 8, "noise_weight": 0.3, "alignment": 0.1},
 }
 
 # What a private method must be told; the noise can be repeated, or no run would equal another.

@@ -83,7 +83,8 @@ class Maker:
 
     def _make(self, net: Network, x: Tensor, y: Tensor) -> Made:
         pseudo = self._climb(net, x, y, self._settings.pseudo_step)
-        logits = net.logits(pseudo)
+        with net.scoring():
+            logits = net(pseudo)[1]  # of all outputs, also those that a term gave to the head
         soft = logits.sigmoid() if net.problem.multilabel else logits.softmax(1)
         return Made(pseudo, soft, self._climb(net, x, y, self._settings.perturbed_step))
 
