@@ -18,7 +18,7 @@ OWN_METHOD = '''
 import torch
 from understudy import Message, Method, Settings, method, task
 from understudy.learning.local import Local
-from understudy.learning.loop import train
+from understudy.learning.loop import Descent, Feed, train
 from understudy.learning.plan import passes
 
 
@@ -35,7 +35,7 @@ class Lazy(Method):
     def fit(self, client, brief):
         local = Local(epochs=1, lr=0.1)
         plan = passes(len(client.own), local.step_count(len(client.own)), local.batch, client.rng("batches"))
-        return Message(model=train(self.net, brief["model"], client.own, plan, local, rate=0.1, records=1).model)
+        return Message(model=train(self.net, brief["model"], Feed(client.own, plan), Descent(local, 0.1)).model)
 
     def round(self, server, state):
         replies = list(server.ask(self.fit, state.only("model"), to=server.cohort()))

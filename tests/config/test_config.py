@@ -160,7 +160,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"method": {"rounds": -1}}, r"'method\.rounds'"),
     ({"method": "fedavgg"}, r"There is no method 'fedavgg'\. Did you mean 'fedavg'\?"),
     ({"method": "fedssyn"}, r"'fedssyn' is an add-on: write it under `with`"),
-    ({"with": ["scaffold"]}, r"'scaffold' is a method: write it under `method`"),
+    ({"with": ["feddyn"]}, "'feddyn' is a method: write it under `method`"),
     ({"with": ["fedcog"]}, r"'with\.fedcog\.kd_weighting' must be given: one of fixed, balanced"),
     ({"with": [{"name": "fedssyn", "generator": "gann"}]}, r"There is no generator 'gann'"),
     (

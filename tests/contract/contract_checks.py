@@ -76,7 +76,9 @@ def model_bytes(result: Result) -> bytes:
 
 
 def check_same_bits_wherever_clients_run(case: Case, folder: Path) -> None:
-    inline = model_bytes(case.play(folder / "inline"))
+    here = case.play(folder / "inline")
+    assert here.metrics[-1]["failed"] == 0, here.metrics[-1]["failures"]  # or the bits are those of nobody's work
+    inline = model_bytes(here)
     for workers in (2,) if case.add_ons else (1, 2):
         spread = case.play(folder / f"workers-{workers}", engine={"name": "workers", "workers": workers})
         assert model_bytes(spread) == inline, f"{workers} workers give another model than inline"
@@ -91,6 +93,7 @@ def check_same_bits_in_any_order_of_clients(case: Case, folder: Path) -> None:
 def check_same_bits_after_stopping_and_resuming(case: Case, folder: Path) -> None:
     """Stopped after every round; on going on, the method is built anew and knows only State and memory."""
     straight = case.play(folder / "straight")
+    assert straight.metrics[-1]["failed"] == 0, straight.metrics[-1]["failures"]
     case.play(folder / "resumed", rounds=1)
     for rounds in range(2, ROUNDS + 1):
         resumed = case.play(folder / "resumed", resume=True, rounds=rounds)

@@ -22,7 +22,7 @@ from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.server import Server
 from understudy.learning.local import Local
-from understudy.learning.loop import train
+from understudy.learning.loop import Descent, Feed, train
 from understudy.learning.plan import passes
 
 
@@ -34,7 +34,7 @@ class Sound(Method):
     @task(model="weights")
     def fit(self, client: Client, brief: Message) -> Message:
         plan = passes(len(client.own), self.local.step_count(len(client.own)), self.local.batch, client.rng("batches"))
-        trained = train(self.net, brief["model"], client.own, plan, self.local, rate=self.local.lr, records=1)
+        trained = train(self.net, brief["model"], Feed(client.own, plan), Descent(self.local))
         return Message(model=trained.model)
 
     def round(self, server: Server, state: State) -> State:

@@ -22,8 +22,8 @@ from understudy.federation import registry
 from understudy.learning.ahead import ahead
 from understudy.learning.dsa import ALL
 from understudy.learning.local import Local
-from understudy.learning.loop import Step
-from understudy.learning.pool import PerImage, learn_near
+from understudy.learning.loop import Descent, Step
+from understudy.learning.pool import PerImage, PoolFeed, learn_near
 from understudy.methods.shared.averaging import Averaging
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
@@ -167,16 +167,9 @@ def test_the_draws_of_all_steps_go_over_together() -> None:
 
     def train(steps: int) -> None:
         changes = PerImage(ALL, generator("dsa"))
-        learn_near(
-            net,
-            net.initial(),
-            records(),
-            local.model_copy(update={"steps": steps, "augment": ("flip", "crop")}),
-            rate=0.1,
-            order=generator("order"),
-            rng=generator("augment"),
-            augment=changes,
-        )
+        pool = PoolFeed(records(), generator("order"), generator("augment"), augment=changes)
+        longer = local.model_copy(update={"steps": steps, "augment": ("flip", "crop")})
+        learn_near(net, net.initial(), pool, Descent(longer, 0.1))
 
     assert traffic(lambda: train(4)) == traffic(lambda: train(8))
 

@@ -1,6 +1,7 @@
 """The one training loop, beside torch's own optimiser on the same batches."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.learning.local import Local
-from understudy.learning.loop import Batch, Trained, full_gradient, train
+from understudy.learning.loop import Descent, Feed, Pull, Trained, full_gradient, train
 from understudy.learning.plan import EMPTY, passes
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
@@ -30,8 +31,8 @@ EXAMPLES = Examples(torch.randn(10, 4, generator=generator("x")), torch.randint(
 PLAN = passes(10, 7, 4, generator("plan"))  # the third row of each pass is half empty
 
 
-def trained(net: Network, local: Local, plan: Tensor = PLAN, **more: object) -> Trained:
-    return train(net, net.initial(), EXAMPLES, plan, local, rate=local.lr, records=10, **more)  # type: ignore[arg-type]
+def trained(net: Network, local: Local, plan: Tensor = PLAN, weights: Tensor | None = None, **more: Any) -> Trained:
+    return train(net, net.initial(), Feed(EXAMPLES, plan, weights=weights), Descent(local, **more))
 
 
 def by_torch(local: Local) -> Tensor:
@@ -90,7 +91,7 @@ def test_training_twice_gives_the_same_bits() -> None:
 
 
 @dataclass(frozen=True)
-class Steady:
+class Steady(Pull):
     """Pulls with a constant gradient, adds a constant to the loss, or halves the data."""
 
     pull: float = 0.0
@@ -98,9 +99,6 @@ class Steady:
 
     def data_weight(self) -> float:
         return self.share
-
-    def loss(self, net: Network, batch: Batch) -> Tensor | None:
-        return None
 
     def gradient(self, w: Tensor) -> Tensor | None:
         return torch.full_like(w, self.pull) if self.pull else None

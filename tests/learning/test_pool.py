@@ -13,9 +13,9 @@ from understudy.data.problem import Problem
 from understudy.learning.dsa import ALL
 from understudy.learning.evaluate import tally
 from understudy.learning.local import Local
-from understudy.learning.loop import Trained, train
+from understudy.learning.loop import Descent, Feed, Trained, train
 from understudy.learning.plan import passes
-from understudy.learning.pool import PerImage, Siamese, learn_near, record_weights
+from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_near, record_weights
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.randomness import generator
@@ -35,7 +35,9 @@ LOCAL = Local(epochs=50, batch=4, lr=0.5)  # 3 steps an epoch
 
 
 def learnt(net: Network = NET, local: Local = LOCAL, **more: Any) -> Trained:
-    return learn_near(net, net.initial(), POOL, local, rate=local.lr, order=generator("order"), **more)
+    fed = {key: more.pop(key) for key in ("weights", "augment") if key in more}
+    trust = Trust(more.pop("radius", None), more.pop("strict", False))
+    return learn_near(net, net.initial(), PoolFeed(POOL, generator("order"), **fed), Descent(local), trust, **more)
 
 
 def distance(found: Trained) -> float:
@@ -44,7 +46,7 @@ def distance(found: Trained) -> float:
 
 def test_without_a_radius_it_is_the_training_loop_to_the_last_bit() -> None:
     plan = passes(10, 150, 4, generator("order"))
-    plain = train(NET, NET.initial(), POOL, plan, LOCAL, rate=0.5, records=10)
+    plain = train(NET, NET.initial(), Feed(POOL, plan), Descent(LOCAL))
     found = learnt()
     assert torch.equal(found.model, plain.model)
     assert found.steps == 150
@@ -71,8 +73,8 @@ def test_otherwise_it_ends_with_the_first_epoch_that_reaches_the_radius(radius: 
 def test_strict_takes_back_one_step_and_no_more() -> None:
     found = learnt(radius=1.0, strict=True)
     plan = passes(10, 150, 4, generator("order"))
-    inside = train(NET, NET.initial(), POOL, plan[: found.steps - 1], LOCAL, rate=0.5, records=10)
-    outside = train(NET, NET.initial(), POOL, plan[: found.steps], LOCAL, rate=0.5, records=10)
+    inside = train(NET, NET.initial(), Feed(POOL, plan[: found.steps - 1]), Descent(LOCAL))
+    outside = train(NET, NET.initial(), Feed(POOL, plan[: found.steps]), Descent(LOCAL))
     assert torch.equal(found.model, inside.model)
     assert distance(inside) <= 1 < distance(outside)
 
@@ -86,7 +88,7 @@ def test_the_watcher_sees_the_model_after_each_epoch() -> None:
     learnt(local=Local(epochs=4, batch=4, lr=0.05), watch=watch)
     for epochs in range(1, 5):  # the losses that shorter trainings end with
         plan = passes(10, 12, 4, generator("order"))[: 3 * epochs]
-        stopped = train(NET, NET.initial(), POOL, plan, Local(lr=0.05), rate=0.05, records=10)
+        stopped = train(NET, NET.initial(), Feed(POOL, plan), Descent(Local(lr=0.05)))
         NET.load(stopped.model)
         assert losses[epochs - 1] == tally(NET.logits, POOL, PROBLEM).loss
     assert len(losses) == 4
@@ -113,7 +115,7 @@ def test_a_step_on_a_weighted_pool_is_the_weighted_sum_of_the_parties_steps() ->
     parts = [POOL.take(torch.arange(3)), POOL.take(torch.arange(3, 10))]
     moves = []
     for part in parts:
-        alone = learn_near(NET, NET.initial(), part, local, rate=0.1, order=generator("order"))
+        alone = learn_near(NET, NET.initial(), PoolFeed(part, generator("order")), Descent(local))
         moves.append(alone.model - alone.start)
     both = learnt(local=local, weights=record_weights([3, 7], [0.2, 0.8]))
     assert torch.allclose(both.model - both.start, 0.2 * moves[0] + 0.8 * moves[1], atol=1e-6)
@@ -147,7 +149,8 @@ def test_one_draw_for_a_batch_or_one_for_each_of_its_images(
     same = torch.randn(1, 3, 4, 4, generator=generator("image")).expand(10, 3, 4, 4).contiguous()
     net, labels = Network(Seeing, Problem(shape=(3, 4, 4), classes=3)), torch.zeros(10, dtype=torch.int64)
     local, augment = Local(epochs=1, batch=5, lr=0.1), kind(["colour"], generator("draws"))
-    learn_near(net, net.initial(), Examples(same, labels), local, rate=0.1, order=generator("order"), augment=augment)
+    pool = PoolFeed(Examples(same, labels), generator("order"), augment=augment)
+    learn_near(net, net.initial(), pool, Descent(local))
     assert isinstance(net.module, Seeing)
     first, second = ({tuple(image.flatten().tolist()) for image in batch} for batch in net.module.seen)
     assert (len(first), len(second)) == (different, different)
@@ -155,5 +158,5 @@ def test_one_draw_for_a_batch_or_one_for_each_of_its_images(
 
 
 def test_an_empty_pool_leaves_the_model_as_it_is() -> None:
-    found = learn_near(NET, NET.initial(), POOL.none(), LOCAL, rate=0.5, order=generator("order"), radius=1.0)
+    found = learn_near(NET, NET.initial(), PoolFeed(POOL.none(), generator("order")), Descent(LOCAL), Trust(1.0))
     assert torch.equal(found.model, NET.initial())

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
+from understudy.federation import registry
 from understudy.federation.client import Client, Memory
 from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task_name
@@ -77,6 +79,11 @@ class Stage(Server):
             self.begin(round)
             state = self.method.round(self, state)
         return state
+
+
+def settings_of(name: str, **words: object) -> Any:
+    """Of the method by that name, whose class may be made of those of its parts."""
+    return registry.entry(name, "method").settings.model_validate(words)
 
 
 def bound(method: Method, net: Network, rounds: int = 10) -> Method:

@@ -14,7 +14,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.method import Method
 from understudy.learning.local import Local
-from understudy.learning.loop import train
+from understudy.learning.loop import Descent, Feed, train
 from understudy.learning.plan import passes
 from understudy.methods.central import POOL, Central, CentralSettings
 from understudy.models.network import Network
@@ -44,7 +44,7 @@ def test_a_round_is_training_on_all_records_together() -> None:
     for round in (1, 2):
         # eleven records in batches of four: three steps an epoch
         plan = passes(11, 6, 4, generator(0, round, "server", "pool"))
-        w = train(net, w, pool, plan, LOCAL, rate=0.1, records=11).model
+        w = train(net, w, Feed(pool, plan), Descent(LOCAL, 0.1)).model
     assert torch.equal(state["model"], w)
 
 

@@ -1,7 +1,6 @@
 """DC: loops and one image step by hand, and who is asked when."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from understudy.errors import UserError
 from understudy.federation.message import Message
 from understudy.learning import pool
 from understudy.learning.local import Local
-from understudy.learning.loop import Trained
+from understudy.learning.loop import Descent, Trained
 from understudy.methods import dc
 from understudy.methods.dc import DC, DCSettings, halves
 from understudy.methods.shared.pooled import first_noise
@@ -78,9 +77,9 @@ def test_images_step_at_every_place_and_networks_train_between(monkeypatch: pyte
         steps.append(len(gradient))
         plain_step(self, gradient)
 
-    def learn(net: Network, w: Tensor, examples: Examples, local: Local, **more: Any) -> Trained:
-        trained.append(local.epochs)
-        found = plain_learn(net, w, examples, local, **more)
+    def learn(net: Network, w: Tensor, fed: pool.PoolFeed, descent: Descent) -> Trained:
+        trained.append(descent.local.epochs)
+        found = plain_learn(net, w, fed, descent)
         assert found.steps == 4
         return found
 

@@ -14,7 +14,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.message import Message
 from understudy.learning.local import Local
-from understudy.learning.loop import train
+from understudy.learning.loop import Descent, Feed, train
 from understudy.methods.dense import EPOCH, SPEED, Dense, DenseSettings, distilling, pool
 from understudy.methods.fedavg import fedavg
 from understudy.methods.shared.averaging import AveragingSettings
@@ -52,7 +52,7 @@ def test_one_step_of_distillation_by_hand() -> None:
     taught = Examples(torch.ones(1, 1), torch.tensor([[2 * math.log(3), 0]]))
     local = Local(steps=1, batch=1, lr=0.1)
     plan = torch.zeros(1, 1, dtype=torch.int64)
-    after = train(net, net.initial(), taught, plan, local, rate=0.1, records=1, slope=distilling(2.0)).model
+    after = train(net, net.initial(), Feed(taught, plan), Descent(local, 0.1, slope=distilling(2.0))).model
     assert after.tolist() == pytest.approx([0.05, -0.05, 0.05, -0.05])
 
 

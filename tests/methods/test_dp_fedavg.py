@@ -26,10 +26,10 @@ from understudy.methods.feddecorr import Decorrelation
 from understudy.methods.feddyn import ScaledDual
 from understudy.methods.fedgen import FedGenSettings, Imagined
 from understudy.methods.fedprox import Proximal
-from understudy.methods.moon import Contrast
+from understudy.methods.moon import Contrast, MoonSettings
 from understudy.methods.scaffold import ControlVariate
-from understudy.methods.shared.averaging import _Active
 from understudy.methods.shared.parts import Kit, Parts, Shapes, Term
+from understudy.methods.shared.together import Active
 from understudy.models.network import Network
 from understudy.models.zoo import entry
 from understudy.privacy.mechanism import NoisyMeans
@@ -162,7 +162,7 @@ def test_an_add_on_with_a_loss_of_its_own_is_refused(tmp_path: Path) -> None:
         "with": [{"name": "fedcog", "kd_weighting": "fixed"}],
         "privacy": PLANNED,
     }
-    with pytest.raises(UserError, match="the loss that Consensus adds is not made record by record"):
+    with pytest.raises(UserError, match="the loss that fedcog adds is not made record by record"):
         play(resolve(words, {}, Live(data=sites())), tmp_path / "run")
 
 
@@ -223,7 +223,7 @@ def test_a_loss_per_record_is_clipped_with_the_records_own_gradient() -> None:
     net = softmax(1)
     net.load(torch.zeros(net.size))
     step = Step(net, torch.tensor([[1.0], [0.0]]), torch.tensor([0, 1]), 0, None, torch.arange(2))
-    private(means(net, 1.0, 1e-12, 4.0), with_losses=True)(net, step, [_Active(Tilt(), {})])
+    private(means(net, 1.0, 1e-12, 4.0), with_losses=True)(net, step, [Active(Tilt(), {})])
     a, b = 13**-0.5, 12.5**-0.5
     by_hand = {
         "weight": [2.5 * a / 4, 0.5 * a / 4],
@@ -275,7 +275,7 @@ def test_no_record_has_a_part_in_the_loss_of_another(term: type[Term]) -> None:
         step = Step(net, x[first:], y[first:], 0, None, torch.arange(first, 3))
         with private_global_stream("term"):
             slope = private(means(net, 1.0, 0.0, 1.0), with_losses=True)
-            slope(net, step, [_Active(term(), {"seen": torch.zeros(())})])
+            slope(net, step, [Active(term(), {"seen": torch.zeros(())})])
         found.append(net.grad.clone())
     assert float((found[1] - found[0]).norm()) == pytest.approx(1.0, abs=1e-5)  # one record more: no more than the clip
 
@@ -320,16 +320,16 @@ def test_a_record_whose_loss_overflows_counts_for_nothing() -> None:
     net.load(torch.zeros(net.size))
     step = Step(net, torch.tensor([[1.0], [torch.inf]]), torch.tensor([0, 1]), 0, None, torch.arange(2))
     slope = private(means(net, 1.0, 0.0, 1.0), with_losses=True)
-    slope(net, step, [_Active(Tilt(), {})])
+    slope(net, step, [Active(Tilt(), {})])
     both = net.grad.clone()
-    slope(net, step.alone(0), [_Active(Tilt(), {})])
+    slope(net, step.alone(0), [Active(Tilt(), {})])
     assert torch.equal(both, net.grad)
 
 
 def test_a_term_with_a_loss_changes_what_a_private_run_learns(tmp_path: Path) -> None:
     plain = all_weights(run_with(tmp_path / "plain"))
     assert torch.equal(plain, all_weights(run_with(tmp_path / "pull", Proximal(0.0))))
-    for term in (Tilt(), Contrast(5.0, 0.5, Local(steps=4, batch=6))):
+    for term in (Tilt(), Contrast(MoonSettings(mu=5.0, projection=None), Local(steps=4, batch=6))):
         told = all_weights(run_with(tmp_path / type(term).__name__, term))
         assert float((told - plain).norm()) > 1e-3
 

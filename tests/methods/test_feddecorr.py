@@ -1,5 +1,7 @@
 """FedDecorr by hand, beside a slow version, and at its edges."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -7,20 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy_terms import average, by_differences, cross_entropy, features, layered_net
 from softmax_by_numpy import Vector
-from stage import Body, Stage, batchnorm_net, bound, cloud, coin, play, records
+from stage import Body, Stage, batchnorm_net, bound, cloud, coin, play, records, settings_of
 from torch import Tensor, nn
 
 from understudy.data.problem import Problem
 from understudy.learning.local import Local
 from understudy.methods.fedavg import fedavg
-from understudy.methods.feddecorr import Decorrelation, FedDecorrSettings, feddecorr, repetition
+from understudy.methods.feddecorr import Decorrelation, feddecorr, repetition
 from understudy.methods.shared.averaging import AveragingSettings
 from understudy.models.network import Network
 from understudy.randomness import generator
 
 
-def chosen(beta: float, local: Local) -> FedDecorrSettings:
-    return FedDecorrSettings(beta=beta, local=local)
+def chosen(beta: float, local: Local) -> Any:
+    return settings_of("feddecorr", beta=beta, local=local)
 
 
 class _Lean(nn.Module):

@@ -17,7 +17,7 @@ from understudy.errors import UserError
 from understudy.federation.message import Message
 from understudy.learning import loop, pool
 from understudy.learning.local import Local
-from understudy.learning.loop import Trained
+from understudy.learning.loop import Feed, Trained
 from understudy.learning.plan import EMPTY
 from understudy.methods.feddm import FedDM, FedDMSettings
 from understudy.methods.shared import pooled
@@ -202,9 +202,9 @@ def test_the_server_can_leave_out_the_last_part_of_a_pass(monkeypatch: pytest.Mo
     # Three classes are owned, so six images; in fours that is one whole batch a pass and two images left out.
     plans: list[Tensor] = []
 
-    def watched(net: Network, w: Tensor, examples: Examples, plan: Tensor, *rest: Any, **more: Any) -> Trained:
-        plans.append(plan)
-        return loop.train(net, w, examples, plan, *rest, **more)
+    def watched(net: Network, w: Tensor, feed: Feed, *rest: Any, **more: Any) -> Trained:
+        plans.append(feed.plan)
+        return loop.train(net, w, feed, *rest, **more)
 
     monkeypatch.setattr(pool, "train", watched)
     play(method(server=Local(epochs=3, batch=4, lr=0.1, drop_last=True)), image_net(), SITES, 1)

@@ -84,7 +84,7 @@ def test_the_model_moves_between_stages_and_not_after_the_last(monkeypatch: pyte
     steps: list[int] = []
 
     def counted(*given: Any, **more: Any) -> Any:
-        steps.append(given[3].epochs)
+        steps.append(given[3].local.epochs)
         return learn_near(*given, **more)
 
     monkeypatch.setattr(fedlap, "learn_near", counted)

@@ -60,12 +60,12 @@ def test_the_search_goes_on_beyond_the_radius() -> None:
     seen: list[float] = []
     chosen = method(**COIN, server_epochs=10, radius=0.7)
 
-    def watched(*given: Any, watch: Callable[[int, float], None], **more: Any) -> Any:
+    def watched(net: Any, w: Any, pool: Any, descent: Any, watch: Callable[[int, float], None]) -> Any:
         def both(epoch: int, distance: float) -> None:
             seen.append(distance)
             watch(epoch, distance)
 
-        return learn_near(*given, watch=both, **more)
+        return learn_near(net, w, pool, descent, watch=both)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fedlap, "learn_near", watched)

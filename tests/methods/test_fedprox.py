@@ -1,23 +1,25 @@
 """FedProx by hand, beside a slow version, and at its edges."""
 
+from typing import Any
+
 import numpy as np
 import numpy_rules as slow
 import pytest
 import torch
-from stage import Stage, batchnorm_net, bound, cloud, coin, play, records, sigmoid, softmax_net
+from stage import Stage, batchnorm_net, bound, cloud, coin, play, records, settings_of, sigmoid, softmax_net
 
 from understudy.federation.message import Message
 from understudy.learning.local import Local
 from understudy.methods.fedavg import fedavg
-from understudy.methods.fedprox import PRESETS, FedProxSettings, Proximal, fedprox
+from understudy.methods.fedprox import PRESETS, Proximal, ProximalSettings, fedprox
 from understudy.methods.shared.averaging import AveragingSettings
 
 TWO_STEPS = Local(epochs=2, batch=10, lr=0.1)
 SITES = {"a": records([1], [0])}  # slope σ(w) − 1
 
 
-def settings(mu: float, local: Local = TWO_STEPS) -> FedProxSettings:
-    return FedProxSettings(mu=mu, local=local)
+def settings(mu: float, local: Local = TWO_STEPS) -> Any:
+    return settings_of("fedprox", mu=mu, local=local)
 
 
 def test_two_steps_by_hand() -> None:
@@ -98,4 +100,4 @@ def test_the_published_forms_are_presets_of_this_one() -> None:
     # FedLAP: 0.1·‖θ − w‖² is μ/2·‖θ − w‖² with μ = 0.2.
     assert PRESETS["fedlap"] == {"mu": 2 * 0.1}
     assert sorted(value["mu"] for name, value in PRESETS.items() if name.startswith("feddm")) == [0.01, 0.1, 1.0]
-    assert FedProxSettings().mu == 0.01
+    assert ProximalSettings().mu == 0.01

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from understudy.config.build import join_add_ons
 from understudy.config.resolve import resolve
-from understudy.data.examples import Examples
 from understudy.federation.method import Method
 from understudy.learning import loop
-from understudy.learning.loop import Trained
+from understudy.learning.loop import Feed, Trained
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedcog import Consensus
 from understudy.methods.feddm import FedDM, FedDMSettings
@@ -70,10 +69,10 @@ def steps_taken(method: Method, monkeypatch: pytest.MonkeyPatch) -> tuple[list[i
     """Gradient steps of each task, and from how many records."""
     steps, pools = [], []
 
-    def watched(net: Network, w: Tensor, examples: Examples, plan: Tensor, *rest: Any, **more: Any) -> Trained:
-        steps.append(len(plan))
-        pools.append(len(examples))
-        return loop.train(net, w, examples, plan, *rest, **more)
+    def watched(net: Network, w: Tensor, feed: Feed, *rest: Any, **more: Any) -> Trained:
+        steps.append(len(feed.plan))
+        pools.append(len(feed.examples))
+        return loop.train(net, w, feed, *rest, **more)
 
     with monkeypatch.context() as patched:
         patched.setattr(averaging, "train", watched)

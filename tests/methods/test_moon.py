@@ -1,13 +1,27 @@
 """MOON by hand, beside a slow version, and where its anchors come from."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy_terms import average, by_differences, cross_entropy, features, layered_net
 from softmax_by_numpy import Vector
-from stage import SEED, Body, Stage, batchnorm_net, bound, cloud, image_net, pictures, play, records, sigmoid
+from stage import (
+    SEED,
+    Body,
+    Stage,
+    batchnorm_net,
+    bound,
+    cloud,
+    image_net,
+    pictures,
+    play,
+    records,
+    settings_of,
+    sigmoid,
+)
 from torch import Tensor, nn
 
 from understudy.data.examples import Examples
@@ -16,7 +30,7 @@ from understudy.learning.augmentation import changed, draw_changes
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch
 from understudy.methods.fedavg import fedavg
-from understudy.methods.moon import PREVIOUS, MoonSettings, moon
+from understudy.methods.moon import PREVIOUS, moon
 from understudy.methods.shared import beforehand
 from understudy.methods.shared.averaging import AveragingSettings
 from understudy.models.mlp import MlpSettings
@@ -25,8 +39,8 @@ from understudy.models.zoo import entry
 from understudy.randomness import generator
 
 
-def settings(local: Local, mu: float = 1.0, projection: int | None = None, **more: object) -> MoonSettings:
-    return MoonSettings.model_validate({"local": local, "mu": mu, "projection": projection, **more})
+def settings(local: Local, mu: float = 1.0, projection: int | None = None, **more: object) -> Any:
+    return settings_of("moon", local=local, mu=mu, projection=projection, **more)
 
 
 class _Beside1(nn.Module):
@@ -83,8 +97,9 @@ def test_two_rounds_by_hand() -> None:
     assert [again.memories[name][PREVIOUS].item() for name in sites] == pytest.approx(ends)
 
 
-def slow_moon(sites: dict[str, Examples], w: Vector, cohorts: list[list[str]], chosen: MoonSettings) -> Vector:
+def slow_moon(sites: dict[str, Examples], w: Vector, cohorts: list[list[str]], chosen: Any) -> Vector:
     previous: dict[str, Vector] = {}
+    local: Local = chosen.local
 
     def cosines(z: Vector, v: Vector) -> Vector:
         lengths = np.linalg.norm(z, axis=1) * np.linalg.norm(v, axis=1)
@@ -98,11 +113,11 @@ def slow_moon(sites: dict[str, Examples], w: Vector, cohorts: list[list[str]], c
                 return plain
             near = np.exp(cosines(features(v, x), features(w, x)) / chosen.temperature)
             away = np.exp(cosines(features(v, x), features(previous[name], x)) / chosen.temperature)
-            return plain + chosen.mu * float(-np.log(near / (near + away)).mean())
+            return plain + float(chosen.mu * -np.log(near / (near + away)).mean())
 
-        return y - chosen.local.lr * by_differences(loss, y)
+        return y - local.lr * by_differences(loss, y)
 
-    return average(sites, w, cohorts, chosen.local, step, after=previous.__setitem__)
+    return average(sites, w, cohorts, local, step, after=previous.__setitem__)
 
 
 @pytest.mark.parametrize("kept", ["found once", "found batch by batch"])

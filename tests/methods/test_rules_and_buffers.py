@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from numpy_rules import COHORTS, SITES
-from stage import Stage, batchnorm_net, bound
+from stage import Stage, batchnorm_net, bound, settings_of
 
 from understudy.errors import UserError
 from understudy.learning.local import Local
@@ -13,7 +13,7 @@ from understudy.methods.fedavgm import FedAvgMSettings, fedavgm
 from understudy.methods.feddyn import FedDynSettings, feddyn
 from understudy.methods.fedexp import FedExPSettings, fedexp
 from understudy.methods.fednova import FedNovaSettings, fednova
-from understudy.methods.fedprox import FedProxSettings, fedprox
+from understudy.methods.fedprox import fedprox
 from understudy.methods.fedsgd import FedSgdSettings, fedsgd
 from understudy.methods.shared.averaging import Averaging
 
@@ -21,7 +21,7 @@ SGD = Local(epochs=1, batch=4, lr=0.1)
 BUILD: dict[str, Callable[[str], Averaging]] = {
     "fedsgd": lambda policy: fedsgd(FedSgdSettings.model_validate({"buffers": policy})),
     "fedavgm": lambda policy: fedavgm(FedAvgMSettings.model_validate({"buffers": policy, "local": SGD})),
-    "fedprox": lambda policy: fedprox(FedProxSettings.model_validate({"buffers": policy, "local": SGD})),
+    "fedprox": lambda policy: fedprox(settings_of("fedprox", buffers=policy, local=SGD)),
     "fednova": lambda policy: fednova(FedNovaSettings.model_validate({"buffers": policy, "local": SGD})),
     "fedexp": lambda policy: fedexp(
         FedExPSettings.model_validate({"buffers": policy, "local": SGD, "average_last_two": True})

@@ -12,7 +12,7 @@ from understudy.config.resolve import resolve
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, scalar
-from understudy.federation.method import Method, State, task, task_name
+from understudy.federation.method import Method, State, by_sums, only_sums, task, task_name
 from understudy.federation.registry import entry
 from understudy.federation.secure import party
 from understudy.federation.server import Brief, Reply, Server, Task, TooFewReplies
@@ -28,22 +28,29 @@ OWN = {name: records([[2.0**k, -float(k), 1.5]], [0]) for k, name in enumerate(N
 class Adding(Method):
     """Sends its record, to be summed."""
 
-    sums_only = True
-
     @task(numbers="statistics", count="scalars")
     def add(self, client: Client, brief: Message) -> Message:
         assert set(brief) == {"model"}, "the task sees its own brief and no more"
         return Message(numbers=client.own.x.sum(0), count=scalar(len(client.own)))
 
+    @by_sums
     def round(self, server: Server, state: State) -> State:
         brief = Message(model=state["model"])
         sums = server.sum(self.add, brief, to=server.cohort(), like={"numbers": (3,), "count": ()})
         return state.but(sums)
 
 
+class Reading(Adding):
+    """Has the whole server."""
+
+    def round(self, server: Server, state: State) -> State:
+        return super().round(server, state)
+
+
 class Asking(Adding):
     """Says that it only sums, and asks all the same."""
 
+    @by_sums
     def round(self, server: Server, state: State) -> State:
         list(server.ask(self.add, Message(model=state["model"]), to=server.cohort()))
         return state
@@ -148,6 +155,7 @@ def byte_spread(data: bytes) -> float:
 class Wide(Adding):
     """5000 noughts, so that all that is seen is masks."""
 
+    @by_sums
     def round(self, server: Server, state: State) -> State:
         total = server.sum(self.many, Message(model=state["model"]), to=server.cohort(), like={"numbers": (50, 100)})
         return state.but(total)
@@ -202,6 +210,24 @@ def test_a_method_that_asks_all_the_same_gets_nothing() -> None:
     with pytest.raises(UserError, match="asked for single replies"):
         play.play(1)
     assert play.replies == []
+
+
+@pytest.mark.parametrize("kind", [Asking, Adding])
+def test_what_only_sums_cannot_ask_in_any_run(kind: type[Adding]) -> None:
+    play = Stage(bound(kind(), softmax_net()), OWN)
+    if kind is Asking:
+        with pytest.raises(UserError, match=r"Adding\.add is asked for single replies where only sums are seen"):
+            play.play(1)
+        assert play.replies == []
+    else:
+        assert play.play(1)["count"] == 5
+
+
+def test_a_method_that_could_ask_is_refused_before_anybody_works() -> None:
+    assert only_sums(Adding())
+    assert not only_sums(Reading())
+    with pytest.raises(UserError, match="the server of Reading may ask for their single replies"):
+        stage(Reading())
 
 
 def test_a_client_does_not_send_in_the_clear_whoever_asks() -> None:

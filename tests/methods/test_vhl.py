@@ -1,10 +1,11 @@
 """VHL: each loss term by hand, the wider head, and what a round sends."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
-from stage import Body, Stage, bound, pictures, play, softmax_net
+from stage import Body, Stage, bound, pictures, play, settings_of, softmax_net
 from torch import nn
 
 from understudy.config.resolve import resolve
@@ -15,17 +16,17 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Batch
 from understudy.methods.fedavg import fedavg
 from understudy.methods.shared.averaging import AveragingSettings
-from understudy.methods.vhl import VHL, VHLSettings, VirtualHomogeneity, supervised_contrast, vhl
+from understudy.methods.vhl import VHLSettings, VirtualHomogeneity, supervised_contrast, vhl
 from understudy.models.network import Network
 
 LOCAL = Local(epochs=2, batch=4, lr=0.1)
 
 
-def settings(**more: object) -> VHLSettings:
-    return VHLSettings.model_validate({"local": LOCAL, "noise_images": 5, "noise_batch": 6, **more})
+def settings(**more: object) -> Any:
+    return settings_of("vhl", **{"local": LOCAL, "noise_images": 5, "noise_batch": 6, **more})
 
 
-def dressed(chosen: VHLSettings, classes: int = 3) -> Network:
+def dressed(chosen: Any, classes: int = 3) -> Network:
     """A hidden layer over 4×4 pictures, with twice as many outputs."""
     problem = Problem(shape=(1, 4, 4), classes=classes)
     method = vhl(chosen)
@@ -76,7 +77,7 @@ def test_without_any_partner_there_is_nothing_to_lose() -> None:
 def test_the_loss_is_the_sum_of_its_terms() -> None:
     chosen = settings(noise_weight=0.7, alignment=0.3, noise_alignment=0.2, temperature=0.5)
     net = dressed(chosen)
-    term = VirtualHomogeneity(chosen)
+    term = VirtualHomogeneity(chosen, chosen.local)
     own = pictures([0, 1, 2, 0])
     stage = Stage(bound(vhl(chosen), net), {"a": own})
     kit = term.begin(stage.client("a", round=1), Message(model=net.initial()), net)
@@ -102,7 +103,7 @@ def test_noise_is_walked_through_and_alignment_ends_after_its_epochs() -> None:
     chosen = settings(align_epochs=1)
     net, own = dressed(chosen), pictures([0, 1, 2, 0, 1, 2, 0])
     stage = Stage(bound(vhl(chosen), net), {"a": own})
-    term = VirtualHomogeneity(chosen)
+    term = VirtualHomogeneity(chosen, chosen.local)
     kit = term.begin(stage.client("a", round=1), Message(model=net.initial()), net)
     assert kit is not None
     assert int(kit["align_steps"]) == 2
@@ -120,7 +121,7 @@ def test_steps_instead_of_epochs_are_converted_by_the_records() -> None:
     chosen = settings(local=Local(steps=400, batch=4))
     net = dressed(chosen)
     stage = Stage(bound(vhl(chosen), net), {"a": pictures([0] * 7)})
-    kit = VirtualHomogeneity(chosen).begin(stage.client("a", round=1), Message(model=net.initial()), net)
+    kit = VirtualHomogeneity(chosen, chosen.local).begin(stage.client("a", round=1), Message(model=net.initial()), net)
     assert kit is not None
     assert int(kit["align_steps"]) == 10
 
@@ -184,7 +185,7 @@ def test_a_client_learns_its_records_and_the_noise() -> None:
     stage = Stage(bound(vhl(chosen), net), {"a": own})
     net.load(stage.play(1)["model"])
     assert net.logits(own.x).argmax(1).tolist() == [0, 1, 2, 0]
-    kit = VirtualHomogeneity(chosen).begin(stage.client("a", round=2), Message(), net)
+    kit = VirtualHomogeneity(chosen, chosen.local).begin(stage.client("a", round=2), Message(), net)
     assert kit is not None
     with net.scoring():
         assert (net(kit["x"])[1].argmax(1) == 3 + kit["y"]).float().mean() > 0.9
@@ -211,4 +212,4 @@ def test_fedcogs_form_is_a_preset() -> None:
     chosen = resolve(words, {}).method.settings
     assert isinstance(chosen, VHLSettings)
     assert chosen.noise == "gaussian"
-    assert isinstance(vhl(chosen), VHL)
+    assert isinstance(vhl(chosen).terms[0], VirtualHomogeneity)

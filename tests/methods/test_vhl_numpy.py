@@ -4,6 +4,7 @@ Only draws are the library's: first weights, the order of records and of noise, 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from numpy_layers import Array, Chain, Linear, Tanh, cross_entropy_slope, draws
 from softmax_by_numpy import Numbers
-from stage import SEED, Body, cloud, pictures, play
+from stage import SEED, Body, cloud, pictures, play, settings_of
 from torch import nn
 
 from understudy.data.examples import Examples
@@ -19,7 +20,7 @@ from understudy.data.problem import Problem
 from understudy.learning.local import Local
 from understudy.methods.fedavg import fedavg
 from understudy.methods.shared.averaging import AveragingSettings
-from understudy.methods.vhl import VHLSettings, vhl
+from understudy.methods.vhl import vhl
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.synthesis.noise_sets import noise_set
@@ -58,7 +59,7 @@ def contrast_slope(features: Array, labels: Labels, temperature: float) -> Array
 
 @dataclass
 class Slow:
-    chosen: VHLSettings
+    chosen: Any
     noise_x: Array
     noise_y: Labels
     inputs: int
@@ -111,7 +112,7 @@ def seen(x: torch.Tensor) -> Array:
     return draws(x.flatten(1)) / (255 if x.dtype == torch.uint8 else 1)
 
 
-def gaussian_noise(problem: Problem, chosen: VHLSettings) -> tuple[Array, Labels]:
+def gaussian_noise(problem: Problem, chosen: Any) -> tuple[Array, Labels]:
     """Class after class: a mean of its own, and records around it."""
     rng = generator("noise set", "gaussian", chosen.noise_seed)
     means = draws(torch.randn(CLASSES, 1, *problem.shape, generator=rng))
@@ -120,12 +121,12 @@ def gaussian_noise(problem: Problem, chosen: VHLSettings) -> tuple[Array, Labels
     return np.array(x).reshape(len(x), -1), np.array([c for c in range(CLASSES) for _ in range(len(around[0]))])
 
 
-def styled_noise(problem: Problem, chosen: VHLSettings) -> tuple[Array, Labels]:
+def styled_noise(problem: Problem, chosen: Any) -> tuple[Array, Labels]:
     made = noise_set("style", problem, chosen.noise_images, chosen.noise_spread, chosen.noise_seed)
     return seen(made.x), made.y.numpy()
 
 
-def dressed(chosen: VHLSettings, problem: Problem) -> Network:
+def dressed(chosen: Any, problem: Problem) -> Network:
     inputs, method = int(np.prod(problem.shape)), vhl(chosen)
 
     def build() -> nn.Module:
@@ -148,7 +149,7 @@ def dressed(chosen: VHLSettings, problem: Problem) -> Network:
 def test_three_rounds_of_unequal_clients_match_a_slow_version(more: dict[str, object], noise: str) -> None:
     # Two epochs of alignment of three. Fifteen noise records in batches of 6 are gone through more than once.
     words = {"noise": noise, "noise_images": 5, "noise_batch": 6, "align_epochs": 2, "temperature": 0.07, **more}
-    chosen = VHLSettings.model_validate({"local": Local(epochs=3, batch=4, lr=0.05), **words})
+    chosen = settings_of("vhl", local=Local(epochs=3, batch=4, lr=0.05), **words)
     sites = ROWS if noise == "gaussian" else PICTURES
     problem = Problem(shape=(3,) if noise == "gaussian" else (1, 4, 4), classes=CLASSES)
     net = dressed(chosen, problem)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.learning.local import Local
-from understudy.learning.loop import train
+from understudy.learning.loop import Descent, Feed, train
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.randomness import generator
@@ -63,9 +63,9 @@ def test_decay_on_weights_leaves_biases_alone() -> None:
     # One step with decay and one without differ by rate · decay · w, where w is a matrix.
     net, w = network(), network().initial()
     plan = torch.arange(6).view(1, 6)
-    plain = train(net, w, Examples(X, Y), plan, Local(steps=1), rate=0.1, records=6).model
+    plain = train(net, w, Feed(Examples(X, Y), plan), Descent(Local(steps=1), 0.1)).model
     local = Local(steps=1, weight_decay=0.5, decay_on="weights")
-    decayed = train(net, w, Examples(X, Y), plan, local, rate=0.1, records=6).model
+    decayed = train(net, w, Feed(Examples(X, Y), plan), Descent(local, 0.1)).model
     expected = 0.1 * 0.5 * w[net.trainable] * net.matrices
     assert torch.allclose((plain - decayed)[net.trainable], expected, atol=1e-7)
 
@@ -74,10 +74,10 @@ def test_momentum_can_go_on_from_one_training_to_the_next() -> None:
     net, w, both = network(), network().initial(), Examples(X, Y)
     local = Local(steps=4, batch=3, lr=0.1, momentum=0.9)
     plan = torch.arange(6).view(2, 3).repeat(2, 1)
-    straight = train(net, w, both, plan, local, rate=0.1, records=6).model
-    speed = torch.zeros(net.parameters)
-    half = train(net, w, both, plan[:2], local, rate=0.1, records=6, speed=speed).model
-    assert torch.equal(train(net, half, both, plan[2:], local, rate=0.1, records=6, speed=speed).model, straight)
+    straight = train(net, w, Feed(both, plan), Descent(local, 0.1)).model
+    going_on = Descent(local, 0.1, speed=torch.zeros(net.parameters))
+    half = train(net, w, Feed(both, plan[:2]), going_on).model
+    assert torch.equal(train(net, half, Feed(both, plan[2:]), going_on).model, straight)
 
 
 def test_a_part_that_stands_still_gets_no_gradient() -> None:

@@ -17,6 +17,7 @@ from understudy.config import families
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation import registry
+from understudy.federation.message import Kind
 from understudy.federation.method import Method
 from understudy.federation.registry import Entry
 from understudy.models import zoo as models
@@ -28,15 +29,16 @@ SHAPES = {"8×8 grey": (1, 8, 8), "28×28 grey": (1, 28, 28), "32×32 colour": (
 def describe_methods(name: str | None = None) -> list[dict[str, Any]]:
     entries = registry.entries()
     if name is not None:
-        entries = [e for e in entries if e.name == name] or [registry.entry(name, "method")]
+        named = sorted((e for e in entries if e.name == name), key=lambda e: e.role != "method")
+        entries = named or [registry.entry(name, "method")]
     return [_describe(entry) for entry in entries]
 
 
 def _describe(entry: Entry) -> dict[str, Any]:
     plain = _built(registry.entry("fedavg", "method"))
     if entry.role == "add-on":
-        built, below = entry.build(defaults(entry.settings), plain), plain.jobs()
-        sends = {name: dict(job.kinds) for name, job in built.jobs().items() if name not in below}
+        built = entry.build(defaults(entry.settings), plain)
+        sends = _added(plain, built)
         joins = [e.name for e in registry.entries() if e.role == "method" and _joins(entry, e)]
     else:
         built = _built(entry)
@@ -57,6 +59,16 @@ def _describe(entry: Entry) -> dict[str, Any]:
         "sends_in_words": families.sent(entry, kinds, built.private),
         "joins": joins,
     }
+
+
+def _added(below: Method, above: Method) -> dict[str, dict[str, Kind]]:
+    """By task, what is sent ``above`` only."""
+    before = {(n, part) for n, job in below.jobs().items() for part in job.kinds}
+    added = {
+        n: {part: kind for part, kind in job.kinds.items() if (n, part) not in before}
+        for n, job in above.jobs().items()
+    }
+    return {n: parts for n, parts in added.items() if parts}
 
 
 def _joins(add_on: Entry, method: Entry) -> bool:

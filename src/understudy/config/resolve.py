@@ -1,7 +1,7 @@
 """From words to a Config: names looked up, keys checked, defaults filled in."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
 from understudy.base_settings import NoSettings, Settings
@@ -11,7 +11,7 @@ from understudy.config.schema import LIVE, Branched, Chosen, Config, EngineSetti
 from understudy.data.settings import DataSettings
 from understudy.errors import UserError
 from understudy.federation import registry
-from understudy.federation.registry import Entry
+from understudy.federation.registry import Entry, Role
 from understudy.models import zoo as models
 from understudy.own_code import full_name, is_own, own
 
@@ -29,7 +29,7 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
             raise unknown_key(key, [*SECTIONS, *Top.model_fields], "")
     top = checked(Top, {key: words[key] for key in Top.model_fields if key in words}, "")
     plan, method = _method(_section(words, "method"), live)
-    add_ons = sorted(map(_add_on, _list(words.get("with"))), key=lambda chosen: chosen.entry.layer)
+    add_ons = sorted(map(_add_on, _list(words.get("with"))), key=lambda chosen: (chosen.entry.layer, chosen.name))
     twice = {chosen.name for chosen in add_ons if [other.name for other in add_ons].count(chosen.name) > 1}
     if twice:
         raise UserError(f"'with' lists {', '.join(twice)} twice; an add-on joins once.")
@@ -109,7 +109,7 @@ def _method(given: Words, live: Live) -> tuple[MethodPlan, Chosen]:
 def _live_method(live: Live) -> Entry:
     given = live.method
     if isinstance(given, type):
-        return registry.entry_of(given, given.__name__)
+        return registry.entry_of(given, given.__name__, "method")
     assert given is not None
     return Entry(LIVE, "method", lambda settings, method=given: method, NoSettings)
 
@@ -159,13 +159,10 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Words:
     return merged
 
 
-def _entry(name: str, role: Literal["method", "add-on"]) -> Entry:
+def _entry(name: str, role: Role) -> Entry:
     if not is_own(name):
         return registry.entry(name, role)
-    entry = registry.entry_of(own(name), name)
-    if entry.role != role:
-        raise UserError(f"'{name}' is a {entry.role}, not a {role}.")
-    return entry
+    return registry.entry_of(own(name), name, role)
 
 
 def _model(given: Words, live: Live) -> tuple[ModelPlan, Mapping[str, Any]]:

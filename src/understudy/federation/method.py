@@ -5,10 +5,11 @@ A method is one file: settings, what a client does (methods marked ``@task``), w
 changes: what lasts is in the server's State or in a client's memory.
 """
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import TypeVar, cast
 
 from torch import Tensor, nn
 
@@ -16,7 +17,7 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
-from understudy.federation.server import Server, Task
+from understudy.federation.server import OnlySums, Server, Task
 from understudy.models.network import Network
 from understudy.privacy.planning import Spendings
 from understudy.privacy.promise import PrivacySettings
@@ -43,6 +44,7 @@ class Job:
 
 
 Work = TypeVar("Work", bound=Callable[..., Message])
+Exchange = TypeVar("Exchange", bound=Callable[..., State])
 
 
 def task(**kinds: Kind) -> Callable[[Work], Work]:
@@ -60,8 +62,19 @@ def task_name(work: Task) -> str:
     return str(getattr(work, "__qualname__", repr(work))).rpartition("<locals>.")[2]
 
 
+def by_sums(exchange: Exchange) -> Exchange:
+    """Marks a ``start`` or ``round`` that sees sums over clients, never a single reply: it gets a server that can only
+    sum, in every run. One that overrides it without this mark can read replies again, and `only_sums` knows."""
+
+    @functools.wraps(exchange)
+    def summing(self: "Method", server: Server, *state: State) -> State:
+        return exchange(self, OnlySums(server), *state)
+
+    summing.__understudy_sums__ = True  # type: ignore[attr-defined]
+    return cast(Exchange, summing)
+
+
 class Method(ABC):
-    sums_only: ClassVar[bool] = False  # what clients send is only ever added up, by `server.sum`
     net: Network  # set by `bind`, before anything else is called
     rounds: int
     privacy: PrivacySettings | None = None  # what the config promises; set before `bind`
@@ -72,6 +85,7 @@ class Method(ABC):
         """The network that this process works with; here a method refuses what it cannot do."""
         self.net, self.rounds = net, rounds
 
+    @by_sums
     def start(self, server: Server) -> State:
         """Opening exchanges, if any; the State before round 1."""
         return Message(model=self.net.initial())
@@ -142,3 +156,8 @@ class Method(ABC):
                 work = getattr(self, attribute)
                 found[task_name(work)] = Job(task_name(work), work, kinds)
         return found
+
+
+def only_sums(method: Method) -> bool:
+    """Nothing in this method's server can read what a single client sent."""
+    return all(hasattr(exchange, "__understudy_sums__") for exchange in (type(method).start, type(method).round))

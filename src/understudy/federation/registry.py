@@ -10,13 +10,15 @@ from understudy.complaints import unknown_name
 from understudy.errors import UserError
 from understudy.federation.method import Method
 
+Role = Literal["method", "add-on"]
+
 
 @dataclass(frozen=True)
 class Entry:
     """``build(settings)`` gives a method; an add-on's ``build(settings, method)`` gives the changed method."""
 
     name: str
-    role: Literal["method", "add-on"]
+    role: Role
     build: Callable[..., Method]
     settings: type[Settings]
     layer: int = 0  # add-ons with a smaller number are nearer to the method
@@ -33,7 +35,7 @@ class Entry:
 
 
 ADDS_A_TERM, AROUND_SUMS, AROUND_ROUNDS = 0, 10, 20
-_entries: dict[str, Entry] = {}
+_entries: dict[tuple[Role, str], Entry] = {}  # a name may be a method and an add-on
 Build = TypeVar("Build", bound=Callable[..., Any])
 
 
@@ -76,32 +78,43 @@ def add_on(
 def _register(describe: Callable[[Callable[..., Method]], Entry]) -> Registering:
     def take(build: Build) -> Build:
         entry = describe(build)
-        _entries[entry.name] = entry
-        build.__understudy_entry__ = entry  # type: ignore[attr-defined]
+        _entries[entry.role, entry.name] = entry
+        build.__understudy_entries__ = {**entries_of(build), entry.role: entry}  # type: ignore[attr-defined]
         return build
 
     return take
 
 
 def entries() -> list[Entry]:
-    return sorted(_entries.values(), key=lambda entry: (entry.role, entry.name))
+    """A name that is both has two."""
+    return [_entries[key] for key in sorted(_entries)]
 
 
-def entry(name: str, role: Literal["method", "add-on"]) -> Entry:
-    known = [e.name for e in entries() if e.role == role]
-    if name in known:
-        return _entries[name]
-    if name in _entries:
-        place = "`with`" if _entries[name].role == "add-on" else "`method`"
-        raise UserError(f"'{name}' is {'a method' if role == 'add-on' else 'an add-on'}: write it under {place}.")
-    raise unknown_name(role, name, known)
+def entries_of(build: object) -> Mapping[Role, Entry]:
+    """As it was registered; nothing where it was not."""
+    return getattr(build, "__understudy_entries__", {})
 
 
-def entry_of(build: object, name: str) -> Entry:
+def entry(name: str, role: Role) -> Entry:
+    if (role, name) in _entries:
+        return _entries[role, name]
+    if any(other == name for _, other in _entries):
+        raise _misplaced(name, role)
+    raise unknown_name(role, name, [e.name for e in entries() if e.role == role])
+
+
+def _misplaced(name: str, role: Role) -> UserError:
+    is_one, place = ("a method", "`method`") if role == "add-on" else ("an add-on", "`with`")
+    return UserError(f"'{name}' is {is_one}: write it under {place}.")
+
+
+def entry_of(build: object, name: str, role: Role) -> Entry:
     """The entry of somebody's own class or function: registered, or a plain Method class without settings."""
-    found = getattr(build, "__understudy_entry__", None)
-    if isinstance(found, Entry):
-        return found
+    found = entries_of(build)
+    if role in found:
+        return found[role]
+    if found or (role == "add-on" and inspect.isclass(build) and issubclass(build, Method)):
+        raise _misplaced(name, role)
     if inspect.isclass(build) and issubclass(build, Method):
         if lacking := sorted(build.__abstractmethods__):
             raise UserError(f"The method {build.__name__} has no {lacking[0]}; write it.")

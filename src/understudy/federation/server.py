@@ -7,6 +7,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 
@@ -110,3 +111,24 @@ class WrappedServer(Server):
 
     def rng(self, purpose: str) -> torch.Generator:
         return self.inner.rng(purpose)
+
+
+class OnlySums(WrappedServer):
+    """A server that adds replies up and shows none."""
+
+    def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
+        name = getattr(task, "__qualname__", "a task")
+        raise UserError(
+            f"{name} is asked for single replies where only sums are seen; use server.sum, or leave out @by_sums above "
+            "`start` or `round`."
+        )
+
+    def sum(
+        self,
+        task: Task,
+        brief: Brief,
+        to: Sequence[str],
+        like: Mapping[str, Sequence[int]],
+        least: Mapping[str, float] = NO_BOUNDS,
+    ) -> Message:
+        return self.inner.sum(task, brief, to, like, least)

@@ -14,18 +14,18 @@ from torch import Tensor
 
 BYTES = 64 * 2**20  # moved at once; a step that draws more goes alone; ResNet-18's noise is 45 MB
 
-Drawn = TypeVar("Drawn")
+OneDraw = TypeVar("OneDraw")
 
 
 def ahead(
-    draws: Iterable[Drawn], tensors: Callable[[Drawn], Sequence[Tensor]], device: torch.device, *, most: int = BYTES
-) -> Iterator[tuple[Drawn, list[Tensor]]]:
+    draws: Iterable[OneDraw], tensors: Callable[[OneDraw], Sequence[Tensor]], device: torch.device, *, most: int = BYTES
+) -> Iterator[tuple[OneDraw, list[Tensor]]]:
     """Each of ``draws``, and beside it its ``tensors`` on the device."""
     if device.type == "cpu":
         for drawn in draws:
             yield drawn, list(tensors(drawn))
         return
-    block: list[tuple[Drawn, Sequence[Tensor]]] = []
+    block: list[tuple[OneDraw, Sequence[Tensor]]] = []
     size = 0
     for drawn in draws:
         parts = tensors(drawn)
@@ -39,8 +39,8 @@ def ahead(
 
 
 def _moved(
-    block: Sequence[tuple[Drawn, Sequence[Tensor]]], device: torch.device
-) -> Iterator[tuple[Drawn, list[Tensor]]]:
+    block: Sequence[tuple[OneDraw, Sequence[Tensor]]], device: torch.device
+) -> Iterator[tuple[OneDraw, list[Tensor]]]:
     """One transfer for each kind of number, however many steps there are."""
     parts = [part for _, some in block for part in some]
     there: list[Tensor] = list(parts)

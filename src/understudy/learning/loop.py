@@ -54,17 +54,24 @@ class Step:
         return Batch(self.x, self.y, self.number, self.weight, features, logits, self.rows)
 
 
-class Pull(Protocol):
+class Pull:
     """Something besides the data that acts on a model in training."""
 
     def data_weight(self) -> float:
         """The factor on the loss of the data."""
+        return 1.0
+
+    def data_loss(self, net: Network, batch: Batch) -> Tensor | None:
+        """(n,) losses in the place of the usual ones; None: the usual ones."""
+        return None
 
     def loss(self, net: Network, batch: Batch) -> Tensor | None:
-        """More loss: one number a record, averaged."""
+        """More loss: one number per record, averaged."""
+        return None
 
     def gradient(self, w: Tensor) -> Tensor | None:
         """A gradient in closed form, added after clipping; ``w`` is the trainable part."""
+        return None
 
 
 class Slope(Protocol):
@@ -95,7 +102,10 @@ def plain(net: Network, forward: Callable[[], Batch], pulls: Sequence[Pull]) -> 
 
 
 def total_loss(net: Network, batch: Batch, pulls: Sequence[Pull]) -> Tensor:
-    losses = per_record_loss(net.problem, batch.logits, batch.y)
+    replaced = (pull.data_loss(net, batch) for pull in pulls)
+    losses = next((made for made in replaced if made is not None), None)
+    if losses is None:
+        losses = per_record_loss(net.problem, batch.logits, batch.y)
     loss = losses.mean() if batch.weight is None else (losses * batch.weight).mean()
     share = math.prod(pull.data_weight() for pull in pulls)
     loss = loss if share == 1 else loss * share
@@ -105,39 +115,51 @@ def total_loss(net: Network, batch: Batch, pulls: Sequence[Pull]) -> Tensor:
     return loss
 
 
+@dataclass(frozen=True)
+class Feed:
+    """What a model is trained on: the rows of ``plan`` are the batches."""
+
+    examples: Examples
+    plan: Tensor
+    rng: torch.Generator | None = None  # of ``local.augment``; None: records as they are
+    weights: Tensor | None = None  # where records count unequally: one number each
+    transform: Transform | None = None  # changes the records of every batch
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How steps are taken."""
+
+    local: Local
+    rate: float | None = None  # None: ``local.lr``
+    pulls: Sequence[Pull] = ()
+    slope: Slope = plain
+    only: slice | None = None  # the part of the vector that moves, with optimiser and decay of its own
+    project: Callable[[Tensor], None] | None = None  # puts that part back where it may be, after each step
+    speed: Tensor | None = None  # momentum to go on with, in place; None: fresh
+
+
 def train(
     net: Network,
     w: Tensor,
-    examples: Examples,
-    plan: Tensor,
-    local: Local,
+    feed: Feed,
+    descent: Descent,
     *,
-    rate: float,
-    records: int,
-    pulls: Sequence[Pull] = (),
-    slope: Slope = plain,
-    rng: torch.Generator | None = None,
-    weights: Tensor | None = None,
-    project: Callable[[Tensor], None] | None = None,
-    only: slice | None = None,
-    speed: Tensor | None = None,
-    transform: Transform | None = None,
+    records: int | None = None,
     after: Callable[[int], bool] | None = None,
 ) -> Trained:
-    """From ``w`` along ``plan``. ``only`` that part of the vector moves, with optimiser and decay of its own;
-    ``project`` puts it back where it may be after each step. Momentum is fresh, or goes on in ``speed``, in place.
-    ``transform`` changes the records of every batch; ``after`` hears how many steps were taken and may say stop."""
+    """From ``w`` along the plan. ``records`` are the client's own, where it is fed others as well; ``after`` hears how
+    many steps were taken and may say stop."""
     net.load(w)
     net.module.train()
-    if net.needs_company:
-        plan = plan[(plan != EMPTY).sum(1) > 1]  # statistics over a batch of one are not defined
-    batches = _Batches(net, examples, plan, local, rng, weights, transform)
-    moving = net.trainable if only is None else only
+    local, pulls, project, speed = descent.local, descent.pulls, descent.project, descent.speed
+    rate = local.lr if descent.rate is None else descent.rate
+    moving = net.trainable if descent.only is None else descent.only
     here, grad, trainable = net.vector[moving], net.grad[moving], net.vector[net.trainable]
     decaying = net.matrices[moving] if local.decay_on == "weights" else None
     taken = 0
-    for step, batch in enumerate(batches):
-        slope(net, batch, pulls)
+    for step, batch in enumerate(_Batches(net, feed, local)):
+        descent.slope(net, batch, pulls)
         if local.clip is not None:
             grad.mul_(torch.clamp(local.clip / (grad.norm() + 1e-12), max=1))
         for pull in pulls:
@@ -155,7 +177,8 @@ def train(
         if after is not None and after(taken):
             break
     weight = math.prod(pull.data_weight() for pull in pulls)
-    return Trained(w, net.vector.clone().cpu(), taken, rate * taken, records, weight)
+    owned = len(feed.examples) if records is None else records
+    return Trained(w, net.vector.clone().cpu(), taken, rate * taken, owned, weight)
 
 
 def full_gradient(net: Network, w: Tensor, examples: Examples, batch: int) -> Tensor:
@@ -177,19 +200,13 @@ def full_gradient(net: Network, w: Tensor, examples: Examples, batch: int) -> Te
 class _Batches:
     """Rows of the plan as batches, without their empty places."""
 
-    def __init__(
-        self,
-        net: Network,
-        examples: Examples,
-        plan: Tensor,
-        local: Local,
-        rng: torch.Generator | None,
-        weights: Tensor | None,
-        transform: Transform | None,
-    ):
-        self._net, self._rng, self._transform = net, rng, transform
-        self._kinds = local.augment if rng is not None else ()
-        self._x, self._y = examples.x.to(net.device), examples.y.to(net.device)
+    def __init__(self, net: Network, feed: Feed, local: Local):
+        plan, weights = feed.plan, feed.weights
+        if net.needs_company:
+            plan = plan[(plan != EMPTY).sum(1) > 1]  # statistics over a batch of one are not defined
+        self._net, self._rng, self._transform = net, feed.rng, feed.transform
+        self._kinds = local.augment if feed.rng is not None else ()
+        self._x, self._y = feed.examples.x.to(net.device), feed.examples.y.to(net.device)
         self._weights = None if weights is None else (weights / weights.mean()).to(net.device)
         self._present: list[int] = (plan != EMPTY).sum(1).tolist()
         self._rows = plan.clamp(min=0).to(net.device)

@@ -13,7 +13,7 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.learning import dsa
 from understudy.learning.local import Local
-from understudy.learning.loop import Trained, Transform, train
+from understudy.learning.loop import Descent, Feed, Trained, Transform, train
 from understudy.learning.plan import EMPTY, passes, steps_of_epochs
 from understudy.models.network import Network
 
@@ -42,45 +42,39 @@ class PerImage:
         return dsa.draw(self.kinds, self.rng, images=records)
 
 
-def learn_near(
-    net: Network,
-    w: Tensor,
-    pool: Examples,
-    local: Local,
-    *,
-    rate: float,
-    order: torch.Generator,
-    rng: torch.Generator | None = None,
-    weights: Tensor | None = None,
-    augment: Transform | None = None,
-    radius: float | None = None,
-    strict: bool = False,
-    project: Callable[[Tensor], None] | None = None,
-    watch: Watch | None = None,
-) -> Trained:
-    """From ``w`` on the scaled records of ``pool``, as often as ``local`` says, in an ``order`` drawn anew each epoch.
+@dataclass(frozen=True)
+class PoolFeed:
+    """Scaled records, in an order drawn anew each epoch."""
 
-    With ``radius``, ends after the first epoch in which ‖w − start‖ ≥ radius; that epoch's last steps may lie outside.
-    ``strict``: looks after every step, for which a device has to wait, and takes back the one that leaves the ball.
-    ``watch`` is told after each epoch.
-    ``rng`` is for ``local.augment``.
-    """
-    plan = passes(len(pool), local.step_count(len(pool)), local.batch, order, drop_last=local.drop_last)
-    bounds = _Bounds(net, w, _steps_an_epoch(net, plan, len(pool), local), radius, strict, watch)
-    return train(
-        net,
-        w,
-        pool,
-        plan,
-        local,
-        rate=rate,
-        records=len(pool),
-        rng=rng,
-        weights=weights,
-        project=project,
-        transform=augment,
-        after=bounds.after,
-    )
+    examples: Examples
+    order: torch.Generator
+    rng: torch.Generator | None = None  # of ``local.augment``
+    weights: Tensor | None = None  # see `record_weights`
+    augment: Transform | None = None
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How far from its start a model may go: it ends after the first epoch in which ‖w − start‖ ≥ ``radius``, and that
+    epoch's last steps may lie outside. ``strict``: looks after every step, for which a device has to wait, and takes
+    back the one that leaves the ball."""
+
+    radius: float | None = None  # None: anywhere
+    strict: bool = False
+
+
+ANYWHERE = Trust()
+
+
+def learn_near(
+    net: Network, w: Tensor, pool: PoolFeed, descent: Descent, trust: Trust = ANYWHERE, watch: Watch | None = None
+) -> Trained:
+    """From ``w`` on the records of ``pool``, as often as the settings say; ``watch`` is told after each epoch."""
+    local, records = descent.local, len(pool.examples)
+    plan = passes(records, local.step_count(records), local.batch, pool.order, drop_last=local.drop_last)
+    bounds = _Bounds(net, w, _steps_an_epoch(net, plan, records, local), trust, watch)
+    feed = Feed(pool.examples, plan, pool.rng, pool.weights, pool.augment)
+    return train(net, w, feed, descent, after=bounds.after)
 
 
 def record_weights(sizes: Sequence[int], shares: Sequence[float]) -> Tensor:
@@ -101,10 +95,10 @@ def _steps_an_epoch(net: Network, plan: Tensor, records: int, local: Local) -> i
 class _Bounds:
     """Looks at the model after steps and epochs, and says when it is far enough."""
 
-    def __init__(self, net: Network, w: Tensor, steps: int, radius: float | None, strict: bool, watch: Watch | None):
-        self._net, self._steps, self._radius, self._watch = net, steps, radius, watch
+    def __init__(self, net: Network, w: Tensor, steps: int, trust: Trust, watch: Watch | None):
+        self._net, self._steps, self._radius, self._watch = net, steps, trust.radius, watch
         self._centre = w[net.trainable].to(net.device)
-        self._inside = w.to(net.device).clone() if strict and radius is not None else None
+        self._inside = w.to(net.device).clone() if trust.strict and trust.radius is not None else None
 
     def after(self, taken: int) -> bool:
         ended = taken % self._steps == 0

@@ -24,7 +24,8 @@ from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.local import Local
-from understudy.learning.pool import learn_near
+from understudy.learning.loop import Descent
+from understudy.learning.pool import PoolFeed, learn_near
 from understudy.methods.fedssyn.settings import ImitationSettings
 from understudy.methods.shared.imitation import Imitation, check_single_labels
 from understudy.methods.shared.outliers import learnt_from
@@ -99,13 +100,6 @@ class Central(Method):
             return state["model"]
         x = torch.cat([state[f"{name}.x"] for name in heard])
         y = torch.cat([labels_from_wire(state[f"{name}.y"]) for name in heard])
+        pool = PoolFeed(Examples(x, y), server.rng("pool"), server.rng("augmentation"))
         local = self.settings.local
-        return learn_near(
-            self.net,
-            state["model"],
-            Examples(x, y),
-            local,
-            rate=local.rate(server.round, self.rounds),
-            order=server.rng("pool"),
-            rng=server.rng("augmentation"),
-        ).model
+        return learn_near(self.net, state["model"], pool, Descent(local, local.rate(server.round, self.rounds))).model

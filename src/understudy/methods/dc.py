@@ -36,8 +36,8 @@ from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.dsa import ALL, Draw, DsaKind, apply, draw, with_changes
 from understudy.learning.local import Local
-from understudy.learning.loop import full_gradient
-from understudy.learning.pool import PerImage, learn_near
+from understudy.learning.loop import Descent, full_gradient
+from understudy.learning.pool import PerImage, PoolFeed, learn_near
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, fault, first_noise
 from understudy.models.network import Network
@@ -118,9 +118,9 @@ class Condensing(Method):
             net.load(net.redrawn(int(torch.randint(2**62, (), generator=draws))))
             for place in range(outer):
                 if place:
-                    pool, order = Examples(images.x, images.y), client.rng("batches of images")
                     augment = PerImage(settings.dsa_kinds, client.rng("dsa of images")) if settings.dsa else None
-                    learn_near(net, net.vector.clone(), pool, local, rate=local.lr, order=order, augment=augment)
+                    pool = PoolFeed(Examples(images.x, images.y), client.rng("batches of images"), augment=augment)
+                    learn_near(net, net.vector.clone(), pool, Descent(local))
                 net.module.eval()
                 yield
 
@@ -166,8 +166,8 @@ class Condensing(Method):
         kinds = self.settings.dsa_kinds
         for part, rate in halves(self.settings.server):
             augment = PerImage(kinds, server.rng("dsa")) if self.settings.dsa else None
-            order, rng = server.rng("pool"), server.rng("augmentation")
-            w = learn_near(self.net, w, pool, part, rate=rate, order=order, rng=rng, augment=augment).model
+            fed = PoolFeed(pool, server.rng("pool"), server.rng("augmentation"), augment=augment)
+            w = learn_near(self.net, w, fed, Descent(part, rate)).model
         return w
 
 

@@ -32,9 +32,9 @@ from understudy.federation.method import State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.local import Local
-from understudy.learning.loop import Batch, Pull, Slope, train
+from understudy.learning.loop import Batch, Descent, Feed, Pull, Slope, train
 from understudy.learning.plan import passes
-from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Term
 from understudy.methods.shared.outliers import learnt_from
 from understudy.models.network import Network
 from understudy.synthesis.divergence import kullback_leibler
@@ -69,7 +69,6 @@ class DenseSettings(AveragingSettings):
     presets={"fedssyn": {"pre_rounds": 10, "student_init": "server"}},
 )
 class Dense(Averaging):
-    sums_only = False  # the server keeps every teacher
     settings: DenseSettings
 
     def __init__(self, settings: DenseSettings):
@@ -87,6 +86,14 @@ class Dense(Averaging):
                 "would not fit a changed one."
             )
 
+    def and_term(self, term: Term) -> Averaging:
+        if term.up:
+            raise UserError(
+                f"{term.name} needs sums of what clients send round after round, and the clients of dense train once "
+                "and alone; leave it out, or add it to a method such as fedavg."
+            )
+        return super().and_term(term)
+
     # ---- on the client
 
     @task(model="weights")
@@ -101,6 +108,7 @@ class Dense(Averaging):
     # ---- on the server
 
     def round(self, server: Server, state: State) -> State:
+        """Not `by_sums`: the server keeps every teacher."""
         if server.round <= self.settings.pre_rounds:
             return super().round(server, state)
         if EPOCH in state:
@@ -149,18 +157,10 @@ class Dense(Averaging):
     def _learn(self, server: Server, w: Tensor, pool: Examples, speed: Tensor) -> Tensor:
         local = self.settings.student
         steps = local.step_count(len(pool))
-        return train(
-            self.net,
-            w,
-            pool,
-            passes(len(pool), steps, local.batch, server.rng("pool"), drop_last=local.drop_last),
-            local,
-            rate=local.rate(server.round, self.rounds),
-            records=len(pool),
-            slope=distilling(self.settings.temperature),
-            rng=server.rng("augmentation"),
-            speed=speed,
-        ).model
+        plan = passes(len(pool), steps, local.batch, server.rng("pool"), drop_last=local.drop_last)
+        rate, slope = local.rate(server.round, self.rounds), distilling(self.settings.temperature)
+        descent = Descent(local, rate, slope=slope, speed=speed)
+        return train(self.net, w, Feed(pool, plan, server.rng("augmentation")), descent).model
 
     def metrics(self, state: State) -> Mapping[str, float]:
         return {} if EPOCH in state else super().metrics(state)  # nobody trains locally any more

@@ -22,9 +22,8 @@ from torch import Tensor
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.registry import method
-from understudy.learning.loop import Batch, Pull, Trained, plain
+from understudy.learning.loop import Pull, Trained
 from understudy.methods.shared.averaging import Averaging, AveragingSettings
-from understudy.models.network import Network
 
 PERSONAL = "personal"  # in memory: v_k, with running statistics of its own
 
@@ -35,17 +34,11 @@ class DittoSettings(AveragingSettings):
 
 
 @dataclass(frozen=True)
-class Tether:
+class Tether(Pull):
     """λ (v − w_t), over the trainable part."""
 
     strength: float
     anchor: Tensor
-
-    def data_weight(self) -> float:
-        return 1.0
-
-    def loss(self, net: Network, batch: Batch) -> Tensor | None:
-        return None
 
     def gradient(self, w: Tensor) -> Tensor:
         return self.strength * (w - self.anchor)
@@ -64,9 +57,9 @@ class Ditto(Averaging):
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
         plan, changes = self.plan(client), client.rng("augmentation")
         again = torch.Generator().set_state(changes.get_state())  # the same batches, also where they are augmented
-        shared = self.walk(client, w, plan, pulls, self.slope(client, brief, self.net))
+        shared = self.walk(client, w, plan, self.descent(client, pulls, self.slope(client, brief, self.net)))
         tether = Tether(self.settings.pull, w[self.net.trainable].to(self.net.device))
-        personal = self.walk(client, self._own(client), plan, [tether], plain, changes=again)
+        personal = self.walk(client, self._own(client), plan, self.descent(client, [tether]), again)
         if personal.steps:
             client.memory[PERSONAL] = personal.model
         return shared

@@ -28,7 +28,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.registry import method
 from understudy.learning.local import Local
-from understudy.learning.loop import Pull, Slope, Step, Trained, train
+from understudy.learning.loop import Descent, Feed, Pull, Slope, Step, Trained, train
 from understudy.learning.plan import EMPTY
 from understudy.methods.fedprox import Proximal
 from understudy.methods.shared.averaging import Averaging, AveragingSettings, Term
@@ -88,18 +88,11 @@ class PrivateAveraging(Averaging):
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
         local, plan = self.settings.local, self.noise_plan(len(client.own))
         means = self._charged(client, plan)
-        return train(
-            self.net,
-            w,
-            client.examples,
-            _poisson_plan(len(client.examples), plan, client.secret_rng("sampling")),
-            local,
-            rate=local.rate(client.round, self.rounds),
-            records=plan.records,
-            pulls=pulls,
-            slope=private(means, with_losses=any(term.changes_loss for term in self.terms)),
-            rng=client.secret_rng("augmentation"),  # drawn by place in the batch: known, it would tell who is in
-        )
+        batches = _poisson_plan(len(client.examples), plan, client.secret_rng("sampling"))
+        changes = client.secret_rng("augmentation")  # drawn by place in the batch: known, it would tell who is in
+        slope = private(means, with_losses=any(term.changes_loss for term in self.terms))
+        descent = Descent(local, local.rate(client.round, self.rounds), pulls, slope)
+        return train(self.net, w, Feed(client.examples, batches, changes), descent, records=plan.records)
 
     def _charged(self, client: Client, plan: NoisePlan) -> NoisyMeans:
         """The gradients of a round, paid for before a record is touched."""
@@ -117,7 +110,7 @@ class PrivateAveraging(Averaging):
 
 
 def _check_private(term: Term) -> None:
-    name = type(term).__name__
+    name = term.name
     if term.changes_loss and not getattr(term, "per_record", True):
         raise UserError(
             f"privacy: the loss that {name} adds is not made record by record, so no record's influence on it can be "

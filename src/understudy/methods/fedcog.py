@@ -40,7 +40,8 @@ from understudy.federation.message import Message, scalar
 from understudy.federation.method import Method
 from understudy.federation.registry import add_on
 from understudy.learning.loop import Batch, Trained
-from understudy.methods.shared.averaging import Averaging, Kit, Parts, Term
+from understudy.methods.shared.parts import Kit, Parts, Term
+from understudy.methods.shared.terms import joined
 from understudy.models.network import Network
 from understudy.synthesis.divergence import Divergence, kullback_leibler, log_chances
 from understudy.synthesis.inversion import Inversion, invert, invert_by_network
@@ -190,9 +191,4 @@ PRESETS = {
     family="pictures teach, clients learn",
 )
 def fedcog(settings: FedCogSettings, method: Method) -> Method:
-    if not isinstance(method, Averaging):
-        raise UserError(
-            "fedcog joins methods in which clients train and the server averages; "
-            f"in {type(method).__name__} there is no local training to join."
-        )
-    return method.and_term(Consensus(settings, method.settings.local.batch))
+    return joined("fedcog", method, lambda local: Consensus(settings, local.batch))

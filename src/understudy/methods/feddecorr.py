@@ -17,17 +17,19 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
+from understudy.base_settings import Settings
 from understudy.federation.client import Client
 from understudy.federation.message import Message
-from understudy.federation.registry import method
+from understudy.learning.local import Local
 from understudy.learning.loop import Batch
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Term
+from understudy.methods.shared.parts import Kit, Term
+from understudy.methods.shared.terms import term
 from understudy.models.network import Network
 
 SMALLEST_VARIANCE = 1e-8  # a dimension that never moves stays at 0
 
 
-class FedDecorrSettings(AveragingSettings):
+class FedDecorrSettings(Settings):
     beta: float = Field(default=0.1, ge=0)  # β, weight of the decorrelation loss
 
 
@@ -55,6 +57,6 @@ def repetition(features: Tensor) -> Tensor:
     return (products.square().sum() - x.square().sum(0).square().sum()) / (d * (d - 1) * n)
 
 
-@method("feddecorr", settings=FedDecorrSettings, presets={"fedcog": {"beta": 0.01}})
-def feddecorr(settings: FedDecorrSettings) -> Averaging:
-    return Averaging(settings, terms=[Decorrelation(settings.beta)])
+@term("feddecorr", settings=FedDecorrSettings, presets={"fedcog": {"beta": 0.01}})
+def feddecorr(settings: FedDecorrSettings, _: Local) -> Term:
+    return Decorrelation(settings.beta)

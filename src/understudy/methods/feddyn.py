@@ -31,7 +31,7 @@ from torch import Tensor
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, scalar
-from understudy.federation.method import State, task
+from understudy.federation.method import State, by_sums, task
 from understudy.federation.registry import method
 from understudy.federation.server import Server
 from understudy.learning.loop import Trained
@@ -108,12 +108,14 @@ class Corrected(Rule):
 
 
 class FedDyn(Averaging):
+    plain_steps: ClassVar[str] = "feddyn's dual stands for the slope of the loss and its own spring alone"
     settings: FedDynSettings
 
     @task(records="scalars", clients="scalars")
     def count(self, client: Client, brief: Message) -> Message:
         return Message(records=scalar(len(client.own)), clients=scalar(1))
 
+    @by_sums
     def start(self, server: Server) -> State:
         state = super().start(server)
         state = state.but(mean=state["model"][self.shared])

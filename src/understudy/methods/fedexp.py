@@ -21,7 +21,7 @@ from pydantic import Field
 from torch import Tensor
 
 from understudy.federation.message import Kind, Message
-from understudy.federation.method import State
+from understudy.federation.method import State, by_sums
 from understudy.federation.registry import method
 from understudy.federation.server import Server
 from understudy.learning.loop import Trained
@@ -86,6 +86,7 @@ class Extrapolated(Rule):
 class FedExP(Averaging):
     settings: FedExPSettings
 
+    @by_sums
     def round(self, server: Server, state: State) -> State:
         if self.settings.epsilon_falls:
             local = self.settings.local

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message, scalar
-from understudy.federation.method import State
+from understudy.federation.method import State, by_sums
 from understudy.federation.registry import method
 from understudy.federation.server import Brief, Reply, Server, Task, WrappedServer
 from understudy.learning.ahead import ahead
@@ -155,13 +155,13 @@ class Listener(WrappedServer):
     },
 )
 class FedGen(Averaging):
-    sums_only = False  # the generator learns from every single head
     settings: FedGenSettings
 
     def __init__(self, settings: FedGenSettings):
         self.imagined = Imagined(settings)
         super().__init__(settings, terms=[self.imagined])
 
+    @by_sums
     def start(self, server: Server) -> State:
         first = self.imagined.generator.first(server.rng("generator"))
         nothing = torch.zeros(self.imagined.generator.net.parameters)
@@ -173,6 +173,7 @@ class FedGen(Averaging):
         return brief.but({GENERATOR: state[GENERATOR]}) if float(state[STEPS]) else brief
 
     def round(self, server: Server, state: State) -> State:
+        """Not `by_sums`: the generator learns from every single head."""
         listener = Listener(server, self.net.head)
         after = super().round(listener, state)
         labels = torch.stack([counts for _, counts in listener.heard]) if listener.heard else torch.ones(1, 1)

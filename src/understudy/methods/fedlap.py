@@ -39,8 +39,8 @@ from understudy.federation.server import Reply, Server
 from understudy.learning.ahead import ahead
 from understudy.learning.dsa import Draw, apply, draw, sent_ahead
 from understudy.learning.evaluate import tally
-from understudy.learning.loop import full_gradient
-from understudy.learning.pool import PerImage, Siamese, learn_near, record_weights
+from understudy.learning.loop import Descent, full_gradient
+from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_near, record_weights
 from understudy.methods.shared.fedlap_settings import MEASURED, PRESETS, FedLapSettings
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, fault, pooled
@@ -189,7 +189,8 @@ class FedLap(Method):
     def _walk(self, client: Client, w: Tensor, made: Examples) -> Tensor:
         kinds = self.settings.kinds
         augment = PerImage(kinds, client.rng("dsa")) if kinds else None
-        return self._learn(client, "fedlap path", w, made, self.settings.path_epochs, augment)
+        pool = PoolFeed(made, client.rng("fedlap path"), augment=augment)
+        return self._learn(client, w, pool, self.settings.path_epochs)
 
     def radius_of_trust(self, client: Client, w_g: Tensor, made: Examples) -> float:
         """r_k: how far the images lead before the loss on real records rises again."""
@@ -202,25 +203,16 @@ class FedLap(Method):
                 least, found = loss, distance
 
         augment = self._siamese(client)
-        self._learn(client, "fedlap radius", w_g, made, self.settings.server_epochs, augment, watch=look)
+        pool = PoolFeed(made, client.rng("fedlap radius"), augment=augment)
+        self._learn(client, w_g, pool, self.settings.server_epochs, watch=look)
         return min(self.settings.radius, found)
 
     # ---- on either side
 
-    def _learn(
-        self,
-        side: Client | Server,
-        purpose: str,
-        w: Tensor,
-        made: Examples,
-        epochs: int,
-        augment: Siamese | PerImage | None,
-        **more: Any,
-    ) -> Tensor:
+    def _learn(self, side: Client | Server, w: Tensor, pool: PoolFeed, epochs: int, **more: Any) -> Tensor:
         """Plain SGD on images; ``more`` as `learn_near` takes it."""
-        local, order = self.settings.on_images(epochs), side.rng(purpose)
-        rate = local.rate(side.round, self.rounds)
-        return learn_near(self.net, w, made, local, rate=rate, order=order, augment=augment, **more).model
+        local = self.settings.on_images(epochs)
+        return learn_near(self.net, w, pool, Descent(local, local.rate(side.round, self.rounds)), **more).model
 
     def _siamese(self, side: Client | Server) -> Siamese | None:
         return Siamese(self.settings.kinds, side.rng("dsa")) if self.settings.kinds else None
@@ -239,9 +231,10 @@ class FedLap(Method):
 
     def _pooled(self, server: Server, start: Tensor, replies: Sequence[Reply]) -> Message:
         radius = self._radius([float(reply["radius"]) for reply in replies if "radius" in self._beside])
-        bounds = {"weights": self._record_weights(replies), "radius": radius, "strict": self.settings.strict}
-        epochs, augment = self.settings.server_epochs, self._siamese(server)
-        w = self._learn(server, "fedlap pool", start, pooled(replies, self.net.problem), epochs, augment, **bounds)
+        images, order = pooled(replies, self.net.problem), server.rng("fedlap pool")
+        pool = PoolFeed(images, order, weights=self._record_weights(replies), augment=self._siamese(server))
+        trust = Trust(radius, self.settings.strict)
+        w = self._learn(server, start, pool, self.settings.server_epochs, trust=trust)
         told = {} if radius is None else {"radius": scalar(radius)}
         return Message(told, model=w, moved=scalar(self._distance(w, start)))
 

@@ -27,7 +27,7 @@ from torch import Tensor
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message, scalar
-from understudy.federation.method import State, task
+from understudy.federation.method import State, by_sums, task
 from understudy.federation.registry import method
 from understudy.federation.server import Server
 from understudy.learning.loop import Trained
@@ -78,6 +78,7 @@ class CommonSteps(Term):
 
 
 class FedNova(Averaging):
+    plain_steps: ClassVar[str] = "fednova counts steps down the loss and its own proximal term (method.mu) alone"
     settings: FedNovaSettings
 
     # ---- on the client
@@ -105,6 +106,7 @@ class FedNova(Averaging):
 
     # ---- on the server
 
+    @by_sums
     def start(self, server: Server) -> State:
         state = super().start(server)
         if self.settings.local.steps is not None:

@@ -11,14 +11,18 @@ FedLAP's release writes 0.1 · ‖θ − w‖² without the half, which is μ = 
 norm unsquared, a slip; its three values of μ are presets.
 """
 
+from typing import ClassVar
+
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from understudy.base_settings import Settings
 from understudy.federation.client import Client
 from understudy.federation.message import Message
-from understudy.federation.registry import method
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Term
+from understudy.learning.local import Local
+from understudy.methods.shared.parts import Kit, Term
+from understudy.methods.shared.terms import term
 from understudy.models.network import Network
 
 PRESETS = {
@@ -31,12 +35,14 @@ PRESETS = {
 }
 
 
-class FedProxSettings(AveragingSettings):
+class ProximalSettings(Settings):
     mu: float = Field(default=0.01, ge=0)  # μ of the proximal term
 
 
 class Proximal(Term):
     """Keeps the local model near the broadcast one."""
+
+    zero_at_start: ClassVar[bool] = True
 
     def __init__(self, mu: float):
         self.mu = mu
@@ -48,6 +54,6 @@ class Proximal(Term):
         return torch.sub(w, kit["anchor"]).mul_(self.mu)
 
 
-@method("fedprox", settings=FedProxSettings, presets=PRESETS)
-def fedprox(settings: FedProxSettings) -> Averaging:
-    return Averaging(settings, terms=[Proximal(settings.mu)])
+@term("fedprox", settings=ProximalSettings, presets=PRESETS)
+def fedprox(settings: ProximalSettings, _: Local) -> Term:
+    return Proximal(settings.mu)

@@ -17,17 +17,22 @@ from collections.abc import Iterator, Sequence
 from pydantic import Field
 from torch import nn
 
+from understudy.base_settings import Settings
 from understudy.errors import UserError
-from understudy.federation.registry import method
+from understudy.learning.local import Local
 from understudy.methods.scaffold import ControlVariate
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Rule
+from understudy.methods.shared.averaging import AveragingSettings, Rule, Term
+from understudy.methods.shared.terms import term
 from understudy.models.network import Network
 
 HEAD, FULLY_CONNECTED = "head", "fully-connected"
 
 
-class FedPvrSettings(AveragingSettings):
+class BlockSettings(Settings):
     block: str | tuple[str, ...] = HEAD  # what is corrected: head, fully-connected, or parameters whose names begin so
+
+
+class FedPvrSettings(BlockSettings, AveragingSettings):
     server_lr: float = Field(default=1.0, gt=0)  # η_g, learning rate of the server
 
 
@@ -56,7 +61,7 @@ def _parameters(net: Network, given: str) -> list[str]:
     if not found:
         layers = ", ".join(dict.fromkeys(name.rpartition(".")[0] or name for name in trained))
         raise UserError(
-            f"fedpvr: method.block has '{given}', which no parameter's name begins with; "
+            f"fedpvr: block has '{given}', which no parameter's name begins with; "
             f"write {HEAD}, {FULLY_CONNECTED} or some of {layers}."
         )
     return found
@@ -68,17 +73,14 @@ def _linear_parameters(net: Network) -> Iterator[str]:
             yield from (f"{prefix}.{name}" for name, _ in layer.named_parameters(recurse=False))
 
 
-@method(
+@term(
     "fedpvr",
-    settings=FedPvrSettings,
+    settings=BlockSettings,
+    alone=FedPvrSettings,
+    rule=lambda settings: Rule(settings.server_lr),
     sends="its change and a control variate",
     presets={"fedssyn": {"block": FULLY_CONNECTED, "weights": "uniform"}},
 )
-def fedpvr(settings: FedPvrSettings) -> Averaging:
-    if settings.local.momentum:
-        raise UserError(
-            "fedpvr: method.local.momentum must be 0, because the control variate is a mean of plain SGD steps."
-        )
+def fedpvr(settings: BlockSettings, local: Local) -> Term:
     names = (settings.block,) if isinstance(settings.block, str) else settings.block
-    term = ControlVariate("II", settings.local.batch, lambda net: block_of(net, names))
-    return Averaging(settings, terms=[term], rule=Rule(settings.server_lr))
+    return ControlVariate("II", local.batch, lambda net: block_of(net, names))

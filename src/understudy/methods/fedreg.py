@@ -20,8 +20,8 @@ pass on the records alone.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -83,7 +83,8 @@ class Maker:
 
     def _make(self, net: Network, x: Tensor, y: Tensor) -> Made:
         pseudo = self._climb(net, x, y, self._settings.pseudo_step)
-        logits = net.logits(pseudo)
+        with net.scoring():
+            logits = net(pseudo)[1]  # of all outputs, also those that a term gave to the head
         soft = logits.sigmoid() if net.problem.multilabel else logits.softmax(1)
         return Made(pseudo, soft, self._climb(net, x, y, self._settings.perturbed_step))
 
@@ -158,6 +159,7 @@ def along(a: Tensor, b: Tensor) -> Tensor:
 
 
 class FedReg(Averaging):
+    plain_steps: ClassVar[str] = "fedreg's corrections are worked out for a step of plain SGD"
     settings: FedRegSettings
 
     def effort(self, records: int, classes: int) -> int:
@@ -166,7 +168,8 @@ class FedReg(Averaging):
 
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
         steps = Reminding(self.settings, self.net, w, Maker(self.settings, client, self.net, w))
-        return self.walk(client, w, self.plan(client), pulls, steps.slope, project=steps.remind)
+        descent = replace(self.descent(client, pulls, steps.slope), project=steps.remind)
+        return self.walk(client, w, self.plan(client), descent)
 
 
 @method("fedreg", settings=FedRegSettings, presets={"authors-cifar100": {"gamma": 0.25}})

@@ -30,7 +30,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.registry import method
 from understudy.learning.local import Local
-from understudy.learning.loop import Pull, Slope, Trained, plain
+from understudy.learning.loop import Descent, Pull, Trained
 from understudy.learning.plan import passes, steps_of_epochs
 from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.models.network import Network
@@ -79,29 +79,21 @@ class FedRep(Averaging):
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
         plan, net = self.plan(client), self.net
         cut = self.settings.head_steps(len(plan))
-        slope = self.slope(client, brief, net)
-        head = self._walk(client, w, plan[:cut], net.head, pulls, slope)
-        body = self._walk(client, head.model, plan[cut:], net.body, pulls, slope)
+        descent = self.descent(client, pulls, self.slope(client, brief, net))
+        head = self._walk(client, w, plan[:cut], replace(descent, only=net.head))
+        body = self._walk(client, head.model, plan[cut:], replace(descent, only=net.body))
         steps, rates = head.steps + body.steps, head.rate_sum + body.rate_sum
         return replace(body, start=w, steps=steps, rate_sum=rates)
 
-    def _walk(
-        self,
-        client: Client,
-        w: Tensor,
-        plan: Tensor,
-        only: slice,
-        pulls: Sequence[Pull] = (),
-        slope: Slope = plain,
-    ) -> Trained:
-        with self.net.moving(only):
-            return self.walk(client, w, plan, pulls, slope, only=only)
+    def _walk(self, client: Client, w: Tensor, plan: Tensor, descent: Descent) -> Trained:
+        with self.net.moving(descent.only or self.net.trainable):
+            return self.walk(client, w, plan, descent)
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
         """The body at hand under the client's own head, tuned to it."""
         local, w = self.settings.local, self.whole(client, model)
         steps = steps_of_epochs(len(client.own), self.settings.tuning_epochs, local.batch, drop_last=local.drop_last)
         plan = passes(len(client.examples), steps, local.batch, client.rng("tuning"), drop_last=local.drop_last)
-        tuned = self._walk(client, w, plan, self.net.head).model
+        tuned = self._walk(client, w, plan, replace(self.descent(client), only=self.net.head)).model
         w[self.net.head] = tuned[self.net.head]  # not what training does to running statistics
         return w

@@ -6,6 +6,8 @@ round, not one message for every batch of an epoch. A ``local.batch`` as large a
 paper's full-batch form.
 """
 
+from typing import ClassVar
+
 from pydantic import field_validator
 
 from understudy.errors import UserError
@@ -26,6 +28,10 @@ class FedSgdSettings(AveragingSettings):
         return given
 
 
+class FedSgd(Averaging):
+    one_step: ClassVar[bool] = True
+
+
 @method("fedsgd", settings=FedSgdSettings, needs="'method.local={epochs: null, steps: 1}'")
 def fedsgd(settings: FedSgdSettings) -> Averaging:
     local = settings.local
@@ -40,4 +46,4 @@ def fedsgd(settings: FedSgdSettings) -> Averaging:
             "fedsgd: method.local.momentum would do nothing, because it starts anew each round and a round is one "
             "step; set it to 0, or use fedavgm, whose momentum is the server's."
         )
-    return Averaging(settings)
+    return FedSgd(settings)

@@ -21,20 +21,21 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from understudy.base_settings import Settings
 from understudy.data.problem import Problem
 from understudy.federation.client import Client
 from understudy.federation.message import Message
-from understudy.federation.registry import method
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Trained
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Parts, Term
 from understudy.methods.shared.beforehand import worth_keeping
+from understudy.methods.shared.parts import Kit, Parts, Term
+from understudy.methods.shared.terms import term
 from understudy.models.network import Network
 
 PREVIOUS = "moon.previous"
 
 
-class MoonSettings(AveragingSettings):
+class MoonSettings(Settings):
     mu: float = Field(default=1.0, ge=0)  # μ, weight of the contrastive loss
     temperature: float = Field(default=0.5, gt=0)  # τ of the contrastive loss
     projection: int | None = Field(default=256, ge=1)  # length of z; null: z are the network's features
@@ -45,8 +46,8 @@ class Contrast(Term):
 
     per_record: ClassVar[bool] = True
 
-    def __init__(self, mu: float, temperature: float, local: Local):
-        self.mu, self.temperature, self.local = mu, temperature, local
+    def __init__(self, settings: MoonSettings, local: Local):
+        self.settings, self.mu, self.local = settings, settings.mu, local
 
     def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
         previous = client.memory.get(PREVIOUS)
@@ -66,7 +67,9 @@ class Contrast(Term):
 
     def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor:
         near, away = (F.cosine_similarity(batch.features, z) for z in self._anchors(kit, net, batch))
-        return self.mu * F.softplus((away - near) / self.temperature)  # cross-entropy of two, the first being right
+        return self.mu * F.softplus(
+            (away - near) / self.settings.temperature
+        )  # cross-entropy of two, the first being right
 
     def _anchors(self, kit: Kit, net: Network, batch: Batch) -> tuple[Tensor, Tensor]:
         if "z_global" in kit:
@@ -80,6 +83,16 @@ class Contrast(Term):
             client.memory[PREVIOUS] = trained.model
         return {}
 
+    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+        features, head = getattr(module, "features", None), getattr(module, "head", None)
+        if self.settings.projection is None or not callable(features) or not isinstance(head, nn.Module):
+            return module  # a network without features is refused where it is built
+        module.eval()
+        with torch.no_grad():
+            seen = features(torch.zeros(1, *problem.shape))
+            outputs = head(seen).shape[1]  # more than there are classes, where another term widened the head
+        return Projected(module.train(), seen.shape[1], self.settings.projection, outputs)
+
 
 def _seen(net: Network, x: Tensor, batch: int) -> Tensor:
     """(n, d) features of the frozen network."""
@@ -90,12 +103,12 @@ def _seen(net: Network, x: Tensor, batch: int) -> Tensor:
 class Projected(nn.Module):
     """The features of a network, projected; with a new classifier that reads the projection."""
 
-    def __init__(self, base: nn.Module, features: int, projection: int, classes: int):
+    def __init__(self, base: nn.Module, features: int, projection: int, outputs: int):
         super().__init__()
         base.head = nn.Identity()  # its parameters must not travel
         self.base = base
         self.projection = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, projection))
-        self.head = nn.Linear(projection, classes)
+        self.head = nn.Linear(projection, outputs)
 
     def features(self, x: Tensor) -> Tensor:
         z: Tensor = self.projection(self.base.features(x))  # type: ignore[operator]
@@ -106,19 +119,6 @@ class Projected(nn.Module):
         return logits
 
 
-class Moon(Averaging):
-    settings: MoonSettings
-
-    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
-        features = getattr(module, "features", None)
-        if self.settings.projection is None or not callable(features):
-            return module  # a network without features is refused where it is built
-        module.eval()
-        with torch.no_grad():
-            width = features(torch.zeros(1, *problem.shape)).shape[1]
-        return Projected(module.train(), width, self.settings.projection, problem.classes)
-
-
-@method("moon", settings=MoonSettings, presets={"fedcog": {"mu": 0.01, "projection": None}})
-def moon(settings: MoonSettings) -> Averaging:
-    return Moon(settings, terms=[Contrast(settings.mu, settings.temperature, settings.local)])
+@term("moon", settings=MoonSettings, presets={"fedcog": {"mu": 0.01, "projection": None}})
+def moon(settings: MoonSettings, local: Local) -> Term:
+    return Contrast(settings, local)

@@ -19,18 +19,23 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from understudy.base_settings import Settings
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
 from understudy.federation.method import State
-from understudy.federation.registry import method
+from understudy.learning.local import Local
 from understudy.learning.loop import Trained, full_gradient
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Shapes, Term
+from understudy.methods.shared.averaging import AveragingSettings, Kit, Parts, Rule, Shapes, Term
+from understudy.methods.shared.terms import term
 from understudy.models.network import Network
 
 
-class ScaffoldSettings(AveragingSettings):
+class ControlSettings(Settings):
     option: Literal["I", "II"] = "II"  # how c_k is renewed: from a full pass (I), or from the steps taken (II)
+
+
+class ScaffoldSettings(ControlSettings, AveragingSettings):
     server_lr: float = Field(default=1.0, gt=0)  # η_g, learning rate of the server
 
 
@@ -49,13 +54,25 @@ class ControlVariate(Term):
 
     def __init__(self, option: Literal["I", "II"], batch: int, block: Block = everything):
         self.option, self.batch, self.block = option, batch, block
-        self.reads_records = option == "I"  # for a gradient over all of them
+        self.reads_records = self.usual_loss = option == "I"  # for a gradient over all of them
 
     def shapes(self, net: Network) -> Shapes:
         return {"control": (sum(piece.stop - piece.start for piece in self.block(net)),)}
 
     def check(self, net: Network) -> None:
         self.block(net)
+
+    def fits(self, local: Local, head_at_home: bool) -> None:
+        if head_at_home:
+            raise UserError(
+                f"{self.name} sends a control variate of all that a client trains, and the heads of this method stay "
+                "at home and move in steps of their own; leave it out, or add it to a method such as fedavg."
+            )
+        if local.momentum:
+            raise UserError(
+                f"{self.name}: method.local.momentum must be 0, because the control variate is a mean of plain SGD "
+                "steps."
+            )
 
     def first_state(self, net: Network) -> Parts:
         return {"control": torch.zeros(self.shapes(net)["control"])}
@@ -100,11 +117,12 @@ def _spread(values: Tensor, pieces: Tensor, net: Network) -> Tensor:
     return whole.to(net.device)
 
 
-@method("scaffold", settings=ScaffoldSettings, sends="its change and a control variate")
-def scaffold(settings: ScaffoldSettings) -> Averaging:
-    if settings.local.momentum:
-        raise UserError(
-            "scaffold: method.local.momentum must be 0, because the control variate is a mean of plain SGD steps."
-        )
-    term = ControlVariate(settings.option, settings.local.batch)
-    return Averaging(settings, terms=[term], rule=Rule(settings.server_lr))
+@term(
+    "scaffold",
+    settings=ControlSettings,
+    alone=ScaffoldSettings,
+    rule=lambda settings: Rule(settings.server_lr),
+    sends="its change and a control variate",
+)
+def scaffold(settings: ControlSettings, local: Local) -> Term:
+    return ControlVariate(settings.option, local.batch)

@@ -43,7 +43,7 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.failures import NotFinite
 from understudy.federation.message import Message
-from understudy.federation.method import Job, Method, State, task
+from understudy.federation.method import Job, Method, State, only_sums, task
 from understudy.federation.registry import AROUND_SUMS, add_on
 from understudy.federation.secure import keys, party
 from understudy.federation.secure.summing import Phases, SecureServer
@@ -151,10 +151,9 @@ class SecureAggregation(WrappedMethod):
     sends="the same under masks, and keys",
 )
 def secure_aggregation(settings: SecureAggregationSettings, method: Method) -> Method:
-    name = type(method).__name__
-    if not method.sums_only:
+    if not only_sums(method):
         raise UserError(
-            f"secure-aggregation hides each client in a sum, and the server of {name} needs their single replies; "
-            "leave it out, or take a method that averages, such as fedavg."
+            f"secure-aggregation hides each client in a sum, and the server of {type(method).__name__} may ask for "
+            "their single replies; leave it out, or take a method that averages, such as fedavg."
         )
     return SecureAggregation(settings, method)

@@ -23,19 +23,21 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from understudy.base_settings import Settings
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, scalar
-from understudy.federation.registry import method
+from understudy.learning.local import Local
 from understudy.learning.loop import Batch
 from understudy.learning.plan import steps_of_epochs
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Term
+from understudy.methods.shared.parts import Kit, Term
+from understudy.methods.shared.terms import term
 from understudy.models.network import Network
 from understudy.synthesis.noise_sets import Noise, noise_set
 
 
-class VHLSettings(AveragingSettings):
+class VHLSettings(Settings):
     noise: Noise = "style"  # how it is made: by an untrained generator, or Gaussian
     noise_images: int = Field(default=200, ge=1)  # images of noise per class
     noise_spread: float = Field(default=0.3, gt=0)  # standard deviation of the classes' means, and around them
@@ -52,17 +54,28 @@ class VirtualHomogeneity(Term):
     per_record: ClassVar[bool] = False
     reads_records: bool = True  # how many there are
 
-    def __init__(self, settings: VHLSettings):
-        self.settings = settings
+    def __init__(self, settings: VHLSettings, local: Local):
+        self.settings, self.local = settings, local
 
     def check(self, net: Network) -> None:
         if net.problem.multilabel:
             raise UserError("vhl gives every class a noise class of its own, so every record must have one label.")
         if self.settings.noise == "style" and len(net.problem.shape) != 3:
             raise UserError(
-                f"vhl: method.noise is 'style', which makes images, and records have shape {net.problem.shape}; "
+                f"vhl: noise is 'style', which makes images, and records have shape {net.problem.shape}; "
                 "write 'gaussian'."
             )
+
+    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+        """The same network with as many outputs again, for the noise."""
+        head = getattr(module, "head", None)
+        if isinstance(head, nn.Linear):
+            module.head = _widened(head, problem.classes)
+        elif isinstance(head, nn.Sequential) and isinstance(head[-1], nn.Linear):
+            head[-1] = _widened(head[-1], problem.classes)
+        else:
+            raise UserError("vhl doubles the outputs of a network: its head must be, or end with, a linear layer.")
+        return module
 
     def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
         settings, records = self.settings, len(client.own)
@@ -71,9 +84,7 @@ class VirtualHomogeneity(Term):
             return None
         made = noise_set(settings.noise, net.problem, settings.noise_images, settings.noise_spread, settings.noise_seed)
         order = torch.randperm(len(made), generator=client.rng("vhl noise"))
-        steps = steps_of_epochs(
-            records, settings.align_epochs, settings.local.batch, drop_last=settings.local.drop_last
-        )
+        steps = steps_of_epochs(records, settings.align_epochs, self.local.batch, drop_last=self.local.drop_last)
         return {
             "x": made.x[order].to(net.device),
             "y": made.y[order].to(net.device),
@@ -113,19 +124,6 @@ def _mean_where(chosen: Tensor, values: Tensor) -> Tensor:
     return torch.where(chosen, values, 0.0).sum() / chosen.sum().clamp(min=1)
 
 
-class VHL(Averaging):
-    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
-        """The same network with as many outputs again, for the noise."""
-        head = getattr(module, "head", None)
-        if isinstance(head, nn.Linear):
-            module.head = _widened(head, problem.classes)
-        elif isinstance(head, nn.Sequential) and isinstance(head[-1], nn.Linear):
-            head[-1] = _widened(head[-1], problem.classes)
-        else:
-            raise UserError("vhl doubles the outputs of a network: its head must be, or end with, a linear layer.")
-        return module
-
-
 def _widened(layer: nn.Linear, more: int) -> nn.Linear:
     wide = nn.Linear(layer.in_features, layer.out_features + more, bias=layer.bias is not None)
     with torch.no_grad():
@@ -135,6 +133,6 @@ def _widened(layer: nn.Linear, more: int) -> nn.Linear:
     return wide
 
 
-@method("vhl", settings=VHLSettings, presets={"fedcog": {"noise": "gaussian"}})
-def vhl(settings: VHLSettings) -> Averaging:
-    return VHL(settings, terms=[VirtualHomogeneity(settings)])
+@term("vhl", settings=VHLSettings, presets={"fedcog": {"noise": "gaussian"}})
+def vhl(settings: VHLSettings, local: Local) -> Term:
+    return VirtualHomogeneity(settings, local)

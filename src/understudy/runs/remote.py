@@ -1,6 +1,6 @@
 """A run whose sites are elsewhere: the server's side and the client's."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config
 from understudy.data.federation import Federation, Holding
 from understudy.data.settings import at_site
+from understudy.engines.flower.attending import Says
 from understudy.engines.flower.engine import Flower
 from understudy.engines.flower.keys import Certificates, server_certificates
 from understudy.engines.flower.link import superlink
@@ -27,8 +28,6 @@ from understudy.printing import printable
 from understudy.privacy.policy import Policy
 from understudy.runs.play import Observer, Result, one_thread, play
 from understudy.runs.resuming import digest_of_config
-
-Says = Callable[[str], None]
 
 
 def play_as_server(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from understudy.data.dataset import Dataset
-from understudy.data.splits.kind import Dealt, SplitKind, single_labels
+from understudy.data.splits.kind import Deal, SplitKind, single_labels
 from understudy.data.strata import Indices
 from understudy.errors import UserError
 
@@ -53,7 +53,7 @@ class Dirichlet(SplitKind):
             )
         return np.arange(cut, records), np.arange(cut)
 
-    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
         labels = single_labels(dataset, self.kind)
         order = rng.permutation(among)
         parts: list[Indices] = []
@@ -68,7 +68,7 @@ class Dirichlet(SplitKind):
             together = np.concatenate(parts)
             cuts = np.arange(1, clients) * len(together) // clients
             parts = np.split(together, cuts)
-        return Dealt(parts, notes=(note,) if short else ())
+        return Deal(parts, notes=(note,) if short else ())
 
     def _blocks(self, order: Indices, clients: int, classes: int) -> list[tuple[int, Indices]]:
         """(clients, records) of each block; the last block takes what is left of both."""

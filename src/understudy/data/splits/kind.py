@@ -13,7 +13,7 @@ from understudy.errors import UserError
 
 
 @dataclass(frozen=True)
-class Dealt:
+class Deal:
     """The records of each client, and what a reader of the split should know."""
 
     parts: Sequence[Indices]
@@ -23,7 +23,7 @@ class Dealt:
 
 class SplitKind(Settings):
     @abstractmethod
-    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
         """Deals the records ``among`` (indices into the training set, in order) out to clients."""
 
     def keep_back(self, dataset: Dataset, share: float, rng: np.random.Generator) -> tuple[Indices, Indices]:

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from understudy.data.dataset import Dataset
-from understudy.data.splits.kind import Dealt, SplitKind, deal_groups, single_labels
+from understudy.data.splits.kind import Deal, SplitKind, deal_groups, single_labels
 from understudy.data.strata import Indices
 from understudy.errors import UserError
 
@@ -19,7 +19,7 @@ class LabelGroups(SplitKind):
     kind: Literal["label-groups"] = "label-groups"  # groups of consecutive labels
     labels_per_client: int = Field(default=2, ge=1)  # s, the classes that a client holds
 
-    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
         labels = single_labels(dataset, self.kind)[among]
         classes, each = dataset.problem.classes, self.labels_per_client
         if classes % each:
@@ -32,7 +32,7 @@ class LabelGroups(SplitKind):
                 f"with {clients}, some classes would be lost."
             )
         piles = [among[labels == label] for label in range(classes)]
-        return Dealt(deal_groups([piles[at : at + each] for at in range(0, classes, each)], clients, rng))
+        return Deal(deal_groups([piles[at : at + each] for at in range(0, classes, each)], clients, rng))
 
 
 class ClassPairs(SplitKind):
@@ -47,13 +47,13 @@ class ClassPairs(SplitKind):
         default=None
     )  # classes of each client in turn, or that paper's list; None: consecutive ones
 
-    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
         labels = single_labels(dataset, self.kind)[among]
         pairs = self._pairs(dataset, clients)
         left_out = sorted(set(range(dataset.problem.classes)) - {label for pair in pairs for label in pair})
         unused = int(np.isin(labels, left_out).sum())
         note = f"classes {left_out} are in no pair: {unused} records are not used"
-        return Dealt([among[np.isin(labels, pair)] for pair in pairs], notes=(note,) if unused else ())
+        return Deal([among[np.isin(labels, pair)] for pair in pairs], notes=(note,) if unused else ())
 
     def _pairs(self, dataset: Dataset, clients: int) -> tuple[tuple[int, ...], ...]:
         classes = dataset.problem.classes

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from understudy.data.dataset import Dataset
-from understudy.data.splits.kind import Dealt, SplitKind, deal_groups
+from understudy.data.splits.kind import Deal, SplitKind, deal_groups
 from understudy.data.strata import Indices
 from understudy.errors import UserError
 
@@ -16,8 +16,8 @@ class Iid(SplitKind):
 
     kind: Literal["iid"] = "iid"  # by chance, in equal parts
 
-    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
-        return Dealt(np.array_split(rng.permutation(among), clients))
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
+        return Deal(np.array_split(rng.permutation(among), clients))
 
 
 class Factor(SplitKind):
@@ -26,7 +26,7 @@ class Factor(SplitKind):
     kind: Literal["factor"] = "factor"  # by the levels of factors
     factors: tuple[str, ...] = Field(min_length=1)  # names of the data set's factors, such as shape
 
-    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
         known = dict(dataset.factors)
         if not known:
             raise UserError(f"data.split.factors: {dataset.name} has no factors; 'shapes' has.")
@@ -41,7 +41,7 @@ class Factor(SplitKind):
                 f"data.clients: {' × '.join(self.factors)} has {number} cells, {clients} clients would leave "
                 f"some to nobody; write {number} clients or a multiple."
             )
-        return Dealt(deal_groups([[among[cell.ravel() == at]] for at in range(number)], clients, rng))
+        return Deal(deal_groups([[among[cell.ravel() == at]] for at in range(number)], clients, rng))
 
 
 class Users(SplitKind):
@@ -49,7 +49,7 @@ class Users(SplitKind):
 
     kind: Literal["users"] = "users"  # by natural user
 
-    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Dealt:
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
         if dataset.users is None:
             raise UserError(
                 f"data.split: {dataset.name} does not say whose record each is; "
@@ -58,4 +58,4 @@ class Users(SplitKind):
         users = dataset.users.numpy()
         everyone = np.unique(users)
         mine = users[among]
-        return Dealt([among[mine == user] for user in everyone], names=[f"user-{user}" for user in everyone.tolist()])
+        return Deal([among[mine == user] for user in everyone], names=[f"user-{user}" for user in everyone.tolist()])

@@ -5,24 +5,25 @@ and a slope. The server sees sums over clients, never a single reply.
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.base_settings import Settings
+from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message, scalar
-from understudy.federation.method import Job, Method, State, task, task_name
+from understudy.federation.method import Job, Method, State, by_sums, task, task_name
 from understudy.federation.server import Server
 from understudy.learning.local import Local
-from understudy.learning.loop import Batch, Pull, Slope, Trained, plain, train
+from understudy.learning.loop import Descent, Feed, Pull, Slope, Trained, plain, train
 from understudy.learning.plan import passes
 from understudy.methods.shared import local_scores
 from understudy.methods.shared.parts import Kit, Parts, Rule, Shapes, SlopeFor, Term
+from understudy.methods.shared.together import Active, Training, check_joins, check_together
 from understudy.models.network import Network
 
 __all__ = ["Averaging", "AveragingSettings", "Kit", "Parts", "Rule", "Shapes", "SlopeFor", "Term"]
@@ -38,25 +39,9 @@ class AveragingSettings(Settings):
     score_local: bool = False  # record how far local models move and how they do; see local_scores.py
 
 
-@dataclass(frozen=True)
-class _Active:
-    """A term in this round, as the training loop wants it."""
-
-    term: Term
-    kit: Kit
-
-    def data_weight(self) -> float:
-        return self.term.data_weight(self.kit)
-
-    def loss(self, net: Network, batch: Batch) -> Tensor | None:
-        return self.term.loss(self.kit, net, net.vector, batch)
-
-    def gradient(self, w: Tensor) -> Tensor | None:
-        return self.term.gradient(self.kit, w)
-
-
 class Averaging(Method):
-    sums_only = True
+    plain_steps: ClassVar[str] = ""  # why nothing but a loss may move the local model, where that is so
+    one_step: ClassVar[bool] = False  # a round is one local step
     head_at_home: ClassVar[bool] = False  # the head stays with its client and is neither sent nor averaged
 
     def __init__(
@@ -69,12 +54,23 @@ class Averaging(Method):
     ):
         self.settings, self.slope = settings, slope
         self.terms, self.rule = tuple(terms), rule or Rule()
+        self._check_terms()
+
+    def _check_terms(self) -> None:
+        check_together(self.terms, Training(self.rule, self.settings.local, self.head_at_home))
 
     def and_term(self, term: Term) -> "Averaging":
         """The same method with one more term: what an add-on does."""
+        check_joins(term, self.plain_steps, self.one_step)
         joined = copy.copy(self)
         joined.terms = (*self.terms, term)
+        joined._check_terms()
         return joined
+
+    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+        for term in self.terms:
+            module = term.dress(module, problem)
+        return module
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
@@ -85,15 +81,6 @@ class Averaging(Method):
             )
         for term in self.terms:
             term.check(net)
-        sent = [
-            "weight",
-            "buffers",
-            local_scores.PART,
-            *self.rule.up,
-            *(part for term in self.terms for part in term.up),
-        ]
-        if len(set(sent)) < len(sent):
-            raise UserError(f"Two terms would send a part of the same name: {', '.join(sorted(sent))}.")
 
     @property
     def scored_at_home(self) -> bool:
@@ -128,7 +115,7 @@ class Averaging(Method):
         self.net.load(w)
         outside = self.seen_by_terms(client)
         kits = [term.begin(outside, brief, self.net) for term in self.terms]
-        pulls = [_Active(term, kit) for term, kit in zip(self.terms, kits, strict=True) if kit is not None]
+        pulls = [Active(term, kit) for term, kit in zip(self.terms, kits, strict=True) if kit is not None]
         trained = self.fit(client, brief, w, pulls)
         parts: Parts = {}
         for term, kit in zip(self.terms, kits, strict=True):
@@ -147,36 +134,21 @@ class Averaging(Method):
         return passes(len(client.examples), steps, local.batch, rng, drop_last=local.drop_last)
 
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
-        return self.walk(client, w, self.plan(client), pulls, self.slope(client, brief, self.net))
+        descent = self.descent(client, pulls, self.slope(client, brief, self.net))
+        return self.walk(client, w, self.plan(client), descent)
+
+    def descent(self, client: Client, pulls: Sequence[Pull] = (), slope: Slope = plain) -> Descent:
+        """As the settings say, at the rate of this round."""
+        local = self.settings.local
+        rate = local.rate(min(client.round, self.rounds), self.rounds)  # a last score comes a round later
+        return Descent(local, rate, pulls, slope)
 
     def walk(
-        self,
-        client: Client,
-        w: Tensor,
-        plan: Tensor,
-        pulls: Sequence[Pull],
-        slope: Slope,
-        *,
-        project: Callable[[Tensor], None] | None = None,
-        only: slice | None = None,
-        changes: torch.Generator | None = None,
+        self, client: Client, w: Tensor, plan: Tensor, descent: Descent, changes: torch.Generator | None = None
     ) -> Trained:
-        """Local training along ``plan``, as the settings say; see `learning.loop.train`."""
-        local = self.settings.local
-        return train(
-            self.net,
-            w,
-            client.examples,
-            plan,
-            local,
-            rate=local.rate(min(client.round, self.rounds), self.rounds),  # a last score comes a round later
-            records=len(client.own),
-            pulls=pulls,
-            slope=slope,
-            rng=changes or client.rng("augmentation"),
-            project=project,
-            only=only,
-        )
+        """Local training along ``plan``; ``changes`` draws the augmentation, if not the client's usual stream."""
+        feed = Feed(client.examples, plan, changes or client.rng("augmentation"))
+        return train(self.net, w, feed, descent, records=len(client.own))
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
         return self.whole(client, model)
@@ -217,6 +189,7 @@ class Averaging(Method):
 
     # ---- on the server
 
+    @by_sums
     def start(self, server: Server) -> State:
         state = super().start(server).but(self.rule.first_state(self.shared.stop))
         if self.settings.score_local:
@@ -225,6 +198,7 @@ class Averaging(Method):
             state = state.but(term.first_state(self.net))
         return state
 
+    @by_sums
     def round(self, server: Server, state: State) -> State:
         sums = server.sum(self.train, self._brief(state), server.cohort(), self._shapes(), self._least())
         if float(sums["weight"]) < SOMEBODY:

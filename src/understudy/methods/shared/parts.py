@@ -4,12 +4,14 @@ what came of it."""
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
 from understudy.federation.method import State
+from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Slope, Trained
 from understudy.models.network import Network
 
@@ -22,12 +24,16 @@ SlopeFor = Callable[[Client, Message, Network], Slope]  # how a client turns a b
 class Term:
     """Something besides the data that acts on the local model. Pure: what lasts is in State or in memory."""
 
-    # Every term with a `loss` says which: one number per record, of that record alone, or one of a whole batch (or of
-    # anything else). Under privacy the first is clipped with the record's gradient, the second is refused.
+    name: str  # as it is registered; of the class where it is not
+    # Every term with a `loss` or a `data_loss` says which: one number per record, of that record alone, or one of a
+    # whole batch (or of anything else). Under privacy the first is clipped with the record's gradient, the second is
+    # refused.
     per_record: ClassVar[bool]
     # `begin` or `end` look at the client's records, or count them: refused under privacy, where only the clipped
     # gradient may.
     reads_records: bool = False
+    usual_loss: bool = False  # `begin` or `end` work with the usual loss of the data, which then no term may replace
+    zero_at_start: ClassVar[bool] = False  # does nothing at the broadcast model, where a method of one step stays
     down: ClassVar[tuple[str, ...]] = ()  # parts of State that ride in the brief
     up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed
     least: ClassVar[Mapping[str, float]] = {}  # of parts in ``up``: the smallest number that they may hold
@@ -38,6 +44,13 @@ class Term:
 
     def check(self, net: Network) -> None:
         """Refuses, in one sentence, a network or a problem that it cannot work with."""
+
+    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+        """The network as this term needs it, still features and head; as often as there are terms that do so."""
+        return module
+
+    def fits(self, local: Local, head_at_home: bool) -> None:
+        """Refuses, in one sentence, a way of training that it cannot work with."""
 
     def first_state(self, net: Network) -> Parts:
         """Parts of State before round 1."""
@@ -51,17 +64,32 @@ class Term:
         """The factor on the loss of the data."""
         return 1.0
 
+    def data_loss(self, kit: Kit, net: Network, batch: Batch) -> Tensor | None:
+        """(n,) losses of a batch in the place of the usual ones, under the same weights; None: the usual ones."""
+        return None
+
     def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor | None:
-        """One number per record; or one per batch, where ``per_record`` is False."""
+        """More loss: one number per record; or one per batch, where ``per_record`` is False."""
         return None
 
     @property
+    def replaces_loss(self) -> bool:
+        return type(self).data_loss is not Term.data_loss
+
+    @property
     def changes_loss(self) -> bool:
-        return type(self).loss is not Term.loss or type(self).data_weight is not Term.data_weight
+        changed = type(self).loss is not Term.loss or type(self).data_weight is not Term.data_weight
+        return changed or self.replaces_loss
+
+    @property
+    def pulls(self) -> bool:
+        """It acts besides the loss."""
+        return type(self).gradient is not Term.gradient
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.loss is not Term.loss and not hasattr(cls, "per_record"):
+        cls.name = cls.__name__
+        if (cls.loss, cls.data_loss) != (Term.loss, Term.data_loss) and not hasattr(cls, "per_record"):
             raise UserError(
                 f"The term {cls.__name__} adds a loss: write `per_record = True` where it is one number per record, "
                 "made of that record alone, and `per_record = False` where it is not."

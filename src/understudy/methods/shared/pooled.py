@@ -24,7 +24,8 @@ from understudy.federation.method import Method, State
 from understudy.federation.server import Reply, Server, Task
 from understudy.learning.dsa import ALL, DsaKind
 from understudy.learning.local import Local
-from understudy.learning.pool import PerImage, learn_near
+from understudy.learning.loop import Descent
+from understudy.learning.pool import PerImage, PoolFeed, learn_near
 from understudy.methods.shared.outliers import learnt_from
 from understudy.models.network import Network
 from understudy.synthesis.matching import into_ball
@@ -89,21 +90,21 @@ class Pooled(Method):
         return state.but(learnt_from(replies, lambda some: Message(model=self._learn(server, state["model"], some))))
 
     def _learn(self, server: Server, w: Tensor, replies: Sequence[Reply]) -> Tensor:
-        settings, local, pool = self.settings, self.settings.server, pooled(replies, self.net.problem)
-        weights = torch.cat([reply["weight"] for reply in replies]) if self.settings.weights == "size" else None
-        centre = w[self.net.trainable].to(self.net.device)
-        return learn_near(
-            self.net,
-            w,
-            pool,
-            local,
-            rate=local.rate(server.round, self.rounds),
+        settings, local = self.settings, self.settings.server
+        pool = PoolFeed(
+            pooled(replies, self.net.problem),
             order=server.rng("pool"),
             rng=server.rng("augmentation"),
-            weights=weights,
+            weights=torch.cat([reply["weight"] for reply in replies]) if settings.weights == "size" else None,
             augment=PerImage(settings.dsa_kinds, server.rng("dsa")) if settings.dsa else None,
+        )
+        centre = w[self.net.trainable].to(self.net.device)
+        descent = Descent(
+            local,
+            local.rate(server.round, self.rounds),
             project=lambda here: into_ball(here, centre, settings.radius),
-        ).model
+        )
+        return learn_near(self.net, w, pool, descent).model
 
 
 def check_classes_alone(net: Network, who: str) -> None:

@@ -1,0 +1,74 @@
+"""FedAdagrad, FedAdam and FedYogi: "Adaptive Federated Optimization", algorithm 2.
+
+Clients train as in FedAvg. The server takes the mean of their changes Δ for the direction of a step that is adapted in
+every place of the vector:
+
+    m ← β₁ m + (1 − β₁) Δ
+
+    v ← v + Δ²                               fedadagrad
+    v ← β₂ v + (1 − β₂) Δ²                   fedadam
+    v ← v − (1 − β₂) Δ² · sign(v − Δ²)       fedyogi
+
+    w ← w + η · m / (√v + τ)
+
+m starts at 0 and v at τ², and neither is corrected for that, as in the paper. Both stay on the server. FedAdagrad has
+no momentum by default (β₁ = 0), as in the paper's experiments. A step is about η long wherever the changes agree, so
+FedAvg's rate of 1 is far too large here.
+"""
+
+from collections.abc import Callable
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from understudy.federation.message import Message
+from understudy.federation.method import State
+from understudy.federation.registry import method
+from understudy.methods.shared.averaging import Averaging, AveragingSettings, Parts, Rule
+
+Second = Callable[[Tensor, Tensor], Tensor]  # v and Δ² to the new v
+
+
+class FedAdagradSettings(AveragingSettings):
+    server_lr: float = Field(default=0.1, gt=0)  # η
+    beta1: float = Field(default=0.0, ge=0, lt=1)  # β₁
+    tau: float = Field(default=1e-3, gt=0)  # τ: the smaller, the more adaptive
+
+
+class FedAdamSettings(FedAdagradSettings):
+    beta1: float = Field(default=0.9, ge=0, lt=1)  # β₁
+    beta2: float = Field(default=0.99, ge=0, lt=1)  # β₂
+
+
+class Adaptive(Rule):
+    def __init__(self, settings: FedAdagradSettings, second: Second):
+        super().__init__(settings.server_lr)
+        self.settings, self.second = settings, second
+
+    def first_state(self, size: int) -> Parts:
+        return {"mean": torch.zeros(size), "square": torch.full((size,), self.settings.tau**2)}
+
+    def step(self, w: Tensor, state: State, sums: Message, clients: int) -> Parts:
+        change, beta = sums["change"] / sums["weight"], self.settings.beta1
+        m = beta * state["mean"].double() + (1 - beta) * change
+        v = self.second(state["square"].double(), change.square())
+        new = w + self.rate * m / (v.sqrt() + self.settings.tau)
+        return {"model": new, "mean": m.to(torch.float32), "square": v.to(torch.float32)}
+
+
+@method("fedadagrad", settings=FedAdagradSettings)
+def fedadagrad(settings: FedAdagradSettings) -> Averaging:
+    return Averaging(settings, rule=Adaptive(settings, lambda v, square: v + square))
+
+
+@method("fedadam", settings=FedAdamSettings)
+def fedadam(settings: FedAdamSettings) -> Averaging:
+    beta = settings.beta2
+    return Averaging(settings, rule=Adaptive(settings, lambda v, square: beta * v + (1 - beta) * square))
+
+
+@method("fedyogi", settings=FedAdamSettings)
+def fedyogi(settings: FedAdamSettings) -> Averaging:
+    beta = settings.beta2
+    return Averaging(settings, rule=Adaptive(settings, lambda v, square: v - (1 - beta) * square * (v - square).sign()))

@@ -1,0 +1,71 @@
+"""Registers a term: by one name it is a method, FedAvg with this term, and an add-on to the averaging family."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+from pydantic import create_model
+
+from understudy.base_settings import Settings
+from understudy.errors import UserError
+from understudy.federation.method import Method
+from understudy.federation.registry import Presets, add_on, method
+from understudy.learning.local import Local
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.parts import Rule, Term
+
+Own = TypeVar("Own", bound=Settings)
+BuildTerm = Callable[[Own, Local], Term]
+
+
+def term(
+    name: str,
+    *,
+    settings: type[Own],
+    presets: Presets | None = None,
+    alone: type[AveragingSettings] | None = None,
+    rule: Callable[[Any], Rule] = lambda settings: Rule(),
+    sends: str = "",
+) -> Callable[[BuildTerm[Own]], Callable[[Any], Averaging]]:
+    """Above a function from ``settings`` and the local training to a Term; what it leaves behind builds the method.
+
+    The add-on has ``settings``. The method has those of averaging as well, and those of a ``rule`` where it has one of
+    its own: ``alone`` is then the class of all of them.
+    """
+    whole = alone or create_model(f"{settings.__name__}Alone", __base__=cast(Any, (settings, AveragingSettings)))
+
+    def take(build: BuildTerm[Own]) -> Callable[[Any], Averaging]:
+        @functools.wraps(build)
+        def join(chosen: Own, inner: Method) -> Method:
+            return joined(name, inner, lambda local: build(chosen, local))
+
+        @functools.wraps(build)
+        def by_itself(chosen: Any) -> Averaging:
+            return joined(name, Averaging(chosen, rule=rule(chosen)), lambda local: build(chosen, local))
+
+        add_on(name, settings=settings, presets=_own(presets or {}, settings))(join)
+        by_itself.__understudy_entries__ = join.__understudy_entries__  # type: ignore[attr-defined]
+        return method(name, settings=whole, presets=presets, sends=sends)(by_itself)
+
+    return take
+
+
+def joined(name: str, inner: Method, build: Callable[[Local], Term]) -> Averaging:
+    """The method with one more term, which goes by ``name``."""
+    if not isinstance(inner, Averaging):
+        raise UserError(
+            f"{name} joins methods in which clients train and the server averages; "
+            f"in {type(inner).__name__} there is no local training to join."
+        )
+    made = build(inner.settings.local)
+    made.name = name
+    return inner.and_term(made)
+
+
+def _own(presets: Presets, settings: type[Settings]) -> dict[str, Mapping[str, Any]]:
+    """What presets say of the term itself; those that say nothing of it are the method's alone."""
+    cut = {
+        name: {key: value for key, value in values.items() if key in settings.model_fields}
+        for name, values in presets.items()
+    }
+    return {name: values for name, values in cut.items() if values}
