@@ -18,7 +18,7 @@ from understudy.view.canvas import INK, SOFT, empty_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Pixels = NDArray[np.uint8]  # (height, width, 3)
+Tile = NDArray[np.uint8]  # (height, width, 3)
 MOST_CLASSES = 20  # for a column each
 SLOTS = 12  # cells a client where there are more classes than that
 BLANK, PAPER = 244, 255
@@ -31,7 +31,7 @@ class Cell:
     row: int
     column: int
     label: int  # the class
-    tiles: list[Pixels]
+    tiles: list[Tile]
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ def _labels(examples: Examples, problem: Problem) -> list[int]:
     return [label for label, count in enumerate(counts) if count]
 
 
-def tiles(examples: Examples, problem: Problem, label: int, most: int) -> list[Pixels]:
+def tiles(examples: Examples, problem: Problem, label: int, most: int) -> list[Tile]:
     """The first images that bear the label, as pixels with three channels."""
     bears = examples.y[:, label] > 0 if examples.multilabel else examples.y == label
     chosen = problem.unscale(examples.x[torch.nonzero(bears).flatten()[:most]])
     return [np.broadcast_to(image, (3, *problem.shape[1:])).transpose(1, 2, 0) for image in chosen.numpy()]
 
 
-def paint(layout: Layout, problem: Problem) -> Pixels:
+def paint(layout: Layout, problem: Problem) -> Tile:
     """One picture of all cells; where a client made nothing of a class the cell is a pale blank."""
     height, width = problem.shape[1:]
     zoom = math.ceil(FINE / layout.side / max(height, width))
@@ -96,7 +96,7 @@ def paint(layout: Layout, problem: Problem) -> Pixels:
     return canvas
 
 
-def _cell(canvas: Pixels, top: int, left: int, high: int, wide: int, margin: int) -> Pixels:
+def _cell(canvas: Tile, top: int, left: int, high: int, wide: int, margin: int) -> Tile:
     """A window onto the canvas."""
     return canvas[top + margin : top + margin + high, left + margin : left + margin + wide]
 
