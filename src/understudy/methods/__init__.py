@@ -1,4 +1,4 @@
-"""One file a published method. A file in this folder is found by its registration; nothing else is edited."""
+"""One file per published method. A file in this folder is found by its registration; nothing else needs editing."""
 
 import importlib
 import pkgutil

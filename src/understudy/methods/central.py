@@ -1,13 +1,13 @@
 """Central training, the control of "Synthetic data shuffling accelerates the convergence of federated learning under
-data heterogeneity": one model on everything that all clients have.
+data heterogeneity": one model, trained on the records of all clients.
 
-Every client sends its records once, when it is first asked, and the server trains on the pool: a round is
-``local.epochs`` passes over it, from where the last round ended. What federation costs is what a federated method loses
-against this. It sends private records as they are: there is no privacy whatsoever.
+Each client sends its records once, when it is first asked. The server trains on the pool: a round is ``local.epochs``
+passes over it, continuing from the previous round. The gap between a federated method and this one is the cost of
+federation. Private records are sent as they are, so there is no privacy at all.
 
-``source: generator`` is the other central control: clients send images that a generator made, as under Fedssyn
-(``generator``, ``records``, ``images`` mean the same there), and the server trains on those alone. With the add-on
-fedssyn, real records are sent together with the images that their client was dealt.
+``source: generator`` is the other central control: clients send images made by a generator, as in Fedssyn
+(``generator``, ``records`` and ``images`` mean the same there), and the server trains on those alone. With the add-on
+fedssyn, each client sends its real records together with the images it was dealt.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import fault, of_one_kind
 from understudy.models.network import Network
 
-POOL = "central."  # in State: the records of each client that was heard
+POOL = "central."  # in State: the records of each client that has answered
 
 
 class CentralSettings(ImitationSettings):
@@ -78,7 +78,7 @@ class Central(Method):
     def round(self, server: Server, state: State) -> State:
         new = [client for client in server.cohort() if f"{POOL}{client}.y" not in state]
         replies = []
-        # Once some were heard, a round does not hang on those that never give anything sound.
+        # Once some clients have answered, a round no longer depends on those that never send anything usable.
         enough = 0 if any(part.startswith(POOL) for part in state) else None
         for reply in server.ask(self.hand_over, Message(), to=new, at_least=enough) if new else ():
             wrong = fault(reply, self.net)
@@ -90,7 +90,7 @@ class Central(Method):
         return state.but(learnt_from(of_one_kind(replies, known), lambda some: self._with(server, state, some)))
 
     def _with(self, server: Server, state: State, replies: Sequence[Reply]) -> Message:
-        """The records that came, and the model that went on with all there are."""
+        """The new records, and the model trained further on the whole pool."""
         sent = {f"{POOL}{reply.client}.{part}": reply[part] for reply in replies for part in ("x", "y")}
         return Message(sent, model=self._learn(server, state.but(sent)))
 

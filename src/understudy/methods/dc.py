@@ -1,21 +1,22 @@
-"""DC (the federated papers' DSC): "Dataset Condensation with Gradient Matching", algorithm 1, in one shot.
+"""DC (called DSC in the federated papers): "Dataset Condensation with Gradient Matching", algorithm 1, in one shot.
 
-A client condenses its records into ``ipc`` images a class, once, and sends them; the server trains a fresh network on
-what all clients sent. With a single client that holds everything this is the central method that "FedLAP-DP: Federated
-Learning by Sharing Differentially Private Loss Approximations" quotes.
+Each client condenses its records into ``ipc`` images per class and sends them once; the server trains a fresh network
+on the images of all clients. With a single client that holds everything, this is the central method quoted by
+"FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations".
 
-``iterations`` times a network is drawn at random and led along by training on the images. At each of ``outer`` places
-on its way, images take one step (SGD, rate 0.1, momentum 0.5 that lasts throughout) that brings the gradient of each
-class's images nearer to that of a real batch of the class, by
+The client draws ``iterations`` random networks and trains each one on the images. At each of ``outer`` points along
+that training, the images take one step (SGD, rate 0.1, momentum 0.5, never reset) that brings the gradient of each
+class's images closer to the gradient of a real batch of that class, measured by
 
     D = Σ_tensors Σ_rows (1 − cos),  summed over classes, 1-D tensors left out
 
-and between places the network takes ``inner`` epochs on the images (SGD, rate 0.01, no momentum). ``outer`` and
-``inner`` follow from ipc: 1, 1 for one image a class, 10, 50 for ten, 50, 10 for fifty.
+Between two points the network trains for ``inner`` epochs on the images (SGD, rate 0.01, no momentum). By default
+``outer`` and ``inner`` follow from ipc: 1 and 1 for one image per class, 10 and 50 for ten, 50 and 10 for fifty.
 
-The server's network is trained for 300 epochs at rate 0.01 (momentum 0.9, decay 5e-4), a tenth of it in the second
-half; augmentation (``dsa``, off as in the paper) wants 1000. A client that was not there is asked when it first is in a
-cohort; the server then begins anew on all images, which are in State. Gradients are taken in evaluation mode.
+The server trains its network for 300 epochs at rate 0.01 (momentum 0.9, decay 5e-4), dropping to a tenth of that rate
+halfway. With augmentation (``dsa``, off as in the paper) use 1000 epochs. A client that was absent is asked the
+first time it is in a cohort; the server then starts again on all images, which are kept in State. Gradients are taken
+in evaluation mode.
 """
 
 from abc import abstractmethod
@@ -46,21 +47,21 @@ from understudy.synthesis.matching import real_batch
 
 ANGLES = Criterion(rows="sum")
 LOOPS: Mapping[int, tuple[int, int]] = {1: (1, 1), 10: (10, 50), 20: (20, 25), 30: (30, 20), 40: (40, 15), 50: (50, 10)}
-POOL = "pool."  # in State: the images of each client that was heard
+POOL = "pool."  # in State: the images of each client that has answered
 
 
 class CondensationSettings(Settings):
     ipc: int = Field(default=10, ge=1)  # images per class
-    iterations: int = Field(default=1000, ge=0)  # networks that are drawn
-    outer: int | None = Field(default=None, ge=1)  # places on each network's path; null: by ipc
-    inner: int | None = Field(default=None, ge=0)  # epochs on the images between two places; null: by ipc
+    iterations: int = Field(default=1000, ge=0)  # random networks to match along
+    outer: int | None = Field(default=None, ge=1)  # matching points on each network's path; null: set by ipc
+    inner: int | None = Field(default=None, ge=0)  # epochs on the images between two points; null: set by ipc
     real_batch: int = Field(default=256, ge=1)  # real records per class, in each match
     image_lr: float = Field(default=0.1, gt=0)  # learning rate of the images
-    image_momentum: float = Field(default=0.5, ge=0, lt=1)  # momentum of the images; it lasts throughout
-    net_batch: int = Field(default=256, ge=1)  # images in a batch of the network's training
+    image_momentum: float = Field(default=0.5, ge=0, lt=1)  # momentum of the images, never reset
+    net_batch: int = Field(default=256, ge=1)  # images per batch when the network trains
     net_lr: float = Field(default=0.01, gt=0)  # learning rate of the network
     dsa: bool = False  # differentiable augmentation
-    dsa_kinds: tuple[DsaKind, ...] = ALL  # which of them; leave out flip for digits and letters
+    dsa_kinds: tuple[DsaKind, ...] = ALL  # kinds to draw from; leave out flip for digits and letters
     server: Local = Local(
         epochs=300, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4
     )  # how the server trains on all images
@@ -72,8 +73,8 @@ class CondensationSettings(Settings):
         outer, inner = outer if self.outer is None else self.outer, inner if self.inner is None else self.inner
         if outer is None or inner is None:
             raise UserError(
-                f"method.outer and method.inner are known for ipc {', '.join(map(str, LOOPS))}; "
-                f"give both for {self.ipc}."
+                f"method.outer and method.inner have defaults for ipc {', '.join(map(str, LOOPS))} only; "
+                f"give both for ipc {self.ipc}."
             )
         return outer, inner
 
@@ -83,7 +84,7 @@ class DCSettings(CondensationSettings):
 
 
 class Condensing(Method):
-    """One shot: images of each client, and a fresh network that learns from them."""
+    """One shot: each client sends images once, and a fresh network learns from them."""
 
     def __init__(self, settings: CondensationSettings):
         self.settings = settings
@@ -95,13 +96,13 @@ class Condensing(Method):
             check_augmentation(net, self.settings.dsa_kinds)
         if net.needs_company:
             raise UserError(
-                "model: networks drawn at random have no running statistics to go by, so BatchNorm is refused; "
-                "choose one with GroupNorm."
+                "model: BatchNorm is refused, because randomly drawn networks have no running statistics; "
+                "choose a network with GroupNorm."
             )
         self.settings.loops  # noqa: B018  refused here, before anything runs
 
     def effort(self, records: int, classes: int) -> int:
-        return 0  # most of it goes through single layers, which are not compiled
+        return 0  # most of the work is done layer by layer, which is not compiled
 
     # ---- on the client
 
@@ -110,7 +111,7 @@ class Condensing(Method):
         """The task: images ``x`` with labels ``y``."""
 
     def along(self, client: Client, images: MovingImages) -> Iterator[None]:
-        """Loads a network for every place at which ``images`` are to be moved."""
+        """Loads a network for every point at which ``images`` take a step."""
         settings, net = self.settings, self.net
         (outer, inner), draws = settings.loops, client.rng("networks")
         local = Local(epochs=inner, batch=settings.net_batch, lr=settings.net_lr)
@@ -136,7 +137,7 @@ class Condensing(Method):
     def round(self, server: Server, state: State) -> State:
         new = [client for client in server.cohort() if f"{POOL}{client}.y" not in state]
         replies = []
-        # Once some were heard, a round does not hang on those that never give anything sound.
+        # Once some clients have answered, a round no longer depends on those that never send anything usable.
         enough = 0 if any(part.startswith(POOL) for part in state) else None
         for reply in server.ask(self.condense, Message(), to=new, at_least=enough) if new else ():
             wrong = fault(reply, self.net, most=self.settings.ipc * self.net.problem.classes)
@@ -152,7 +153,7 @@ class Condensing(Method):
         return {f"{POOL}{reply.client}.{part}": reply[part] for reply in replies for part in ("x", "y")}
 
     def _with(self, server: Server, state: State, replies: Sequence[Reply]) -> Message:
-        """The images that came, and the network that learns from all there are."""
+        """The new images, and a network trained on the whole pool."""
         kept = self._kept(replies)
         return Message(kept, model=self._learn(server, state.but(kept)))
 
@@ -172,7 +173,7 @@ class Condensing(Method):
 
 
 def halves(local: Local) -> list[tuple[Local, float]]:
-    """The two halves of a training and their rates: a tenth, with fresh momentum, in the second."""
+    """The two halves of training and their rates: a tenth, with fresh momentum, in the second."""
     unit = "steps" if local.epochs is None else "epochs"
     whole = (local.steps if local.epochs is None else local.epochs) or 0
     parts = (whole - whole // 2, whole // 2)
@@ -199,7 +200,7 @@ class DC(Condensing):
         return self.reply(images)
 
     def _looks(self, client: Client, members: list[Tensor]) -> Iterator[tuple[Tensor, Draw | None]]:
-        """Some records of each class in turn, and how they are changed; drawn ahead for all places."""
+        """Some records of each class in turn, and their augmentation; drawn ahead for all points."""
         settings, places = self.settings, self.settings.iterations * self.settings.loops[0]
 
         def look(rows: Tensor) -> tuple[Tensor, Draw | None]:
@@ -218,7 +219,7 @@ class DC(Condensing):
         return self.net.problem.scale(real.x[torch.cat([real_batch(m, self.settings.ipc, rng) for m in members])])
 
     def _gradient(self, real: Examples, rows: Tensor, change: Draw | None, images: MovingImages, at: int) -> Tensor:
-        """Of one class's distance, in its images."""
+        """The gradient of one class's distance with respect to its images."""
         settings, net = self.settings, self.net
         batch = real.take(rows)
         if change is not None:

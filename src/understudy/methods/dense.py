@@ -1,19 +1,21 @@
 """DENSE: "DENSE: Data-Free One-Shot Federated Learning", algorithm 1.
 
-Clients train alone from one common model and send what they learnt, once. From then on the server asks nobody. In
-each of its epochs it makes a batch of images on which the ensemble of the clients' models is sure and the student is
-not (``synthesis.ensemble``: generator and noise are fresh every time, the best batch is kept in 8 bits), adds it to a
-growing pool, and distils the ensemble into the student in one pass over the whole pool:
+Clients train alone from a common model and send the result once; after that the server asks nothing more. In each epoch
+the server makes a batch of images on which the ensemble of the clients' models is confident and the student disagrees
+(``synthesis.ensemble``: generator and noise are fresh every time, and the best batch is kept in 8 bits). It adds the
+batch to a growing pool and distils the ensemble into the student in one pass over the whole pool:
 
     T² · KL( softmax(ens(x)/T) ‖ softmax(student(x)/T) ),  ens the mean of the logits, T = 20
 
-The student is freshly drawn (``student_init: fresh``). Where labels are very skewed, "Synthetic data shuffling
-accelerates the convergence of federated learning under data heterogeneity" could not make one shot work, averaged for
-ten rounds first and went on from there: that is preset ``fedssyn`` (``pre_rounds``, ``student_init: server``).
+The student starts from fresh random weights (``student_init: fresh``). With very skewed labels, "Synthetic data
+shuffling accelerates the convergence of federated learning under data heterogeneity" could not make one shot work, so
+its authors averaged for ten rounds first and continued from there: preset ``fedssyn`` (``pre_rounds``, ``student_init:
+server``).
 
-The ``epochs`` are spread over rounds, ``epochs_a_round`` in each, beginning in the round of the upload: all of them
-take pre_rounds + epochs / epochs_a_round rounds. Models, pool, the student's momentum and the ensemble's logits of
-the pool (which never change) are in State. The term for BatchNorm is there where the models have BatchNorm.
+The ``epochs`` are spread over rounds, ``epochs_a_round`` in each, starting in the round of the upload, so a full run
+takes pre_rounds + epochs / epochs_a_round rounds. The clients' models, the pool, the student's momentum and the
+ensemble's logits on the pool (which never change) are kept in State. The BatchNorm term applies only if the models have
+BatchNorm.
 """
 
 import copy
@@ -40,24 +42,24 @@ from understudy.models.network import Network
 from understudy.synthesis.divergence import kullback_leibler
 from understudy.synthesis.ensemble import Ensemble, Generation, imagine
 
-MODEL, POOL, SPEED, EPOCH = "client.", "pool.", "student.speed", "student.epoch"  # in State; the first two begin names
+MODEL, POOL, SPEED, EPOCH = "client.", "pool.", "student.speed", "student.epoch"  # in State; the first two are prefixes
 
 
 class DenseSettings(AveragingSettings):
-    # ``local`` is for the rounds of averaging that go before.
+    # ``local`` applies to the rounds of averaging at the start.
     pre_rounds: int = Field(default=0, ge=0)  # rounds of averaging before clients train alone
-    alone: Local = Local(epochs=400, batch=128, lr=0.01, momentum=0.9)  # how clients then train, once
+    alone: Local = Local(epochs=400, batch=128, lr=0.01, momentum=0.9)  # how clients then train alone, once
     student_init: Literal["fresh", "server"] = "fresh"  # a new network, or the averaged one
-    epochs: int = Field(default=200, ge=0)  # epochs of the server, in all
-    epochs_a_round: int = Field(default=10, ge=1)  # of these in one round
+    epochs: int = Field(default=200, ge=0)  # epochs of the server, in total
+    epochs_a_round: int = Field(default=10, ge=1)  # epochs of the server per round
     images: int = Field(default=256, ge=2)  # images made per epoch
-    generator_steps: int = Field(default=30, ge=0)  # steps of Adam for each batch of images
-    generator_lr: float = Field(default=1e-3, gt=0)  # its learning rate
-    statistics_weight: float = Field(default=1.0, ge=0)  # a, of the BatchNorm statistics
-    adversarial_weight: float = Field(default=1.0, ge=0)  # b, of the student's disagreement
+    generator_steps: int = Field(default=30, ge=0)  # steps of Adam per batch of images
+    generator_lr: float = Field(default=1e-3, gt=0)  # learning rate of Adam
+    statistics_weight: float = Field(default=1.0, ge=0)  # a, weight of the BatchNorm statistics
+    adversarial_weight: float = Field(default=1.0, ge=0)  # b, weight of the student's disagreement
     student: Local = Local(
         epochs=1, batch=256, lr=0.005, momentum=0.9
-    )  # its epochs: passes over the pool, in each epoch
+    )  # how the student trains; its epochs: passes over the pool in each epoch of the server
     temperature: float = Field(default=20.0, gt=0)  # T of the distillation
 
 
@@ -77,19 +79,19 @@ class Dense(Averaging):
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
         if net.problem.multilabel or len(net.problem.shape) != 3:
-            raise UserError("dense makes images of one class each: records must be images with exactly one label.")
+            raise UserError("dense makes images of one class each, so records must be images with exactly one label.")
         if self.scored_at_home:
-            raise UserError("dense needs whole models on the server: method.buffers must not be 'local'.")
+            raise UserError("dense needs whole models on the server, so method.buffers must not be 'local'.")
         if self.settings.student.augment:
             raise UserError(
-                "dense: method.student.augment must be empty, because what the teachers say of an image is kept and "
-                "would not fit a changed one."
+                "dense: method.student.augment must be empty, because the teachers' logits are stored for each image "
+                "and would not fit an augmented one."
             )
 
     def and_term(self, term: Term) -> Averaging:
         if term.up:
             raise UserError(
-                f"{term.name} needs sums of what clients send round after round, and the clients of dense train once "
+                f"{term.name} needs sums from the clients every round, and the clients of dense train once "
                 "and alone; leave it out, or add it to a method such as fedavg."
             )
         return super().and_term(term)
@@ -98,7 +100,7 @@ class Dense(Averaging):
 
     @task(model="weights")
     def train_alone(self, client: Client, brief: Message) -> Message:
-        """The whole of its training, once; without records there is nothing to send."""
+        """All of a client's training, once; a client without records sends nothing."""
         if not len(client.own):
             return Message()
         alone = copy.copy(self)
@@ -123,7 +125,7 @@ class Dense(Averaging):
         for reply in server.ask(self.train_alone, self._brief(state), to=server.cohort()):
             model = reply.get("model", wanted)
             if model.shape != wanted.shape or model.dtype != wanted.dtype:
-                reply.refuse(f"its model is {reply.message!r}, wanted are {wanted.numel()} numbers in float32")
+                reply.refuse(f"its model is {reply.message!r}, expected {wanted.numel()} numbers in float32")
             elif "model" in reply:
                 teachers.append(reply)
         return teachers
@@ -136,7 +138,7 @@ class Dense(Averaging):
         return state.but({**models, "model": student, SPEED: torch.zeros(self.net.parameters), EPOCH: scalar(0)})
 
     def _distil(self, server: Server, state: State) -> State:
-        """Some of the server's epochs; a part of the pool for each, so that a checkpoint writes only the new ones."""
+        """Some of the server's epochs; each adds its own part of the pool, so a checkpoint writes only the new ones."""
         done = int(state[EPOCH])
         last = min(self.settings.epochs, done + self.settings.epochs_a_round)
         w, speed = state["model"], state[SPEED].to(self.net.device, copy=True)
@@ -163,18 +165,18 @@ class Dense(Averaging):
         return train(self.net, w, Feed(pool, plan, server.rng("augmentation")), descent).model
 
     def metrics(self, state: State) -> Mapping[str, float]:
-        return {} if EPOCH in state else super().metrics(state)  # nobody trains locally any more
+        return {} if EPOCH in state else super().metrics(state)  # no client trains any more
 
 
 def pool(state: State) -> Examples:
-    """All images so far, and in the place of labels what the ensemble says of them."""
+    """All images so far, with the ensemble's logits in place of labels."""
     names = sorted({part.rpartition(".")[0] for part in state if part.startswith(POOL)})
     x, logits = (torch.cat([state[f"{name}.{part}"] for name in names]) for part in ("x", "logits"))
     return Examples(x, logits)
 
 
 def distilling(temperature: float) -> Slope:
-    """The slope of T² · KL(softmax(y/T) ‖ softmax(model(x)/T)), where y are the teachers' logits."""
+    """The slope of T² · KL(softmax(y/T) ‖ softmax(model(x)/T)), with y the teachers' logits."""
 
     def slope(net: Network, forward: Callable[[], Batch], _: Sequence[Pull]) -> None:
         net.grad.zero_()

@@ -1,14 +1,14 @@
 """Ditto: "Ditto: Fair and Robust Federated Learning Through Personalization", algorithm 1.
 
-FedAvg on w, and beside it a model v_k of each client's own. In the same pass, on the same batches,
+FedAvg on w, and beside it a personal model v_k for each client. In the same pass, on the same batches,
 
     w   ← w − η ∇f_k(w)                            sent up, averaged
     v_k ← v_k − η ( ∇f_k(v_k) + λ (v_k − w_t) )    kept
 
-where w_t is the broadcast model, not the one on its way. v_k starts at the initial model w_0, stays in the client's
-memory from round to round and is never sent; it is what a client scores at home. Since v_k only looks at w_t, the
-plan of batches is walked twice, first for w: the global model is FedAvg's to the last bit. Terms of add-ons act on w
-alone, the personal objective stays the paper's. The authors' code averages with equal weights (preset ``release``).
+where w_t is the broadcast model, not the local one in training. v_k starts at the initial model w_0, stays in the
+client's memory between rounds and is never sent; it is the model that a client scores at home. Since v_k depends on w_t
+only, the batches are run through twice, first for w: the global model is FedAvg's to the last bit. Terms of add-ons act
+on w alone, so the personal objective stays the paper's. Clients count equally by default, as in the authors' code.
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from understudy.federation.registry import method
 from understudy.learning.loop import Pull, Trained
 from understudy.methods.shared.averaging import Averaging, AveragingSettings
 
-PERSONAL = "personal"  # in memory: v_k, with running statistics of its own
+PERSONAL = "personal"  # in memory: v_k, with its own running statistics
 
 
 class DittoSettings(AveragingSettings):
-    weights: Literal["size", "uniform"] = "uniform"  # of clients in the mean; equal in the authors' code
+    weights: Literal["size", "uniform"] = "uniform"  # weights of clients in the mean; equal in the authors' code
     pull: float = Field(default=1.0, ge=0)  # λ, towards the global model; the paper searches 0.1, 1 and 2
 
 
@@ -56,7 +56,7 @@ class Ditto(Averaging):
 
     def fit(self, client: Client, brief: Message, w: Tensor, pulls: Sequence[Pull]) -> Trained:
         plan, changes = self.plan(client), client.rng("augmentation")
-        again = torch.Generator().set_state(changes.get_state())  # the same batches, also where they are augmented
+        again = torch.Generator().set_state(changes.get_state())  # the same batches, including their augmentation
         shared = self.walk(client, w, plan, self.descent(client, pulls, self.slope(client, brief, self.net)))
         tether = Tether(self.settings.pull, w[self.net.trainable].to(self.net.device))
         personal = self.walk(client, self._own(client), plan, self.descent(client, [tether]), again)

@@ -1,19 +1,19 @@
 """DP-FedAvg and DP-FedProx, as the baselines of "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss
 Approximations": clients train with DP-SGD, the server averages.
 
-A step takes each record with probability q, clips its gradient to C over all parameters together, and goes along
+A step samples each record with probability q, clips its gradient to C over all parameters together, and moves along
 
     ( Σ clipped + N(0, σ²C² I) ) / (q n̄)
 
-where n̄ is a planned number of records, the same whatever the data: a batch may be empty and still costs a step. A
-round is E · ⌊1/q⌋ steps (or ``local.steps``), charged before the first record is touched. σ is ``noise``, or solved
-from ``privacy.epsilon`` for all rounds together. What a client sends depends on its records through these steps only:
-its weight is planned as well.
+where n̄ is a planned number of records that does not depend on the data; an empty batch is possible and still costs a
+step. A round is E · ⌊1/q⌋ steps (or ``local.steps``), charged before the first record is touched. σ is ``noise``, or is
+solved from ``privacy.epsilon`` for all rounds together. What a client sends depends on its records only through these
+steps: its weight is planned as well.
 
-The clients' coins must stay secret: augmentation draws from the secret streams too, and dropout is refused.
+The clients' random draws must stay secret, so augmentation uses the secret streams too, and dropout is refused.
 
-DP-FedProx adds μ (θ − w) after noise and clipping: it depends on no record, so it is free. In the release of
-FedLAP-DP the term was part of the loss, whose gradient the privacy library replaced: any μ gave the same model.
+DP-FedProx adds μ (θ − w) after clipping and noise: it depends on no record, so it costs no privacy. In the FedLAP-DP
+release the term was part of the loss, whose gradient the privacy library replaced, so every μ gave the same model.
 """
 
 from collections.abc import Sequence
@@ -39,9 +39,9 @@ from understudy.privacy.planning import NoisePlan, check_promise, planned
 
 
 class DpSettings(AveragingSettings):
-    local: Local = Local(epochs=5, batch=256, lr=0.1, schedule="cosine")  # batch: expected, of Poisson draws
+    local: Local = Local(epochs=5, batch=256, lr=0.1, schedule="cosine")  # batch: the expected size of a Poisson batch
     weights: Literal["size", "uniform"] = "uniform"
-    clip: float = Field(default=0.1, gt=0)  # C, the longest gradient of one record
+    clip: float = Field(default=0.1, gt=0)  # C, clipping norm of one record's gradient
     noise: float | None = Field(default=1.0, gt=0)  # σ, in units of C; null: solved from privacy.epsilon
 
 
@@ -56,20 +56,20 @@ class PrivateAveraging(Averaging):
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
         if self.privacy is None:
-            raise UserError("dp-fedavg and dp-fedprox need a promise to keep: say `privacy: {delta: 1e-5}`.")
+            raise UserError("dp-fedavg and dp-fedprox need a privacy promise; write `privacy: {delta: 1e-5}`.")
         check_promise(self.privacy, self.settings.noise)
         if self.privacy.records is not None:
-            self.noise_plan(self.privacy.records)  # an ε out of reach is refused here
+            self.noise_plan(self.privacy.records)  # refuses an ε that cannot be reached
         if net.size > net.parameters:
             raise UserError(
-                "privacy: the network keeps running statistics of records, which no noise covers; "
+                "privacy: the network keeps running statistics of records, which noise does not cover; "
                 "choose a network without BatchNorm."
             )
         for term in self.terms:
             _check_private(term)
 
     def and_term(self, term: Term) -> Averaging:
-        _check_private(term)  # so that listings know which add-ons join
+        _check_private(term)  # so that listings show which add-ons join
         return super().and_term(term)
 
     def seen_by_terms(self, client: Client) -> Client:
@@ -80,7 +80,7 @@ class PrivateAveraging(Averaging):
         return True
 
     def noise_plan(self, records: int) -> NoisePlan:
-        """Rate, steps per round and noise of a client with so many records."""
+        """Rate, steps per round and noise for a client with this many records."""
         assert self.privacy is not None
         settings, before = self.settings, self.spent_before(records)
         return planned(self.privacy, settings.local, settings.noise, records, self.rounds, before)
@@ -89,7 +89,7 @@ class PrivateAveraging(Averaging):
         local, plan = self.settings.local, self.noise_plan(len(client.own))
         means = self._charged(client, plan)
         batches = _poisson_plan(len(client.examples), plan, client.secret_rng("sampling"))
-        changes = client.secret_rng("augmentation")  # drawn by place in the batch: known, it would tell who is in
+        changes = client.secret_rng("augmentation")  # by position in the batch: it would reveal who is in
         slope = private(means, with_losses=any(term.changes_loss for term in self.terms))
         descent = Descent(local, local.rate(client.round, self.rounds), pulls, slope)
         return train(self.net, w, Feed(client.examples, batches, changes), descent, records=plan.records)
@@ -113,18 +113,18 @@ def _check_private(term: Term) -> None:
     name = term.name
     if term.changes_loss and not getattr(term, "per_record", True):
         raise UserError(
-            f"privacy: the loss that {name} adds is not made record by record, so no record's influence on it can be "
-            "bounded; leave it out, or take a method without noise."
+            f"privacy: the loss that {name} adds is not one number per record, so no record's influence on it can be "
+            "bounded; leave it out, or use a method without noise."
         )
     if term.reads_records:
         raise UserError(
-            f"privacy: {name} looks at records outside of the clipped gradient, where no noise covers them; "
-            "leave it out, or take a method without noise."
+            f"privacy: {name} looks at records outside the clipped gradient, where noise does not cover them; "
+            "leave it out, or use a method without noise."
         )
 
 
 def private(means: NoisyMeans, *, with_losses: bool = False) -> Slope:
-    """DP-SGD's direction; an empty batch is noise alone. ``with_losses``: pulls have a part in each record's loss."""
+    """DP-SGD's direction; an empty batch is noise alone. ``with_losses``: pulls add to each record's loss."""
 
     def slope(net: Network, forward: Step, pulls: Sequence[Pull]) -> None:
         if with_losses:
@@ -153,6 +153,6 @@ def dp_fedavg(settings: DpSettings) -> Averaging:
     return _averaging(settings)
 
 
-@method("dp-fedprox", settings=DpProxSettings, presets={"release": {"mu": 0.2}})  # there without the half
+@method("dp-fedprox", settings=DpProxSettings, presets={"release": {"mu": 0.2}})  # written there without the half
 def dp_fedprox(settings: DpProxSettings) -> Averaging:
     return _averaging(settings, [Proximal(settings.mu)])

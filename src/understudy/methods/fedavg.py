@@ -1,11 +1,13 @@
 """FedAvg: "Communication-Efficient Learning of Deep Networks from Decentralized Data", algorithm 1.
 
-Every client trains the broadcast model on its own records (E epochs or τ steps of SGD), and the server takes
-the mean of the changes, weighted by records or equally (``weights``).
+Each client trains the broadcast model on its own records (E epochs or τ steps of SGD). The server adds the mean of the
+changes, weighted by the number of records or equally (``weights``):
 
-The presets are the training underneath Fedssyn on CIFAR. Its paper has 10 epochs in batches of 256 everywhere, at the
-best of the rates 0.01, 0.05 and 0.1; the authors' scripts have batches of 128, whole ones only, at rate 0.1, and more
-epochs where 40 clients or more share the records.
+    w ← w + Σ_k a_k (w_k − w) / Σ_k a_k,      a_k = n_k or 1
+
+The presets are the local training used with Fedssyn on CIFAR. The paper has 10 epochs in batches of 256 everywhere, at
+the best of the rates 0.01, 0.05 and 0.1. The authors' scripts have whole batches of 128 at rate 0.1, and more epochs
+when 40 or more clients share the records.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,11 @@
 """FedAvgM: "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification".
 
-Clients train as in FedAvg. The server takes the way from the mean of their models w̄ back to w for a gradient,
-and steps with momentum β:
+Clients train as in FedAvg. With w̄ the mean of their models, the server treats w − w̄ as a gradient and steps with
+momentum β:
 
     v ← β v + (w − w̄),      w ← w − η_g v
 
-v stays on the server. Two releases shorten its steps (``damping``), so their β and η_g are not comparable:
+v stays on the server. Two releases take shorter steps (``damping``), so their β and η_g are not comparable:
 
     moon      v ← β v + (1 − β)(w − w̄), in the code of "Model-Contrastive Federated Learning"
     fedcog    w ← w − η_g v / (1 + β) in every round but the first, in the code of FedCOG
@@ -33,7 +33,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 class FedAvgMSettings(AveragingSettings):
     server_momentum: float = Field(default=0.9, ge=0, lt=1)  # β, momentum of the server
     server_lr: float = Field(default=1.0, gt=0)  # η_g, learning rate of the server
-    damping: Damping = "none"  # shorter steps of the server, as in two releases
+    damping: Damping = "none"  # shorter server steps, as in two releases
 
 
 class Momentum(Rule):

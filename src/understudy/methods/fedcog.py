@@ -1,28 +1,29 @@
 """FedCOG: "Fake It Till Make It: Federated Learning with Consensus-Oriented Generation".
 
-An add-on to any averaging method. Before it trains, a client inverts the broadcast model θ into M inputs of
-the classes that it lacks, on which its own last model θ_prev disagrees with θ; while it trains, it stays close
-to θ on them:
+An add-on to any averaging method. Before training, a client inverts the broadcast model θ into M inputs of the classes
+it lacks, chosen so that its own previous model θ_prev disagrees with θ on them. During training it stays close to θ on
+these inputs:
 
     L = a · CE(real) + b · KL( softmax θ(x̂) ‖ softmax local(x̂) ),      temperature 1
 
-The papers' two weightings differ by a factor of hundreds, so the choice must be written down
-(``kd_weighting``): ``fixed`` is the main text's a = 1, b = 0.01; ``balanced`` is the appendix' and the released
-code's a = n/(n+ñ), b = ñ/(n+ñ), where ñ = Σ_c (max d − d_c) is how many records would balance the client.
+The paper gives two weightings that differ by a factor of hundreds, so the choice must be made explicitly
+(``kd_weighting``). ``fixed`` is the main text's a = 1, b = 0.01. ``balanced`` is that of the appendix and the released
+code: a = n/(n+ñ), b = ñ/(n+ñ), where ñ = Σ_c (max d − d_c) is the number of records that would balance the client.
 
-Labels are the complement d̂_c = max d − d_c, allocated to exactly M by largest remainder. A client that took
-part before uses the model that it produced then, however old; one that has none generates without the
-disagreement. The soft labels are those of the images that are used: the last iterate. Nothing else crosses
-the wire, so the bytes are those of the method underneath.
+Labels follow the complement d̂_c = max d − d_c, allocated to exactly M by largest remainder. A client that has taken
+part before uses the model it produced then, however old; one that has not generates without the disagreement term. The
+soft labels belong to the final iterate of the images, the one that is used. Nothing else is sent, so the bytes are
+those of the underlying method.
 
-The paper's ablations and variants: ``source`` leaves out the disagreement (``global``) or the inversion
-altogether (``noise``: x̂ stays N(0, I)); ``targets: hard`` puts the labels that were asked for in the place of θ's
-soft ones; with ``generator: network`` a small network draws the images, and it and its noise are learnt.
+The paper's ablations and variants: ``source`` leaves out the disagreement (``global``) or the inversion altogether
+(``noise``: x̂ stays N(0, I)); ``targets: hard`` uses the requested labels instead of θ's soft ones; with ``generator:
+network`` a small network draws the images, and its weights and noise are learnt.
 
-Several labels a record: each label is a coin. The KL is the sum over labels, that of the labels taken together;
-CE and JS are means over labels. How the authors chose target labels is not known. Here an image has as many labels
-as the client's records have on average, at least one, drawn by how far each is from the client's most frequent
-label; n and ñ count labels. Where a network has more outputs than the problem has classes, the first ones count.
+When a record has several labels, each label is a coin flip. The KL is summed over labels, which is the KL of their
+joint distribution; CE and JS are means over labels. How the authors chose target labels is not known. Here an image has
+as many labels as the client's records have on average, at least one, and a label is drawn more often the rarer it is
+compared with the client's most frequent label; n and ñ count labels. If a network has more outputs than the problem has
+classes, the first ones are the classes.
 """
 
 from dataclasses import dataclass
@@ -51,18 +52,18 @@ PREVIOUS = "fedcog.previous"
 
 
 class FedCogSettings(Settings):
-    kd_weighting: Literal["fixed", "balanced"]  # weights of the two losses: the main text's, or the appendix'
+    kd_weighting: Literal["fixed", "balanced"]  # weights of the two losses: those of the main text, or of the appendix
     kd_weight: float = Field(default=0.01, ge=0)  # λ_kd, with kd_weighting: fixed
-    from_round: int = Field(default=1, ge=1)  # first round with images; plain training before
+    from_round: int = Field(default=1, ge=1)  # first round with images; earlier rounds train plainly
     images: int = Field(default=256, ge=1)  # M, images per client and round
-    steps: int = Field(default=100, ge=0)  # of Adam, to make the images
+    steps: int = Field(default=100, ge=0)  # steps of Adam to make the images
     lr: float = Field(default=0.01, gt=0)  # learning rate of the images
     disagreement: float = Field(default=0.1, ge=0)  # λ_dis, weight of the disagreement with the previous model
-    labels: Literal["complement", "uniform"] = "complement"  # which images: classes it lacks, or all alike
-    divergence: Divergence = "exact"  # the Jensen-Shannon divergence, or the released code's form of it
-    source: Literal["both", "global", "noise"] = "both"  # made from both models, the global one, neither
-    targets: Literal["soft", "hard"] = "soft"  # what to learn on the images: θ's answers, or the labels asked for
-    generator: Literal["pixels", "network"] = "pixels"  # what is learnt: the images, or a network that draws them
+    labels: Literal["complement", "uniform"] = "complement"  # classes of the images: those it lacks, or all equally
+    divergence: Divergence = "exact"  # Jensen-Shannon divergence: exact, or as in the released code
+    source: Literal["both", "global", "noise"] = "both"  # which models make the images: both, the global one, none
+    targets: Literal["soft", "hard"] = "soft"  # what to learn on the images: θ's outputs, or the requested labels
+    generator: Literal["pixels", "network"] = "pixels"  # what is optimised: the images, or a network that draws them
 
     @model_validator(mode="after")
     def _fits_the_generator(self) -> Self:
@@ -79,10 +80,10 @@ class FedCogSettings(Settings):
 
 @dataclass(frozen=True)
 class Images:
-    """What a client generated, in the order in which it learns from it."""
+    """What a client generated, in the order it learns from them."""
 
-    x: Tensor  # (M, …) as the network wants it
-    y: Tensor  # the labels that were asked for, (M,) or (M, classes)
+    x: Tensor  # (M, …) as the network expects them
+    y: Tensor  # the requested labels, (M,) or (M, classes)
     logits: Tensor  # θ(x̂)
 
 
@@ -98,7 +99,7 @@ class Consensus(Term):
     def check(self, net: Network) -> None:
         if self.settings.generator == "network" and len(net.problem.shape) != 3:
             raise UserError(
-                f"fedcog: generator 'network' draws images, and records here have shape {net.problem.shape}; "
+                f"fedcog: generator 'network' draws images, but the records have shape {net.problem.shape}; "
                 "write generator: pixels."
             )
 
@@ -117,7 +118,7 @@ class Consensus(Term):
         return {"x": made.x, "teacher" if soft else "asked": target, **weights}
 
     def generate(self, client: Client, net: Network) -> Images:
-        """With the broadcast model in ``net``."""
+        """Expects the broadcast model in ``net``."""
         settings, labels = self.settings, self.target_labels(client, net)
         previous = client.memory.get(PREVIOUS) if settings.wants_previous else None
         rng = client.rng("fedcog images")
@@ -171,7 +172,7 @@ class Consensus(Term):
 
 
 def asked_chances(net: Network, y: Tensor) -> Tensor:
-    """The labels as certain chances, in the form of ``log_chances``."""
+    """The labels as probabilities of 0 and 1, in the shape of ``log_chances``."""
     if net.problem.multilabel:
         return torch.stack([y, 1 - y], -1).to(net.device)
     return F.one_hot(y, net.problem.classes).to(net.device, torch.float32)

@@ -1,13 +1,14 @@
 """FedDecorr: "Towards Understanding and Mitigating Dimensional Collapse in Heterogeneous Federated Learning".
 
-A client keeps the dimensions of its features from repeating one another. With X the features of a batch (N × d), each
-dimension standardised within it,
+A client keeps the dimensions of its features from becoming redundant. With X the features of a batch (N × d), each
+dimension standardised within the batch,
 
     L = CE + β · mean_{i≠j} K_ij² / N,      K = Xᵀ X
 
-K is not divided by N, as in the authors' release: the term grows with the batch like N · mean ρ², and β has its meaning
-only so. The variance is the unbiased one, with 1e-8 under the root. A batch of one record has no correlations and is
-left out. The term is one number a batch, not one a record, so it has no private form; nothing but the model travels.
+As in the authors' release, K is not divided by N, so the term grows with the batch like N · mean ρ², and β is to be
+read accordingly. The variance is the unbiased one, with 1e-8 added under the root. A batch of one record has no
+correlations and is skipped. The term is one number per batch, not per record, so it has no private form. Only the model
+is sent.
 
 FedCOG compares with β = 0.01 (preset ``fedcog``).
 """
@@ -26,7 +27,7 @@ from understudy.methods.shared.parts import Kit, Term
 from understudy.methods.shared.terms import term
 from understudy.models.network import Network
 
-SMALLEST_VARIANCE = 1e-8  # a dimension that never moves stays at 0
+SMALLEST_VARIANCE = 1e-8  # a constant dimension stays at 0
 
 
 class FedDecorrSettings(Settings):
@@ -52,7 +53,7 @@ def repetition(features: Tensor) -> Tensor:
     n, d = features.shape
     x = features - features.mean(0)
     x = x / (x.square().sum(0) / (n - 1) + SMALLEST_VARIANCE).sqrt()
-    # ‖XᵀX‖² = ‖XXᵀ‖², so the smaller of the two will do; what lies on the diagonal of XᵀX is known without it.
+    # ‖XᵀX‖² = ‖XXᵀ‖², so the smaller of the two is enough; the diagonal of XᵀX is known without it.
     products = x @ x.T if n < d else x.T @ x
     return (products.square().sum() - x.square().sum(0).square().sum()) / (d * (d - 1) * n)
 

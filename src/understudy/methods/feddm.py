@@ -1,31 +1,31 @@
 """FedDM: "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning", algorithms 1 and 2.
 
-Pictures travel up instead of weights. In each round a client makes ``ipc`` images for each class that it owns,
-whose mean features and logits match those of its records under networks drawn from the sphere of radius ρ
-around the broadcast model w_r (the paper's truncated Gaussian is always cut off there, see
-``synthesis.matching``). The server pools all images and trains on from w_r, put back into the ball of radius ρ
-around w_r after every step (``methods.shared.pooled``).
+Images travel up instead of weights. In each round a client makes ``ipc`` images for each class it owns. Their mean
+features and logits match those of its records under networks drawn from the sphere of radius ρ around the broadcast
+model w_r (the paper's truncated Gaussian is always cut off there, see ``synthesis.matching``). The server pools all
+images and continues training from w_r, projecting back into the ball of radius ρ around w_r after every step
+(``methods.shared.pooled``).
 
-Where the paper is silent: image momentum 0.5 and the server's momentum 0.9 and decay 5e-4 are those of the
-distribution matching that it builds on; so is ``dsa``, off by default: one augmentation a class and step, the same
-for real and synthetic images, and one for each image in the server's training. A class with fewer than
-``min_class_records`` records is left out, which is what the paper's message sizes imply. ``weights: size`` is its
-equation 10 with n_{k,c} in place of the misprinted count: every image weighs n_{k,c} / ipc, which tells the server
-those counts.
+Where the paper is silent, we follow the distribution matching it builds on: image momentum 0.5, and server momentum 0.9
+and decay 5e-4. So does ``dsa``, off by default: one augmentation per class and step, shared by real and synthetic
+images, and one per image in the server's training. A class with fewer than ``min_class_records`` records is left out,
+which is what the paper's message sizes imply. ``weights: size`` is its equation 10 with n_{k,c} in place of the
+misprinted count: each image weighs n_{k,c} / ipc, which reveals those counts to the server.
 
-Privacy. The gradient in the images depends on records only through class means of v(x) = [h(x); z(x)].
+Privacy. The gradient with respect to the images depends on the records only through the class means of v(x) = [h(x);
+z(x)].
 
-``dp: stat`` releases these means: per step and class, records are Poisson-sampled at one rate q, each v is clipped to
-C, and (Σ v + N(0, σ²C²)) / (q·n̄_c) takes the place of the mean; what follows costs nothing. A record enters one class,
-so a round costs ``steps`` releases at rate q, whatever the classes. q and n̄_c are planned, not counted. Records that a
-client was dealt (Fedssyn) are drawn too, and their number, which is no secret, is added to n̄_c. C comes from images of
-noise under w_r; images begin as noise; all classes are made, those without records from noise alone, unless
-``privacy.public`` says that labels are no secret. With ``stat_releases: K`` a round has K networks, each with one
-release over all records (rate 1), and the image steps go round them.
+``dp: stat`` releases these means. At each step, records of each class are Poisson-sampled at one rate q, each v is
+clipped to C, and (Σ v + N(0, σ²C²)) / (q·n̄_c) replaces the mean; everything after that costs nothing. A record belongs
+to one class, so a round costs ``steps`` releases at rate q, however many classes there are. q and n̄_c are planned, not
+counted. Records dealt to a client (Fedssyn) are sampled too, and their number, which is not secret, is added to n̄_c. C
+is computed from noise images under w_r, and images start as noise. All classes are made, those without records from
+noise alone, unless ``privacy.public`` says that labels are not secret. With ``stat_releases: K`` a round has K
+networks, each with one release over all records (rate 1), and the image steps cycle through them.
 
-``dp: paper`` is algorithm 2 as published, for comparison only: it clips the gradient that was already averaged over
-the batch and adds noise of σC/|B|. One record can turn that average round, so the noise is too small by up to 2|B|, and
-no ε holds: nothing is charged, and the ledger reports none.
+``dp: paper`` is algorithm 2 as published, for comparison only: it clips the gradient after averaging over the batch and
+adds noise of σC/|B|. One record can reverse that average, so the noise is too small by a factor of up to 2|B| and no ε
+holds: nothing is charged, and the ledger reports no ε.
 """
 
 from itertools import cycle, islice
@@ -62,16 +62,16 @@ PUBLISHED_CLIP = 5.0
 
 
 class FedDMSettings(PooledSettings):
-    steps: int = Field(default=1000, ge=0)  # T, steps of the images in a round
-    real_batch: int = Field(default=256, ge=1)  # real records per class in a step
+    steps: int = Field(default=1000, ge=0)  # T, steps of the images per round
+    real_batch: int = Field(default=256, ge=1)  # real records per class and step
     image_lr: float = Field(default=1.0, gt=0)  # learning rate of the images
     image_momentum: float = Field(default=0.5, ge=0, lt=1)  # momentum of the images
     init: Literal["real", "noise"] | None = None  # how images start; null: real, or noise under dp
-    classes_at_once: int | None = Field(default=None, ge=1)  # classes in one pass; null: by the size of the images
-    dp: Literal["none", "stat", "paper"] = "none"  # private class means, or as published, without any promise
+    classes_at_once: int | None = Field(default=None, ge=1)  # classes per pass; null: set by the size of the images
+    dp: Literal["none", "stat", "paper"] = "none"  # stat: private class means; paper: as published, without a guarantee
     noise: float | None = Field(default=None, gt=0)  # σ; null: solved from privacy.epsilon over all rounds
-    clip: float | None = Field(default=None, gt=0)  # C, of embeddings; null: from images of noise (stat), 5 (paper)
-    rate: float | None = Field(default=None, gt=0, le=1)  # q, share of records in a step; null: real_batch / n̄_c
+    clip: float | None = Field(default=None, gt=0)  # C, clipping norm; null: from noise images (stat), 5 (paper)
+    rate: float | None = Field(default=None, gt=0, le=1)  # q, share of records per step; null: real_batch / n̄_c
     class_records: int | None = Field(default=None, ge=1)  # n̄_c per class; null: planned records / classes
     stat_releases: int | None = Field(default=None, ge=1)  # K per round, over all records; null: one per step
 
@@ -95,25 +95,25 @@ class FedDM(Pooled):
     def _check_private(self, net: Network) -> None:
         settings = self.settings
         if settings.init == "real":
-            raise UserError("method.init: images that begin as real records cannot be private; write init: noise.")
+            raise UserError("method.init: images that start as real records cannot be private; write init: noise.")
         if net.needs_company:
             raise UserError(
                 "model: BatchNorm mixes records, so method.dp cannot hold; choose a network with GroupNorm."
             )
         if settings.min_class_records is not None:
-            raise UserError("method.min_class_records tells who holds few records; write null under method.dp.")
+            raise UserError("method.min_class_records reveals who holds few records; write null under method.dp.")
         if settings.dp == "paper":
             if settings.noise is None:
                 raise UserError(
-                    "method.noise: dp: paper has no budget to find it from; give one (the paper tries 1, 3, 5)."
+                    "method.noise: dp: paper has no budget to solve it from; give a value (the paper tries 1, 3, 5)."
                 )
             return
         if self.privacy is None:
-            raise UserError("method.dp: stat spends privacy; say `privacy: {epsilon: 8, delta: 1e-5}` in the config.")
+            raise UserError("method.dp: stat spends privacy; write `privacy: {epsilon: 8, delta: 1e-5}` in the config.")
         if settings.stat_releases is not None and settings.rate not in (None, 1.0):
             raise UserError("method.rate: stat_releases releases means over all records; leave the rate out.")
         if settings.weights == "size":
-            raise UserError("method.weights: size tells the server record counts; write pool under dp: stat.")
+            raise UserError("method.weights: size reveals record counts to the server; write pool under dp: stat.")
         check_promise(self.privacy, settings.noise)
 
     @property
@@ -179,7 +179,7 @@ class FedDM(Pooled):
         return self.reply(x, self._labels(classes), client.examples.none())
 
     def _planned(self, client: Client, clip: float) -> tuple[list[int], PlannedRelease]:
-        """Which classes are made, and how means are released: the same whoever else is among the records."""
+        """Which classes are made, and how means are released; neither depends on any single record."""
         settings, privacy = self.settings, self.privacy
         assert privacy is not None
         classes = sorted({*self._told(client.own), *self._told(client.dealt)})
@@ -195,12 +195,12 @@ class FedDM(Pooled):
         )
 
     def _planned_by_class(self, client: Client, classes: list[int], release: PlannedRelease) -> list[int]:
-        """n̄_c, and with it the dealt records, whose number is no secret."""
+        """n̄_c plus the dealt records, whose number is not secret."""
         held, dealt = self._told(client.own), client.dealt.label_counts(self.net.problem.classes).tolist()
         return [(release.records if c in held else 0) + dealt[c] for c in classes]
 
     def _told(self, records: Examples) -> list[int]:
-        """The classes that may be known to be among them: all, unless labels are no secret."""
+        """The classes to treat as present: all, unless labels are not secret."""
         assert self.privacy is not None
         return self.owned(records, 1) if "labels" in self.privacy.public else list(range(self.net.problem.classes))
 

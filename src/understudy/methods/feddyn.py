@@ -4,21 +4,21 @@ From the broadcast model w, a client minimises
 
     f_k(θ) − ⟨g_k, θ⟩ + α/2 · ‖θ − w‖²,      then      g_k ← g_k − α (θ_k − w),
 
-where its dual g_k stays in its memory, zero until it first takes part. The server keeps h, and broadcasts the
-mean of the participants' models, corrected by it:
+where its dual g_k stays in its memory and is zero until it first takes part. The server keeps h and broadcasts the mean
+of the participants' models, corrected by it:
 
     h ← h − (α/N) Σ_S (θ_k − w),      w ← mean_S θ_k − h/α,
 
-with N all clients, also those not asked, and a mean that is uniform: with any other weights h would no longer
-be the mean of the duals, and ``weights: size`` is refused. α cancels in h/α, so a small α is not FedAvg.
+where N counts all clients, including those not asked. The mean is uniform: with other weights h would no longer be the
+mean of the duals, so ``weights: size`` is refused. α cancels in h/α, so a small α does not give FedAvg.
 
-The model of a run is the plain mean of the participants; the corrected one, from which training goes on, is
-scored beside it as ``corrected``. Where clients score (no test set on the server), they score what they are
-sent, which is the corrected one.
+A run's model is the plain mean of the participants; the corrected one, which training continues from, is scored beside
+it as ``corrected``. Where clients do the scoring (no test set on the server), they score what they are sent, which is
+the corrected one.
 
-The authors' code scales α to α_k = α · (mean number of records of a client) / n_k, which needs one number
-from each client at the opening (``scale_alpha``), and clips at 10. There the linear part of the regulariser is
-clipped with the gradient of the data; here clipping sees the data alone.
+The authors' code scales α to α_k = α · (mean number of records per client) / n_k, which takes one number from each
+client at the opening (``scale_alpha``), and clips at 10. There the linear part of the regulariser is clipped together
+with the gradient of the data; here only the data gradient is clipped.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ PRESETS = {
 class FedDynSettings(AveragingSettings):
     weights: Literal["size", "uniform"] = "uniform"
     alpha: float = Field(default=0.01, gt=0)  # α of the dynamic regulariser
-    scale_alpha: bool = False  # clients use α_k in place of α
+    scale_alpha: bool = False  # clients use α_k instead of α
 
 
 class Dual(Term):
@@ -108,7 +108,7 @@ class Corrected(Rule):
 
 
 class FedDyn(Averaging):
-    plain_steps: ClassVar[str] = "feddyn's dual stands for the slope of the loss and its own spring alone"
+    plain_steps: ClassVar[str] = "feddyn's dual represents the gradient of the loss and its own spring only"
     settings: FedDynSettings
 
     @task(records="scalars", clients="scalars")
@@ -133,7 +133,7 @@ class FedDyn(Averaging):
 def feddyn(settings: FedDynSettings) -> Averaging:
     if settings.weights != "uniform":
         raise UserError(
-            "feddyn: method.weights must be 'uniform', because its server corrects a plain mean of the "
+            "feddyn: method.weights must be 'uniform', because the server corrects a plain mean of the "
             "participants; write 'uniform' or leave it out."
         )
     term = ScaledDual(settings.alpha) if settings.scale_alpha else Dual(settings.alpha)

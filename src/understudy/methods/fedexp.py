@@ -1,16 +1,16 @@
 """FedExP: "FedExP: Speeding Up Federated Averaging via Extrapolation", algorithm 1.
 
-Clients train as in FedAvg. Where their changes Δ_k point apart, the mean Δ̄ is short and the server goes
-further along it:
+Clients train as in FedAvg. Where their changes Δ_k point in different directions, the mean Δ̄ is short, and the server
+goes further along it:
 
     η_g = max(1, Σ p_k ‖Δ_k‖² / (2 (‖Δ̄‖² + ε))),      w ← w + η_g Δ̄
 
-over the trainable parameters only, p_k being the clients' weights. As the server sees sums, a client sends
-the square of its own length beside its change. One client alone gives η_g = 1, which is FedAvg.
+over the trainable parameters only, with p_k the clients' weights. Since the server sees only sums, each client sends
+the squared norm of its change beside it. With a single client η_g = 1, which is FedAvg.
 
-The authors' code departs from the formula in three ways, each a setting: it multiplies ε by the number of
-participants, lets ε fall with the square of the local rate, and evaluates the mean of the last two iterates
-(after the first round: that iterate).
+The authors' code departs from the formula in three ways, each available as a setting: it multiplies ε by the number of
+participants, lets ε fall with the square of the local rate, and evaluates the mean of the last two iterates (after the
+first round, that iterate alone).
 """
 
 from collections.abc import Mapping
@@ -37,9 +37,9 @@ PRESETS = {
 
 class FedExPSettings(AveragingSettings):
     epsilon: float = Field(default=1e-3, ge=0)  # ε in the server's step
-    epsilon_times_clients: bool = False  # ε |S| in place of ε
-    epsilon_falls: bool = False  # multiply ε by the squared factor by which local.schedule lowers the rate
-    average_last_two: bool = False  # score and save the mean of the last two models; train on from the last
+    epsilon_times_clients: bool = False  # ε |S| instead of ε
+    epsilon_falls: bool = False  # multiply ε by the square of the factor by which local.schedule lowers the rate
+    average_last_two: bool = False  # score and save the mean of the last two models; keep training from the last
 
 
 class Extrapolated(Rule):
@@ -72,14 +72,14 @@ class Extrapolated(Rule):
         return {"model": new, **self._previous(w, new, state)}
 
     def _previous(self, w: Tensor, new: Tensor, state: State) -> Parts:
-        """The iterate before the newest one; the initial model is none."""
+        """The iterate before the newest one; the initial model does not count."""
         if not self.settings.average_last_two:
             return {}
         return {"previous": (w if len(state["previous"]) else new).to(torch.float32)}
 
     def result(self, state: State) -> Tensor:
         model, previous = state["model"], state.get("previous", torch.empty(0))
-        shared = len(previous)  # running statistics are behind it, and the newest ones count
+        shared = len(previous)  # running statistics follow it, and the newest ones are used
         return torch.cat([(model[:shared] + previous) / 2, model[shared:]])
 
 

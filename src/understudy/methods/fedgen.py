@@ -1,22 +1,23 @@
 """FedGen: "Data-Free Knowledge Distillation for Heterogeneous Federated Learning", algorithm 1.
 
-FedAvg, and on the server a generator G(y, ε) of last hidden features. Before it averages, the server teaches G with
-the heads that came back, on labels y that some participant has, drawn evenly, and ε ~ U(0, 1):
+FedAvg, plus a generator G(y, ε) of last hidden features on the server. Before averaging, the server trains G against
+the clients' heads, on labels y drawn evenly from those some participant has, and ε ~ U(0, 1):
 
     Σ_k α_{k,y} · CE(head_k(G(y, ε)), y) + δ · exp(− mean_ij u_ij v_ij) − s · KL(Σ_k α_{k,y} head_k ‖ broadcast head)
 
-α_{k,y} are the participants' label counts, brought to 1 for each label; the second term keeps G from making the same of
-all noise; the third has the weight s = 0 unless asked for. G goes down with the model as soon as it has learnt once, so
-from round 2 on, and a client's loss is then
+α_{k,y} are the participants' label counts, normalised to sum to 1 for each label. The second term keeps G from mapping
+all noise to the same features; the third has weight s = 0 by default. Once G has been trained, so from round 2 on, it
+is sent down with the model, and a client's loss is
 
     CE + (b_g/b) · α_t · CE(head(G(ŷ)), ŷ) + β_t · KL( softmax head(G(y)) ‖ softmax model(x) )
 
-with ŷ drawn evenly, y the labels of the batch, the target of the KL held constant, α_t and β_t shrinking over the
-rounds, and only in the first ``early_steps`` local steps (the authors' 20 local epochs are of one batch each).
+with ŷ drawn evenly, y the labels of the batch, and the target of the KL held constant. α_t and β_t shrink over the
+rounds, and the extra terms apply only in the first ``early_steps`` local steps (the authors' 20 local epochs are of one
+batch each).
 
-Up go the model and the label counts, each count begun at 1 as in the authors' code; theirs count what was seen in
-training, ours a client's records. The generator and its Adam live in State. The server reads single replies: the heads
-are the teachers.
+Clients send the model and their label counts, each count starting at 1 as in the authors' code; theirs counts labels
+seen in training, ours a client's records. The generator and its Adam state are kept in State. The server reads single
+replies, because the heads are the teachers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,17 +49,17 @@ class FedGenSettings(AveragingSettings):
     noise: int = Field(default=32, ge=1)  # length of ε
     hidden: int = Field(default=256, ge=1)  # units in the generator's hidden layer
     generator_steps: int = Field(default=50, ge=0)  # steps of the generator per round
-    generator_batch: int = Field(default=32, ge=2)  # labels in a step of the generator
+    generator_batch: int = Field(default=32, ge=2)  # labels per step of the generator
     generator_lr: float = Field(default=3e-4, gt=0)  # learning rate of the generator, in Adam
-    generator_lr_decay: float = Field(default=0.98, gt=0, le=1)  # its factor per round
-    generator_weight_decay: float = Field(default=1e-2, ge=0)  # in Adam
+    generator_lr_decay: float = Field(default=0.98, gt=0, le=1)  # factor of that rate per round
+    generator_weight_decay: float = Field(default=1e-2, ge=0)  # weight decay of the generator, in Adam
     diversity: float = Field(default=1.0, ge=0)  # δ, weight of the diversity loss
     student_weight: float = Field(default=0.0, ge=0)  # s, weight of the disagreement with the broadcast head
     generated_batch: int = Field(default=32, ge=1)  # b_g, generated features per local step
     label_weight: float = Field(default=10.0, ge=0)  # α, weight of generated features in a client's loss
     kl_weight: float = Field(default=10.0, ge=0)  # β, weight of the KL in a client's loss
     fading: float = Field(default=0.98, gt=0, le=1)  # factor of α and β per round
-    least_weight: float = Field(default=1e-4, ge=0)  # what α and β never fall below
+    least_weight: float = Field(default=1e-4, ge=0)  # lower bound of α and β
     early_steps: int = Field(default=20, ge=0)  # local steps per round that use the generator
 
     def weight_at(self, first: float, round: int) -> float:
@@ -67,12 +68,12 @@ class FedGenSettings(AveragingSettings):
 
 
 class Imagined(Term):
-    """The client's half: features that the generator makes keep its head near everybody's."""
+    """The client's half: generated features keep its head close to the others'."""
 
     per_record: ClassVar[bool] = False
     reads_records: bool = True  # label counts
     up: ClassVar[Mapping[str, Kind]] = {"labels": "statistics"}
-    least: ClassVar[Mapping[str, float]] = {"labels": 1.0}  # counts begin there
+    least: ClassVar[Mapping[str, float]] = {"labels": 1.0}  # counts start at 1
     generator: FeatureGenerator  # made for the network in `check`
 
     def __init__(self, settings: FedGenSettings):
@@ -84,7 +85,7 @@ class Imagined(Term):
         with net.scoring():
             features = net(torch.zeros(1, *net.problem.shape, device=net.device))[0]
         if features.ndim != 2 or net.head.start == net.head.stop:
-            raise UserError("fedgen teaches with heads: the network needs features (n, d) and a head with parameters.")
+            raise UserError("fedgen: the network needs features (n, d) and a head with parameters; choose another one.")
         chosen, classes = self.settings, net.problem.classes
         self.generator = FeatureGenerator(
             classes, features.shape[1], noise=chosen.noise, hidden=chosen.hidden, device=net.device
@@ -129,12 +130,12 @@ class Imagined(Term):
 
 
 class Listener(WrappedServer):
-    """Hands every reply on, and keeps what teaches the generator: heads' changes and label counts."""
+    """Passes every reply on, and keeps what the generator learns from: the heads' changes and label counts."""
 
     def __init__(self, inner: Server, head: slice):
         super().__init__(inner)
         self._head = head
-        self.heard: list[tuple[Tensor, Tensor]] = []  # of each participant with records
+        self.heard: list[tuple[Tensor, Tensor]] = []  # for each participant with records
 
     def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
         for reply in self.inner.ask(task, brief, to, at_least):
@@ -177,7 +178,7 @@ class FedGen(Averaging):
         listener = Listener(server, self.net.head)
         after = super().round(listener, state)
         labels = torch.stack([counts for _, counts in listener.heard]) if listener.heard else torch.ones(1, 1)
-        present = torch.nonzero(labels.max(0).values > 1).flatten()  # counts begin at 1
+        present = torch.nonzero(labels.max(0).values > 1).flatten()  # counts start at 1
         if not len(present) or not self.settings.generator_steps:
             return after
         broadcast = state["model"][self.net.head]
@@ -214,7 +215,7 @@ class FedGen(Averaging):
     def generator_loss(
         self, noise: Tensor, y: Tensor, broadcast: Tensor, heads: Sequence[Tensor], shares: Tensor
     ) -> Tensor:
-        """What the loaded generator is taught to make small."""
+        """The loss that the loaded generator minimises."""
         made = self.imagined.generator.make(noise, y)
         logits = [self.net.read(made, head) for head in heads]
         loss = teachers_loss(logits, y, shares) + self.settings.diversity * sameness(noise, made)
@@ -225,7 +226,7 @@ class FedGen(Averaging):
         return loss - self.settings.student_weight * apart.mean()
 
     def _adam(self, round: int, state: State) -> tuple[Tensor, torch.optim.Adam]:
-        """Over the loaded generator, going on from State."""
+        """Adam over the loaded generator, resumed from State."""
         net, settings = self.imagined.generator.net, self.settings
         moving = net.vector[net.trainable]
         moving.grad = net.grad

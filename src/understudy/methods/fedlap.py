@@ -1,25 +1,25 @@
 """FedLAP: "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations", algorithm 1 (for its
 private form, algorithm 2, see `fedlap-dp`).
 
-Pictures travel up instead of weights, and stand for the loss of the client near the broadcast model w_g. In a round a
-client makes ``ipc`` images a class (S) whose gradient resembles that of its records along a short path:
+Images travel up instead of weights and approximate the client's loss near the broadcast model w_g. In each round a
+client makes ``ipc`` images per class (S) whose gradient resembles that of its records along a short path:
 
     ``restarts`` (R_i) times: w ← w_g, then at most ``stages`` stages, as long as ‖w − w_g‖ < ``radius`` (r):
         for each of ``real_batches`` Poisson batches: one augmentation for both sides, g_r = ∇ mean ℓ(w, real),
             ``image_steps`` (R_b) steps of the images on D(∇ mean ℓ(w, S), g_r) + ``mse`` (λ)·‖·‖²
         unless it was the last stage: ``path_epochs`` (R_l) epochs of SGD on S move w
 
-The client then trains on S as the server would, ``server_epochs`` epochs from w_g, and looks at its real loss after
-each: r_k is the distance at which that was smallest, at most r. The server pools all images, trains on from w_g, and
-stops after the first epoch in which ‖w − w_g‖ ≥ r_g, the smallest r_k (``radius_rule``).
+The client then trains on S as the server would, ``server_epochs`` epochs from w_g, and measures its real loss after
+each epoch: r_k is the distance at which that loss was smallest, at most r. The server pools all images, continues
+training from w_g, and stops after the first epoch in which ‖w − w_g‖ ≥ r_g, the smallest r_k (``radius_rule``).
 
-The six counters are those of the released code; the paper's tuple names four and leaves out the real batches. With
-R_l = 0, its choice without privacy, w never leaves w_g and only the cap on stages ends the loop. As the code, and
-unlike the text: D is a mean over rows (the image rate of 100 belongs to that), images start as real ones, classes are
-those that the client owns, and everything is augmented (``dsa``; the paper does not mention it, and its baselines
-have none). Unlike the code: r_k comes from an exact pass over the records, not from some batches; and a Poisson batch
-without a record moves nothing. ``weights: size`` is the paper's N_k/N and tells the server N_k; ``uniform`` is 1/K;
-``pool``, as the code, counts every image alike.
+The six counters are those of the released code; the paper's tuple names four and leaves out the real batches. With R_l
+= 0, its choice without privacy, w never leaves w_g and only the limit on stages ends the loop. Like the code and unlike
+the text: D is a mean over rows (the image rate of 100 belongs to that), images start as real ones, the classes are
+those the client owns, and everything is augmented (``dsa``; the paper does not mention it, and its baselines have
+none). Unlike the code: r_k comes from an exact pass over the records, not from some batches, and an empty Poisson batch
+moves nothing. ``weights: size`` is the paper's N_k/N and reveals N_k to the server; ``uniform`` is 1/K; ``pool``, like
+the code, counts every image equally.
 """
 
 import math
@@ -49,7 +49,7 @@ from understudy.privacy.mechanism import poisson_rows
 from understudy.synthesis.gradient_matching import MovingImages, Target, match_gradient
 from understudy.synthesis.matching import real_batch
 
-RealGradient = Callable[[Tensor, Draw | None], Tensor | None]  # at a model; None: no record was drawn
+RealGradient = Callable[[Tensor, Draw | None], Tensor | None]  # gradient at a model; None: no record was drawn
 
 
 @method("fedlap", settings=FedLapSettings, presets=PRESETS)
@@ -96,7 +96,7 @@ class FedLap(Method):
         return Message(x=self.net.problem.scale(made.x), y=labels_to_wire(made.y, self.net.problem.classes))
 
     def _labels(self, real: Examples) -> Tensor:
-        """(classes · ipc,): class after class."""
+        """(classes · ipc,), grouped by class."""
         classes = torch.arange(self.net.problem.classes)
         if self.settings.labels == "owned":
             classes = classes[real.label_counts(len(classes)) > 0]
@@ -117,7 +117,7 @@ class FedLap(Method):
         return MovingImages(x.to(device), y.to(device), lr=settings.image_lr, momentum=settings.image_momentum)
 
     def match(self, client: Client, w_g: Tensor, images: MovingImages, real_gradient: RealGradient) -> Tensor:
-        """The images moved along the path, in place; the model at its end is returned."""
+        """Moves the images along the path, in place, and returns the model at its end."""
         settings, w_g = self.settings, w_g.to(self.net.device)
         w, subsets = w_g, self._subsets(client, len(images.y))
         for _ in range(settings.restarts):
@@ -157,14 +157,14 @@ class FedLap(Method):
         return (rows for _, (rows,) in ahead(drawn, lambda rows: [rows], self.net.device))
 
     def _changes(self, client: Client) -> Iterator[Draw | None]:
-        """One for each real batch of a stage."""
+        """One augmentation for each real batch of a stage."""
         batches, kinds = self.settings.real_batches, self.settings.kinds
         if not kinds:
             return repeat(None, batches)
         return sent_ahead((draw(kinds, client.rng("dsa")) for _ in range(batches)), self.net.device)
 
     def _batch_gradient(self, client: Client, real: Examples) -> RealGradient:
-        """Of the mean loss over a Poisson batch, under the augmentation of the images."""
+        """The gradient of the mean loss over a Poisson batch, augmented like the images."""
         rate, rng = min(1.0, self.settings.batch / len(real)), client.rng("fedlap batches")
         batches = self.batches(real, rate, rng, self.settings.most_batches)
 
@@ -182,7 +182,7 @@ class FedLap(Method):
             yield there.take(rows)
 
     def seen(self, batch: Examples, change: Draw | None) -> Examples:
-        """As the network sees it, augmented."""
+        """The batch as the network sees it, augmented."""
         x = self.net.problem.scale(batch.x)
         return Examples(x if change is None or not len(batch) else apply(change, x), batch.y)
 
@@ -210,7 +210,7 @@ class FedLap(Method):
     # ---- on either side
 
     def _learn(self, side: Client | Server, w: Tensor, pool: PoolFeed, epochs: int, **more: Any) -> Tensor:
-        """Plain SGD on images; ``more`` as `learn_near` takes it."""
+        """Plain SGD on images; ``more`` is passed on to `learn_near`."""
         local = self.settings.on_images(epochs)
         return learn_near(self.net, w, pool, Descent(local, local.rate(side.round, self.rounds)), **more).model
 
@@ -247,7 +247,7 @@ class FedLap(Method):
         return wrong is None
 
     def _fault_beside(self, reply: Reply, part: str) -> str | None:
-        """r_k lies in the ball, up to rounding, and nobody has fewer records than none."""
+        """r_k must lie in the ball, up to rounding, and the number of records must not be negative."""
         if part not in reply:
             return f"it has no part '{part}'"
         if reply[part].ndim:
@@ -256,7 +256,7 @@ class FedLap(Method):
         return None if least <= float(reply[part]) <= most else f"its {part} cannot be {float(reply[part]):g}"
 
     def _radius(self, measured: Sequence[float]) -> float | None:
-        """r_g; None: all epochs."""
+        """r_g; None: no limit, train all epochs."""
         if self.settings.radius_rule == "fixed":
             return None
         rule = MEASURED.get(self.settings.radius_rule)

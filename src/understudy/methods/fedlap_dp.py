@@ -1,24 +1,24 @@
 """FedLAP-DP: "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations", algorithm 2.
 
-FedLAP (see `fedlap`) in which a client's records are seen through private gradients only. In place of g_r stands
+FedLAP (see `fedlap`), except that a client's records are used only through private gradients. g_r is replaced by
 
     ( Σ_{i in a Poisson batch} g_i · min(1, C/‖g_i‖) + N(0, σ²C²I) ) / (q·n̄)
 
 with g_i the gradient of one record over all parameters, q = ``batch``/n̄, and n̄ the planned number of records
-(``privacy.records``), or the real one where counts are declared public. To the divisor's n̄ comes the number of records
-that the client was dealt (Fedssyn), which are drawn like its own and whose number is no secret. A batch without a
-record releases noise, and so does a client without records. The image steps, the epochs on the images and all that the
-server does come after that and cost nothing. The augmentation is drawn apart from the records and changes each record
-alone.
+(``privacy.records``), or the real one if counts are declared public. The divisor's n̄ also includes the records dealt
+to the client (Fedssyn), which are sampled like its own and whose number is not secret. An empty batch releases noise,
+and so does a client without records. The image steps, the epochs on the images and everything the server does are
+post-processing and cost nothing. The augmentation is drawn independently of the records and changes each record by
+itself.
 
-A round is charged restarts · stages · real_batches releases before a record is touched, whether or not the radius ends
-a path early: 200 by default. r is a constant, and no r_k is sent. Images start as noise and stay with the client from
-round to round. All classes are sent, unless ``privacy.public`` says that labels are no secret (``labels: owned``).
+A round is charged for restarts · stages · real_batches releases, 200 by default, before a record is touched and whether
+or not the radius ends a path early. r is a constant, and no r_k is sent. Images start as noise and stay with the client
+between rounds. All classes are sent, unless ``privacy.public`` says that labels are not secret (``labels: owned``).
 
-Where we depart from the paper: its algorithm adds noise for each record of a batch, more than its accountant counts,
-and says "uniformly sample". Its code adds noise once and samples by Poisson, but divides by the realised size of the
-batch, and draws noise from a generator that the augmentation has just seeded. Here the divisor is planned, and noise
-and sampling have secret generators of their own. The squared distance (``mse``) is off, as in the code.
+Where we depart from the paper: its algorithm adds noise to each record of a batch, more than its accountant counts, and
+says "uniformly sample". Its code adds noise once and uses Poisson sampling, but divides by the actual size of the
+batch, and draws the noise from a generator that the augmentation has just seeded. Here the divisor is planned, and
+noise and sampling have their own secret generators. The squared distance (``mse``) is off, as in the code.
 """
 
 from collections.abc import Mapping
@@ -58,8 +58,8 @@ class FedLapDpSettings(FedLapSettings):
     labels: Literal["owned", "all"] = "all"
     init: Literal["real", "noise"] = "noise"
     lr: float = Field(default=0.002, gt=0)
-    clip: float = Field(default=1.0, gt=0)  # C, the longest gradient of one record
-    noise: float | None = Field(default=1.0, gt=0)  # σ; null: the least that keeps all rounds within privacy.epsilon
+    clip: float = Field(default=1.0, gt=0)  # C, clipping norm of one record's gradient
+    noise: float | None = Field(default=1.0, gt=0)  # σ; null: the smallest that keeps all rounds within privacy.epsilon
 
 
 PAPER = {"restarts": 4, "stages": 5, "real_batches": 10, "image_steps": 5, "path_epochs": 2, "radius": 1.5, "lr": 0.002}
@@ -90,7 +90,7 @@ class FedLapDp(FedLap):
         super().bind(net, rounds)
         _refuse_what_leaks(self.settings, self._promise(), net)
         if self._promise().records is not None:
-            self._plan(0)  # an ε out of reach is said before anything is asked
+            self._plan(0)  # refuses an ε that cannot be reached before any client is asked
 
     @property
     def private(self) -> bool:
@@ -99,8 +99,8 @@ class FedLapDp(FedLap):
     def _promise(self) -> PrivacySettings:
         if self.privacy is None:
             raise UserError(
-                "fedlap-dp has nothing to promise: say `privacy: {delta: 1e-5, records: 10000}` in the config, "
-                "with the planned number of records of a client, or choose fedlap."
+                "fedlap-dp needs a privacy promise; write `privacy: {delta: 1e-5, records: 10000}` in the config, "
+                "with the planned number of records per client, or choose fedlap."
             )
         return self.privacy
 
@@ -130,14 +130,14 @@ class FedLapDp(FedLap):
         return reply.but(records=scalar(len(client.own))) if "records" in sent else reply
 
     def _kept_images(self, client: Client) -> MovingImages:
-        """Those of the last round; N(0, 1) in the first."""
+        """The images of the previous round; N(0, 1) in the first."""
         if IMAGES in client.memory:
             return self._moving(client.memory[IMAGES], client.memory[LABELS])
         y = self._labels(client.own)
         return self._moving(self._first_images(client, client.own, y), y)
 
     def _private_gradient(self, client: Client, plan: NoisePlan) -> RealGradient:
-        """One release a call. No other generator has a say in who is sampled and what noise is added."""
+        """One release per call; sampling and noise come from their own secret generators alone."""
         batches = self.batches(client.examples, plan.rate, client.secret_rng("fedlap sampling"), plan.steps)
         means = NoisyMeans(
             self.net.grad,
@@ -156,14 +156,14 @@ class FedLapDp(FedLap):
 
 
 def _expected(client: Client, plan: NoisePlan) -> float:
-    """Records in a batch, by what is planned: the constant that sums are divided by."""
+    """The planned number of records in a batch: the constant that sums are divided by."""
     return plan.rate * (plan.records + len(client.dealt))
 
 
 def _refuse_what_leaks(settings: FedLapDpSettings, privacy: PrivacySettings, net: Network) -> None:
-    """Before any record is touched: what no charge could cover."""
+    """Refuses, before any record is touched, what no charge could cover."""
     if settings.init == "real":
-        raise UserError("method.init: real images would leave as they are under fedlap-dp; write noise.")
+        raise UserError("method.init: real images would be sent as they are under fedlap-dp; write noise.")
     if settings.radius_rule in MEASURED:
         raise UserError(
             f"method.radius_rule: '{settings.radius_rule}' needs each client's r_k, which is measured on its records "
@@ -171,16 +171,16 @@ def _refuse_what_leaks(settings: FedLapDpSettings, privacy: PrivacySettings, net
         )
     if settings.labels == "owned" and "labels" not in privacy.public:
         raise UserError(
-            "method.labels: 'owned' tells which classes a client has; write all, or declare that to be no secret "
+            "method.labels: 'owned' reveals which classes a client has; write all, or declare labels public "
             "with privacy.public: [labels]."
         )
     if settings.weights == "size" and "counts" not in privacy.public:
         raise UserError(
-            "method.weights: 'size' tells how many records a client has; write pool or uniform, or declare that to "
-            "be no secret with privacy.public: [counts]."
+            "method.weights: 'size' reveals how many records a client has; write pool or uniform, or declare counts "
+            "public with privacy.public: [counts]."
         )
     if net.needs_company:
         raise UserError(
-            "model: BatchNorm mixes the records of a batch, so fedlap-dp cannot bound what one of them does; choose "
+            "model: BatchNorm mixes the records of a batch, so fedlap-dp cannot bound the effect of one; choose "
             "a network with GroupNorm (for resnet18: norm: group)."
         )

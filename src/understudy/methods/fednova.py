@@ -1,20 +1,20 @@
 """FedNova: "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization".
 
-Clients take τ_k steps each, and one that takes more steps would count for more. So each change is divided by
-a_k, the sum of the weights with which its gradients entered it, and the server multiplies by the mean:
+Client k takes τ_k steps, and one that takes more steps would count for more. So each change is divided by a_k, the sum
+of the weights with which its gradients entered it, and the server multiplies by the mean:
 
     d_k = (w − w_k) / a_k,      w ← w − (Σ p_k a_k) Σ p_k d_k,      p_k the weight of k among the participants
 
     SGD               a = τ
     momentum ρ        a = [τ − ρ (1 − ρ^τ) / (1 − ρ)] / (1 − ρ)
-    proximal term μ   a ← a (1 − ημ) + 1, once a step; the outer factor is then Σ p_k τ_k, as the authors have it
+    proximal term μ   a ← a (1 − ημ) + 1, once per step; the outer factor is then Σ p_k τ_k, as in the authors' code
 
 Momentum together with μ is refused: the authors' code mixes the two recursions, and neither a is right then.
 
-What travels is scaled by a number of steps τ̄ that all share, so that clients with equal steps send the very
-bits that FedAvg would: Δ_k · (out(τ̄)/a_k), and how far out(τ_k)/out(τ̄) is from 1, where ``out`` is what the
-outer factor averages. τ̄ is ``local.steps``; with ``local.epochs`` it is the mean over clients, for which the
-opening asks one number of each and the brief has one more.
+What a client sends is scaled by a common number of steps τ̄, so that clients with equal steps send exactly the bits
+that FedAvg would: Δ_k · (out(τ̄)/a_k), and out(τ_k)/out(τ̄) − 1, where ``out`` is what the outer factor averages. τ̄ is
+``local.steps``; with ``local.epochs`` it is the mean over clients, for which the opening asks each client for one
+number and the brief carries one more.
 """
 
 import math
@@ -35,7 +35,7 @@ from understudy.methods.fedprox import Proximal
 from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Shapes, Term
 from understudy.models.network import Network
 
-PRESETS = {"niid-bench": {"local": {"momentum": 0.9}}}  # its scripts; FedDM's baselines are NIID-Bench's
+PRESETS = {"niid-bench": {"local": {"momentum": 0.9}}}  # as in its scripts; FedDM takes its baselines from NIID-Bench
 COMMON = "common_steps"  # τ̄, in State and in the brief
 
 
@@ -44,16 +44,16 @@ class FedNovaSettings(AveragingSettings):
 
 
 def effective_steps(steps: float, *, rate: float = 0.0, momentum: float = 0.0, mu: float = 0.0) -> float:
-    """a of so many steps."""
+    """a for this many steps."""
     if momentum:
         return (steps - momentum * (1 - math.pow(momentum, steps)) / (1 - momentum)) / (1 - momentum)
-    if mu:  # the recursion's sum, [1 − (1 − ημ)^τ] / ημ, such that a tiny ημ loses no digits
+    if mu:  # the recursion's sum, [1 − (1 − ημ)^τ] / ημ, written so that a tiny ημ loses no digits
         return -math.expm1(steps * math.log1p(-rate * mu)) / (rate * mu)
     return float(steps)
 
 
 class Normalised(Rule):
-    """``steps`` leaves a client as its weight times how far its steps are from the common ones."""
+    """A client sends ``steps`` as its weight times how far its steps are from the common number."""
 
     up: ClassVar[Mapping[str, Kind]] = {"change": "weights", "steps": "scalars"}
 
@@ -69,7 +69,7 @@ class Normalised(Rule):
 
 
 class CommonSteps(Term):
-    """Brings τ̄ down; it does not act on the model."""
+    """Sends τ̄ to the clients; it does not act on the model."""
 
     down: ClassVar[tuple[str, ...]] = (COMMON,)
 
@@ -78,7 +78,7 @@ class CommonSteps(Term):
 
 
 class FedNova(Averaging):
-    plain_steps: ClassVar[str] = "fednova counts steps down the loss and its own proximal term (method.mu) alone"
+    plain_steps: ClassVar[str] = "fednova counts only steps on the loss and its own proximal term (method.mu)"
     settings: FedNovaSettings
 
     # ---- on the client
@@ -96,7 +96,7 @@ class FedNova(Averaging):
         return reply.but(change=reply["change"] * (common / a), steps=scalar(weight * further))
 
     def _out(self, steps: float) -> float:
-        """What the outer factor averages: a without its proximal form, which leaves plain steps there."""
+        """What the outer factor averages: a, but plain steps in place of its proximal form."""
         return effective_steps(steps, momentum=self.settings.local.momentum)
 
     @task(steps="scalars", clients="scalars")
@@ -122,13 +122,13 @@ def fednova(settings: FedNovaSettings) -> Averaging:
     local, mu = settings.local, settings.mu
     if mu and local.momentum:
         raise UserError(
-            "fednova: method.mu and method.local.momentum cannot be used together, because changes are normalised "
-            "for one of them at a time; set one of the two to 0."
+            "fednova: method.mu and method.local.momentum cannot be used together, because changes can be normalised "
+            "for only one of them; set one of the two to 0."
         )
     if mu * local.lr >= 1:
         raise UserError(
-            f"fednova: method.mu times method.local.lr is {mu * local.lr:g}, and a step would jump over the broadcast "
-            "model; make one of them smaller, so that the product is below 1."
+            f"fednova: method.mu times method.local.lr is {mu * local.lr:g}, so a step would overshoot the broadcast "
+            "model; reduce one of them until the product is below 1."
         )
     terms: list[Term] = [Proximal(mu)] if mu else []
     if local.steps is None:

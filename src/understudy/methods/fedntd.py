@@ -1,13 +1,13 @@
 """FedNTD: "Preservation of the Global Knowledge by Not-True Distillation in Federated Learning".
 
-What a client forgets is what the broadcast model knows of the classes that its records do not have. So it distils that
-model into its own, on its own records, over the classes that a record is not:
+In local training a client forgets what the broadcast model knows about classes missing from its records. So it distils
+that model into its own, on its own records, over all classes except the true one:
 
     L = CE(q, y) + β · τ² · KL( q̃ᵍ ‖ q̃ ),      q̃(c) = e^{z_c/τ} / Σ_{c'≠y} e^{z_c'/τ}  for c ≠ y
 
-where z are the logits of the local model and those of q̃ᵍ the broadcast model's, which is fixed all through the round
-and in evaluation mode. The true class is left to the records, so learning them is not held back. β = 0 is FedAvg.
-Nothing but the model travels.
+where z are the logits of the local model, and q̃ᵍ uses those of the broadcast model, which is fixed throughout the
+round and in evaluation mode. The true class is left to the records, so learning them is not held back. β = 0 is FedAvg.
+Only the model is sent.
 """
 
 from typing import ClassVar
@@ -30,12 +30,12 @@ from understudy.synthesis.divergence import kullback_leibler
 
 
 class FedNtdSettings(Settings):
-    beta: float = Field(default=1.0, ge=0)  # β
-    temperature: float = Field(default=1.0, gt=0)  # τ
+    beta: float = Field(default=1.0, ge=0)  # β, weight of the distillation
+    temperature: float = Field(default=1.0, gt=0)  # τ of the distillation
 
 
 class NotTrue(Term):
-    """Says of the wrong classes what the broadcast model says."""
+    """Keeps the local model's output on the wrong classes close to the broadcast model's."""
 
     per_record: ClassVar[bool] = True
 
@@ -45,8 +45,8 @@ class NotTrue(Term):
     def check(self, net: Network) -> None:
         if net.problem.multilabel or net.problem.classes < 3:
             raise UserError(
-                "fedntd compares models on the classes that a record is not: records must have exactly one label of "
-                "three or more."
+                "fedntd compares models on the classes a record does not have, so records must have exactly one label "
+                "of three or more."
             )
 
     def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:

@@ -1,7 +1,7 @@
 """FedAdagrad, FedAdam and FedYogi: "Adaptive Federated Optimization", algorithm 2.
 
-Clients train as in FedAvg. The server takes the mean of their changes Δ for the direction of a step that is adapted in
-every place of the vector:
+Clients train as in FedAvg. The server uses the mean of their changes Δ as the direction of a step whose size adapts to
+each coordinate:
 
     m ← β₁ m + (1 − β₁) Δ
 
@@ -11,9 +11,9 @@ every place of the vector:
 
     w ← w + η · m / (√v + τ)
 
-m starts at 0 and v at τ², and neither is corrected for that, as in the paper. Both stay on the server. FedAdagrad has
-no momentum by default (β₁ = 0), as in the paper's experiments. A step is about η long wherever the changes agree, so
-FedAvg's rate of 1 is far too large here.
+m starts at 0 and v at τ², and neither is bias-corrected, as in the paper. Both stay on the server. FedAdagrad has no
+momentum by default (β₁ = 0), as in the paper's experiments. Wherever the changes agree, a coordinate moves by about η,
+so FedAvg's rate of 1 is far too large here.
 """
 
 from collections.abc import Callable
@@ -27,18 +27,18 @@ from understudy.federation.method import State
 from understudy.federation.registry import method
 from understudy.methods.shared.averaging import Averaging, AveragingSettings, Parts, Rule
 
-Second = Callable[[Tensor, Tensor], Tensor]  # v and Δ² to the new v
+Second = Callable[[Tensor, Tensor], Tensor]  # from v and Δ² to the new v
 
 
 class FedAdagradSettings(AveragingSettings):
-    server_lr: float = Field(default=0.1, gt=0)  # η
-    beta1: float = Field(default=0.0, ge=0, lt=1)  # β₁
-    tau: float = Field(default=1e-3, gt=0)  # τ: the smaller, the more adaptive
+    server_lr: float = Field(default=0.1, gt=0)  # η, learning rate of the server
+    beta1: float = Field(default=0.0, ge=0, lt=1)  # β₁, momentum of the server
+    tau: float = Field(default=1e-3, gt=0)  # τ; smaller is more adaptive
 
 
 class FedAdamSettings(FedAdagradSettings):
-    beta1: float = Field(default=0.9, ge=0, lt=1)  # β₁
-    beta2: float = Field(default=0.99, ge=0, lt=1)  # β₂
+    beta1: float = Field(default=0.9, ge=0, lt=1)  # β₁, momentum of the server
+    beta2: float = Field(default=0.99, ge=0, lt=1)  # β₂, decay of the squared changes
 
 
 class Adaptive(Rule):

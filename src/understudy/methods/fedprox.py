@@ -4,11 +4,11 @@ A client minimises its loss plus a spring to the broadcast model w over the trai
 
     f_k(θ) + μ/2 · ‖θ − w‖²,
 
-whose gradient μ (θ − w) is added in closed form after clipping and noise, so that it counts under privacy too.
-The server averages as in FedAvg; μ = 0 is FedAvg.
+whose gradient μ (θ − w) is added in closed form after clipping and noise, so it also works under privacy. The server
+averages as in FedAvg; μ = 0 is FedAvg.
 
-FedLAP's release writes 0.1 · ‖θ − w‖² without the half, which is μ = 0.2 here. FedDM's table prints half the
-norm unsquared, a slip; its three values of μ are presets.
+FedLAP's release writes 0.1 · ‖θ − w‖² without the half, which is μ = 0.2 here. FedDM's table prints half the unsquared
+norm, a slip; its three values of μ are presets.
 """
 
 from typing import ClassVar

@@ -6,10 +6,10 @@ SCAFFOLD (option II) on the classifier block, FedAvg on the rest. With h the blo
              c_k⁺ = c_k − c + (w_h − y_h) / Σ rates of the steps taken
     server   w ← w + η_g · mean (y − w),      c ← c + (1/N) Σ_S (c_k⁺ − c_k)
 
-so c and its change travel for the block alone. ``block`` says what it is: ``head`` is the network's last layer,
-``fully-connected`` every linear layer, anything else the parameters whose names begin so; several may be listed, and
-with none it is FedAvg. The releases of FedPVR and of Fedssyn correct all three linear layers of VGG-11, Fedssyn with
-equal weights of clients (preset ``fedssyn``). Local momentum is refused, as in SCAFFOLD.
+so c and its change are sent for the block only. ``block`` chooses it: ``head`` is the network's last layer,
+``fully-connected`` every linear layer, and anything else the parameters whose names start with it. Several may be
+listed; with none it is FedAvg. The releases of FedPVR and Fedssyn correct all three linear layers of VGG-11, Fedssyn
+with equally weighted clients (preset ``fedssyn``). Local momentum is refused, as in SCAFFOLD.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ HEAD, FULLY_CONNECTED = "head", "fully-connected"
 
 
 class BlockSettings(Settings):
-    block: str | tuple[str, ...] = HEAD  # what is corrected: head, fully-connected, or parameters whose names begin so
+    block: str | tuple[str, ...] = HEAD  # what is corrected: head, fully-connected, or prefixes of parameter names
 
 
 class FedPvrSettings(BlockSettings, AveragingSettings):
@@ -37,7 +37,7 @@ class FedPvrSettings(BlockSettings, AveragingSettings):
 
 
 def block_of(net: Network, names: Sequence[str]) -> list[slice]:
-    """The pieces of the vector that bear these names, in its order; neighbours are one piece."""
+    """The pieces of the vector with these names, in order; adjacent ones are merged."""
     wanted = {name for given in names for name in _parameters(net, given)}
     pieces: list[slice] = []
     for name, (where, _) in net.windows.items():
@@ -61,7 +61,7 @@ def _parameters(net: Network, given: str) -> list[str]:
     if not found:
         layers = ", ".join(dict.fromkeys(name.rpartition(".")[0] or name for name in trained))
         raise UserError(
-            f"fedpvr: block has '{given}', which no parameter's name begins with; "
+            f"fedpvr: block has '{given}', but no parameter's name starts with it; "
             f"write {HEAD}, {FULLY_CONNECTED} or some of {layers}."
         )
     return found

@@ -1,21 +1,21 @@
 """FedReg: "Acceleration of Federated Learning with Alleviated Forgetting in Local Training", algorithm 1.
 
-A client learns from its records without unlearning what the broadcast model w₀ knows, which shows in how w₀ answers
-inputs made from these records: ``pseudo`` ones, far away (10 sign-gradient steps of 0.1 up the loss of w₀, labelled by
-w₀ itself), and ``perturbed`` ones, near by (steps of 0.001, with the record's own label). Each step is
+A client learns from its records without unlearning what the broadcast model w₀ knows. That knowledge is probed with
+inputs made from the records: ``pseudo`` ones, far away (10 sign-gradient steps of 0.1 up the loss of w₀, labelled by w₀
+itself), and ``perturbed`` ones, nearby (steps of 0.001, with the record's own label). Each step is
 
     g₁ = the gradient on the batch at γw + (1−γ)w₀,                 w ← w − η g₁
     g₂, g₃ = those on its pseudo and perturbed inputs at ½(w + w₀),  δ = w − w₀
     ω = max(0, ⟨δ, g₂⟩ / ‖g₂‖²),   ω₁ = max(0, ⟨δ − ω g₂, g₃⟩ / ‖g₃‖²),   w ← w − ω g₂ − ω₁ g₃
 
-The step must be plain SGD, so momentum, weight decay and clipping are refused. With ``mask``, g₁ first loses its part
-along the gradient, at the same point, of the pseudo inputs' loss towards uniform labels. Clients count equally unless
-``weights`` says otherwise. Nothing but the model travels.
+The step must be plain SGD, so momentum, weight decay and clipping are refused. With ``mask``, the component of g₁ along
+another gradient is removed first: that of the pseudo inputs' loss towards uniform labels, taken at the same point.
+Clients count equally unless ``weights`` says otherwise. Only the model is sent.
 
-The authors take γ = 0.25 on CIFAR-100 (preset ``authors-cifar100``). In their release both kinds of inputs may be one
-and the same tensor as the records, and are never cut off at the range of inputs; here they are copies and are cut off,
-pixels at black and white, other numbers at the smallest and largest that the client has. Running statistics follow the
-pass on the records alone.
+The authors use γ = 0.25 on CIFAR-100 (preset ``authors-cifar100``). In their release both kinds of inputs can be the
+same tensor as the records, and are never clamped to the range of inputs. Here they are copies and are clamped: pixels
+at black and white, other numbers at the client's smallest and largest. Running statistics follow the pass on the
+records alone.
 """
 
 import math
@@ -42,15 +42,15 @@ from understudy.models.network import Network
 class FedRegSettings(AveragingSettings):
     weights: Literal["size", "uniform"] = "uniform"
     gamma: float = Field(default=0.5, ge=0, le=1)  # γ: the gradient is taken at γw + (1−γ)w₀
-    climbs: int = Field(default=10, ge=0)  # sign-gradient steps that make an input
-    pseudo_step: float = Field(default=0.1, ge=0)  # their size for pseudo inputs
-    perturbed_step: float = Field(default=0.001, ge=0)  # their size for perturbed inputs
-    mask: bool = False  # remove the part of the gradient along the pseudo inputs'
+    climbs: int = Field(default=10, ge=0)  # sign-gradient steps per generated input
+    pseudo_step: float = Field(default=0.1, ge=0)  # size of these steps for pseudo inputs
+    perturbed_step: float = Field(default=0.001, ge=0)  # size of these steps for perturbed inputs
+    mask: bool = False  # remove the gradient's component along that of the pseudo inputs
 
 
 @dataclass(frozen=True)
 class Made:
-    """Inputs made from some records, and how w₀ labels those far away."""
+    """Inputs made from some records, and w₀'s labels of the pseudo ones."""
 
     pseudo: Tensor
     soft: Tensor
@@ -58,7 +58,7 @@ class Made:
 
 
 class Maker:
-    """Makes inputs with the broadcast model: for all records at once where they come back, or batch by batch."""
+    """Makes inputs with the broadcast model: for all records at once if they are reused, or batch by batch."""
 
     def __init__(self, settings: FedRegSettings, client: Client, net: Network, w: Tensor):
         self._settings, examples = settings, client.examples
@@ -84,12 +84,12 @@ class Maker:
     def _make(self, net: Network, x: Tensor, y: Tensor) -> Made:
         pseudo = self._climb(net, x, y, self._settings.pseudo_step)
         with net.scoring():
-            logits = net(pseudo)[1]  # of all outputs, also those that a term gave to the head
+            logits = net(pseudo)[1]  # all outputs, including those that a term added to the head
         soft = logits.sigmoid() if net.problem.multilabel else logits.softmax(1)
         return Made(pseudo, soft, self._climb(net, x, y, self._settings.perturbed_step))
 
     def _climb(self, net: Network, x: Tensor, y: Tensor, step: float) -> Tensor:
-        """Up the loss, each record by itself; the records stay as they are."""
+        """Steps up the loss, each record by itself; the records are not changed."""
         here = net.problem.scale(x).clone()
         with net.frozen():
             for _ in range(self._settings.climbs):
@@ -100,7 +100,7 @@ class Maker:
 
 
 def input_range(net: Network, examples: Examples) -> tuple[Tensor, Tensor]:
-    """Black and white as the network sees them; of other numbers the smallest and the largest there are."""
+    """Black and white as the network sees them; for other numbers, the smallest and the largest."""
     x = examples.x
     if x.dtype == torch.uint8:
         ends = (torch.full((1, *net.problem.shape), end, dtype=torch.uint8, device=net.device) for end in (0, 255))
@@ -110,7 +110,7 @@ def input_range(net: Network, examples: Examples) -> tuple[Tensor, Tensor]:
 
 
 class Reminding:
-    """One client's steps: the slope of a batch, and after each step the way back to what w₀ knew."""
+    """One client's steps: the slope of a batch, and after each step the correction towards what w₀ knew."""
 
     def __init__(self, settings: FedRegSettings, net: Network, w: Tensor, maker: Maker):
         self._settings, self._net, self._maker = settings, net, maker
@@ -119,7 +119,7 @@ class Reminding:
         self._y: Tensor
 
     def slope(self, net: Network, forward: Callable[[], Batch], pulls: Sequence[Pull]) -> None:
-        """g₁ in ``net.grad``."""
+        """Leaves g₁ in ``net.grad``."""
         here, now = net.vector[net.trainable], net.vector[net.trainable].clone()
         here.lerp_(self._start, 1 - self._settings.gamma)
         batch = forward()
@@ -154,12 +154,12 @@ class Reminding:
 
 
 def along(a: Tensor, b: Tensor) -> Tensor:
-    """⟨a, b⟩ / ‖b‖², and 0 where b is nothing."""
+    """⟨a, b⟩ / ‖b‖², or 0 if b is 0."""
     return a.dot(b) / b.dot(b).clamp(min=1e-30)
 
 
 class FedReg(Averaging):
-    plain_steps: ClassVar[str] = "fedreg's corrections are worked out for a step of plain SGD"
+    plain_steps: ClassVar[str] = "fedreg's corrections are derived for a step of plain SGD"
     settings: FedRegSettings
 
     def effort(self, records: int, classes: int) -> int:
@@ -179,7 +179,7 @@ def fedreg(settings: FedRegSettings) -> Averaging:
     for name, value in given.items():
         if value:
             raise UserError(
-                f"fedreg: method.local.{name} does not go with it, because its corrections are worked out for a step "
-                f"of plain SGD; leave {name} out, or take fedavg."
+                f"fedreg: method.local.{name} cannot be used, because the corrections are derived for a step "
+                f"of plain SGD; leave {name} out, or use fedavg."
             )
     return FedReg(settings)

@@ -1,21 +1,21 @@
 """FedRep: "Exploiting Shared Representations for Personalized Federated Learning", algorithm 1.
 
-The body of the network is shared, the head is a client's own: it is neither sent nor averaged and stays in the
-client's memory. In a round a client first fits its head to the body that it was sent, which does not move, and then
-moves the body under that head:
+The body of the network is shared; the head is personal: it is neither sent nor averaged and stays in the client's
+memory. In each round a client first fits its head to the body it received, which stays fixed, and then trains the body
+under that head:
 
     h ← h − η ∇_h f_k(φ, h)     ``head_parts`` of its local steps, then
     φ ← φ − η ∇_φ f_k(φ, h)     ``body_parts`` of them
 
-each with an optimiser of its own, so that neither momentum nor decay moves the part that stands still. The server
-averages bodies with n_k. The parts share out whatever ``local`` says: 11 epochs are 10 for the head and 1 for the
-body, 400 steps are 364 and 36. Decay is on matrices and kernels only; the authors' code goes by the name "weight",
-which includes the factors of normalisation layers.
+each with its own optimiser, so that neither momentum nor decay moves the fixed part. The server averages bodies with
+weights n_k. The parts divide up whatever ``local`` gives: 11 epochs are 10 for the head and 1 for the body, 400 steps
+are 364 and 36. Decay applies to matrices and kernels only; the authors' code goes by the name "weight", which includes
+the scale factors of normalisation layers.
 
-The authors end with head-only tuning of all clients. Here a client tunes a copy of its head to the body at hand for
-``tuning_epochs`` whenever it is scored (``personal``): so the last score is theirs, every score means the same,
-wherever a run is stopped, and clients that were never asked have a head to be scored with. What it keeps is the head
-that it trained in rounds.
+The authors finish by tuning the heads of all clients. Here a client tunes a copy of its head to the current body for
+``tuning_epochs`` whenever it is scored (``personal``). The last score is therefore theirs, every score means the same
+wherever a run is stopped, and clients that were never asked have a head to be scored with. What a client keeps is the
+head it trained in the rounds.
 """
 
 from collections.abc import Sequence
@@ -38,12 +38,12 @@ from understudy.models.network import Network
 
 class FedRepSettings(AveragingSettings):
     local: Local = Local(epochs=11, batch=10, lr=0.01, momentum=0.5, weight_decay=1e-4, decay_on="weights")
-    head_parts: int = Field(default=10, ge=0)  # of local training, parts that move the head
-    body_parts: int = Field(default=1, ge=1)  # and parts that then move the body
-    tuning_epochs: int = Field(default=10, ge=0)  # epochs of the head before a score; 0: heads as they are
+    head_parts: int = Field(default=10, ge=0)  # parts of local training that move the head
+    body_parts: int = Field(default=1, ge=1)  # parts that then move the body
+    tuning_epochs: int = Field(default=10, ge=0)  # epochs on the head before scoring; 0: no tuning
 
     def head_steps(self, steps: int) -> int:
-        """How many of the local steps are the head's, to the nearest."""
+        """How many of the local steps go to the head, rounded."""
         parts = self.head_parts + self.body_parts
         return (2 * steps * self.head_parts + parts) // (2 * parts)
 
@@ -90,10 +90,10 @@ class FedRep(Averaging):
             return self.walk(client, w, plan, descent)
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
-        """The body at hand under the client's own head, tuned to it."""
+        """The current body with the client's own head tuned to it."""
         local, w = self.settings.local, self.whole(client, model)
         steps = steps_of_epochs(len(client.own), self.settings.tuning_epochs, local.batch, drop_last=local.drop_last)
         plan = passes(len(client.examples), steps, local.batch, client.rng("tuning"), drop_last=local.drop_last)
         tuned = self._walk(client, w, plan, replace(self.descent(client), only=self.net.head)).model
-        w[self.net.head] = tuned[self.net.head]  # not what training does to running statistics
+        w[self.net.head] = tuned[self.net.head]  # not the running statistics from tuning
         return w

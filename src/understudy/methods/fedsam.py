@@ -1,13 +1,13 @@
 """FedSAM: "Generalized Federated Learning via Sharpness Aware Minimization", algorithm 1.
 
-A client looks for a flat valley: each step takes the gradient where the loss is worst nearby,
+A client looks for a flat minimum: each step uses the gradient at the point nearby where the loss is worst,
 
     ε = ρ · g / ‖g‖,   g = ∇L(w),        w ← w − η ∇L(w + ε)
 
-with the norm over all trained parameters together, and both gradients on the same loss: the same batch, the same
-augmentation, the same dropout mask, the losses of joined terms included. What acts in closed form (weight decay,
-momentum, clipping, control variates) belongs to the base optimiser and acts at w. Running statistics follow the pass at
-w, once a step. The price is a second pass; nothing but the model travels.
+with the norm over all trained parameters together. Both gradients are of the same loss: the same batch, augmentation
+and dropout mask, including the losses of joined terms. What acts in closed form (weight decay, momentum, clipping,
+control variates) belongs to the base optimiser and acts at w. Running statistics follow the pass at w, once per step.
+The price is a second pass; only the model is sent.
 
 FedCOG compares with ρ = 0.5 (preset ``fedcog``).
 """
@@ -22,7 +22,7 @@ from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.models.network import Network
 from understudy.randomness import global_streams_kept
 
-TINY = 1e-12  # where there is no slope there is nowhere to climb
+TINY = 1e-12  # without a slope there is nowhere to climb
 
 
 class FedSamSettings(AveragingSettings):
@@ -30,10 +30,10 @@ class FedSamSettings(AveragingSettings):
 
 
 def sharp(rho: float) -> Slope:
-    """The gradient at the worst point within ``rho``, to a first order."""
+    """The gradient at the worst point within ``rho``, to first order."""
 
     def slope(net: Network, forward: Callable[[], Batch], pulls: Sequence[Pull]) -> None:
-        # What is drawn in here is drawn again in the second pass: dropout leaves out the same places.
+        # The second pass repeats the draws made in here, so dropout leaves out the same units.
         with global_streams_kept():
             plain(net, forward, pulls)
         after_first = net.vector.clone()

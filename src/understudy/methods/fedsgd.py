@@ -1,9 +1,8 @@
 """FedSGD: "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 2.
 
-A client draws one batch of its records, takes one step of SGD at the rate η_l, and sends the step; the server
-adds the mean of the steps. It is FedAvg with ``local.steps: 1``, and nothing else is accepted: one batch a
-round, not one message for every batch of an epoch. A ``local.batch`` as large as the largest client gives the
-paper's full-batch form.
+A client draws one batch of its records, takes one step of SGD at the rate η_l and sends the step; the server adds the
+mean of the steps. It is FedAvg with ``local.steps: 1``, and nothing else is accepted: one batch per round, not one
+message for every batch of an epoch. A ``local.batch`` as large as the largest client gives the paper's full-batch form.
 """
 
 from typing import ClassVar
@@ -22,7 +21,7 @@ class FedSgdSettings(AveragingSettings):
     @field_validator("local", mode="before")
     @classmethod
     def _one_step(cls, given: object) -> object:
-        """Where neither epochs nor steps are said: one step."""
+        """One step, if neither epochs nor steps are given."""
         if isinstance(given, dict) and given.get("epochs") is None and given.get("steps") is None:
             return {**given, "steps": 1}
         return given
@@ -38,12 +37,12 @@ def fedsgd(settings: FedSgdSettings) -> Averaging:
     if local.steps != 1:
         said = f"epochs {local.epochs}" if local.steps is None else f"steps {local.steps}"
         raise UserError(
-            f"fedsgd: method.local has {said}, but fedsgd is one step a round; "
+            f"fedsgd: method.local has {said}, but fedsgd takes one step per round; "
             "set local.steps to 1 and local.epochs to null, or use fedavg."
         )
     if local.momentum:
         raise UserError(
-            "fedsgd: method.local.momentum would do nothing, because it starts anew each round and a round is one "
-            "step; set it to 0, or use fedavgm, whose momentum is the server's."
+            "fedsgd: method.local.momentum would do nothing, because it is reset each round and a round is one "
+            "step; set it to 0, or use fedavgm, whose momentum is on the server."
         )
     return FedSgd(settings)

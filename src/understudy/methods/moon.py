@@ -1,17 +1,17 @@
 """MOON: "Model-Contrastive Federated Learning", algorithm 1 and equation 3.
 
-A client keeps what its network sees (z) near to what the broadcast model sees and away from what its own last local
-model sees:
+A client keeps its network's representation z close to that of the broadcast model and away from that of its own
+previous local model:
 
     L = CE + μ · ℓ,      ℓ = − log e^{cos(z, z_glob)/τ} / (e^{cos(z, z_glob)/τ} + e^{cos(z, z_prev)/τ})
 
-z_glob and z_prev are constants: both models are frozen and in evaluation mode. z comes from a projection of two layers
-on top of the features (d → d, ReLU, d → ``projection``), which is part of the communicated model and feeds the
-classifier; ``projection: null`` takes the features themselves. Until a client has a last local model, ℓ is left out;
-that model may be old where not everybody takes part. Nothing but the model travels.
+z_glob and z_prev are constants: both models are frozen and in evaluation mode. z comes from a two-layer projection of
+the features (d → d, ReLU, d → ``projection``), which is part of the model that is sent and feeds the classifier;
+``projection: null`` uses the features themselves. Until a client has a previous local model, ℓ is left out; with
+partial participation that model may be old. Only the model is sent.
 
 FedCOG compares with μ = 0.01 and no projection (preset ``fedcog``); its release starts with a random network for
-z_prev, which is not done here.
+z_prev, which we do not do.
 """
 
 from typing import ClassVar
@@ -38,11 +38,11 @@ PREVIOUS = "moon.previous"
 class MoonSettings(Settings):
     mu: float = Field(default=1.0, ge=0)  # μ, weight of the contrastive loss
     temperature: float = Field(default=0.5, gt=0)  # τ of the contrastive loss
-    projection: int | None = Field(default=256, ge=1)  # length of z; null: z are the network's features
+    projection: int | None = Field(default=256, ge=1)  # length of z; null: z is the network's features
 
 
 class Contrast(Term):
-    """Near to the broadcast model, away from the client's own last one."""
+    """Towards the broadcast model, away from the client's own previous one."""
 
     per_record: ClassVar[bool] = True
 
@@ -69,7 +69,7 @@ class Contrast(Term):
         near, away = (F.cosine_similarity(batch.features, z) for z in self._anchors(kit, net, batch))
         return self.mu * F.softplus(
             (away - near) / self.settings.temperature
-        )  # cross-entropy of two, the first being right
+        )  # cross-entropy over two, of which the first is right
 
     def _anchors(self, kit: Kit, net: Network, batch: Batch) -> tuple[Tensor, Tensor]:
         if "z_global" in kit:
@@ -86,11 +86,11 @@ class Contrast(Term):
     def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
         features, head = getattr(module, "features", None), getattr(module, "head", None)
         if self.settings.projection is None or not callable(features) or not isinstance(head, nn.Module):
-            return module  # a network without features is refused where it is built
+            return module  # a network without features is refused when it is built
         module.eval()
         with torch.no_grad():
             seen = features(torch.zeros(1, *problem.shape))
-            outputs = head(seen).shape[1]  # more than there are classes, where another term widened the head
+            outputs = head(seen).shape[1]  # more than the classes, if another term widened the head
         return Projected(module.train(), seen.shape[1], self.settings.projection, outputs)
 
 
@@ -101,11 +101,11 @@ def _seen(net: Network, x: Tensor, batch: int) -> Tensor:
 
 
 class Projected(nn.Module):
-    """The features of a network, projected; with a new classifier that reads the projection."""
+    """A network whose features are projected, with a new classifier on the projection."""
 
     def __init__(self, base: nn.Module, features: int, projection: int, outputs: int):
         super().__init__()
-        base.head = nn.Identity()  # its parameters must not travel
+        base.head = nn.Identity()  # its parameters must not be sent
         self.base = base
         self.projection = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, projection))
         self.head = nn.Linear(projection, outputs)

@@ -1,17 +1,17 @@
 """PSG: "Private Set Generation with Discriminative Information", in one shot.
 
-Gradient matching as DC does it (``methods.dc``), but of one private statistic for all classes together: at each place
-of a network's way ``batches`` Poisson batches of mixed labels are drawn, each gives one private gradient
+Gradient matching as in DC (``methods.dc``), but with one private statistic for all classes together. At each point of a
+network's path, ``batches`` Poisson batches of mixed labels are drawn. Each gives one private gradient
 
     (Σ clipped to C + N(0, σ²C²I)) / (q·n̄)
 
-and one step of the whole image set towards it. Images begin as noise, ``ipc`` of every class, so that nothing but these
-gradients depends on records; networks and their training on images cost nothing.
+and one step of the whole image set towards it. Images start as noise, ``ipc`` of every class, so that only these
+gradients depend on records; the networks and their training on images cost nothing.
 
 The authors' release runs one more iteration than it accounts for. Here ``iterations`` · outer · ``batches`` gradients
-are charged, at once and before a record is touched, and exactly as many are made. The paper gives ε = 10 and δ = 1e-5
-and finds σ from them; so does ``noise: null``, from ``privacy.epsilon``. q = real_batch / n̄, where n̄ is the planned
-number of a client's records; the divisor also counts those that it was dealt (Fedssyn), which are drawn alike.
+are charged, all at once and before a record is touched, and exactly that many are made. The paper gives ε = 10 and δ =
+1e-5 and solves σ from them; so does ``noise: null``, from ``privacy.epsilon``. q = real_batch / n̄, where n̄ is the
+planned number of a client's records; the divisor also counts records dealt to it (Fedssyn), which are sampled alike.
 """
 
 from collections.abc import Iterator
@@ -38,8 +38,8 @@ from understudy.synthesis.private_matching import PlannedRelease
 
 
 class PSGSettings(CondensationSettings):
-    batches: int = Field(default=10, ge=1)  # private gradients at each place
-    clip: float = Field(default=0.1, gt=0)  # C, the longest gradient of one record
+    batches: int = Field(default=10, ge=1)  # private gradients at each point
+    clip: float = Field(default=0.1, gt=0)  # C, clipping norm of one record's gradient
     noise: float | None = Field(default=None, gt=0)  # σ; null: solved from privacy.epsilon
 
 
@@ -59,7 +59,7 @@ class PSG(Condensing):
         super().bind(net, rounds)
         if self.privacy is None:
             raise UserError(
-                "psg spends privacy; say `privacy: {epsilon: 10, delta: 1e-5}` in the config, or choose dc."
+                "psg spends privacy; write `privacy: {epsilon: 10, delta: 1e-5}` in the config, or choose dc."
             )
         check_promise(self.privacy, self.settings.noise)
 
@@ -69,7 +69,7 @@ class PSG(Condensing):
 
     @property
     def gradients(self) -> int:
-        """That are released, and charged for."""
+        """How many are released and charged for."""
         return self.settings.iterations * self.settings.loops[0] * self.settings.batches
 
     def planned(self, own: int) -> PlannedRelease:
@@ -105,7 +105,7 @@ class PSG(Condensing):
         return self.reply(images)
 
     def _looks(self, client: Client, release: PlannedRelease) -> Iterator[tuple[Tensor, Draw | None]]:
-        """Who is in each batch and how it is changed; drawn ahead for all of them."""
+        """The records of each batch and their augmentation; drawn ahead for all batches."""
         settings, records = self.settings, len(client.examples)
 
         def look() -> tuple[Tensor, Draw | None]:
@@ -125,7 +125,7 @@ class PSG(Condensing):
         )
 
     def _private_gradient(self, batch: Examples, change: Draw | None, means: NoisyMeans) -> Tensor:
-        """At the network as it is loaded; an empty batch gives noise alone, and costs as much."""
+        """At the loaded network; an empty batch gives noise alone, at the same cost."""
         x = batch.x
         if change is not None and len(x):
             x = apply(change, self.net.problem.scale(x))

@@ -1,11 +1,11 @@
 """REAL, the control of "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning".
 
-Each client sends ``ipc`` of its real images for every class that it owns, as they are (8 bits a pixel); the server
-trains on them exactly as FedDM's does on synthetic ones (``methods.shared.pooled``). What distribution matching is
-worth is what FedDM gains over this. It sends private records: there is no privacy whatsoever.
+Each client sends ``ipc`` of its real images for every class it owns, as they are (8 bits per pixel); the server trains
+on them exactly as FedDM's does on synthetic ones (``methods.shared.pooled``). What FedDM gains over this is the value
+of distribution matching. Private records are sent, so there is no privacy at all.
 
-The paper does not say whether images are drawn anew each round: they are, unless ``redraw: false``. A class with fewer
-than ``ipc`` records sends each of them once.
+The paper does not say whether images are drawn anew each round; here they are, unless ``redraw: false``. A class with
+fewer than ``ipc`` records sends each of them once.
 """
 
 import torch
@@ -25,7 +25,7 @@ CHOSEN = "real.chosen"  # in a client's memory
 
 
 class RealSettings(PooledSettings):
-    redraw: bool = True  # new images in every round; False: the same throughout
+    redraw: bool = True  # new images every round; false: the same throughout
 
 
 @method("real", settings=RealSettings, sends="real images")

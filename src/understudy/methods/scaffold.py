@@ -1,15 +1,14 @@
 """SCAFFOLD: "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", algorithm 1.
 
-A client corrects each step by the difference of two control variates, y ← y − η (g − c_k + c): its own c_k
-(in its memory, zero before it first took part) and the server's c (in State, sent beside the model). After
-training
+A client corrects each step by the difference of two control variates, y ← y − η (g − c_k + c): its own c_k (in its
+memory, zero until it first takes part) and the server's c (in State, sent beside the model). After training
 
     option II   c_k⁺ = c_k − c + (w − y) / Σ rates of the steps taken
     option I    c_k⁺ = the gradient over all its records at the broadcast model w (one more pass)
 
-and the server moves c ← c + (1/N) Σ_S (c_k⁺ − c_k), where N counts all clients, also those not asked, and the
-sum is unweighted whatever ``weights`` says of the models. Local momentum is refused: (w − y) / Σ rates would
-no longer be a mean of gradients.
+and the server moves c ← c + (1/N) Σ_S (c_k⁺ − c_k), where N counts all clients, including those not asked, and the sum
+is unweighted whatever ``weights`` says about the models. Local momentum is refused, because (w − y) / Σ rates would no
+longer be a mean of gradients.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +31,7 @@ from understudy.models.network import Network
 
 
 class ControlSettings(Settings):
-    option: Literal["I", "II"] = "II"  # how c_k is renewed: from a full pass (I), or from the steps taken (II)
+    option: Literal["I", "II"] = "II"  # how c_k is updated: from a full pass (I), or from the steps taken (II)
 
 
 class ScaffoldSettings(ControlSettings, AveragingSettings):
@@ -47,14 +46,14 @@ def everything(net: Network) -> Sequence[slice]:
 
 
 class ControlVariate(Term):
-    """On all that is trained, or on a block of it: the rest is then trained and averaged as ever."""
+    """On the whole trained vector, or on a block of it; the rest is trained and averaged as usual."""
 
     down: ClassVar[tuple[str, ...]] = ("control",)
     up: ClassVar[Mapping[str, Kind]] = {"control": "weights"}
 
     def __init__(self, option: Literal["I", "II"], batch: int, block: Block = everything):
         self.option, self.batch, self.block = option, batch, block
-        self.reads_records = self.usual_loss = option == "I"  # for a gradient over all of them
+        self.reads_records = self.usual_loss = option == "I"  # for a gradient over all records
 
     def shapes(self, net: Network) -> Shapes:
         return {"control": (sum(piece.stop - piece.start for piece in self.block(net)),)}
@@ -65,8 +64,8 @@ class ControlVariate(Term):
     def fits(self, local: Local, head_at_home: bool) -> None:
         if head_at_home:
             raise UserError(
-                f"{self.name} sends a control variate of all that a client trains, and the heads of this method stay "
-                "at home and move in steps of their own; leave it out, or add it to a method such as fedavg."
+                f"{self.name} sends a control variate for everything a client trains, but in this method heads stay at "
+                "home and move in separate steps; leave it out, or add it to a method such as fedavg."
             )
         if local.momentum:
             raise UserError(
@@ -109,7 +108,7 @@ def _of_block(vector: Tensor, pieces: Tensor) -> Tensor:
 
 
 def _spread(values: Tensor, pieces: Tensor, net: Network) -> Tensor:
-    """Over the whole trained vector, with nothing outside the block."""
+    """Spread over the whole trained vector, with zeros outside the block."""
     whole, at = torch.zeros(net.parameters), 0
     for start, stop in pieces.tolist():
         whole[start:stop] = values[at : at + stop - start]

@@ -1,19 +1,19 @@
 """VHL: "Virtual Homogeneity Learning: Defending against Data Heterogeneity in Federated Learning".
 
-Everybody has the same set of labelled noise, made from a public seed, so it costs no bytes (see
+All clients have the same set of labelled noise, made from a public seed, so it costs no bytes (see
 ``synthesis.noise_sets``; ``noise: gaussian`` is FedCOG's form of it, preset ``fedcog``). The head has 2C outputs: class
 c of the noise has the label C + c. A client's loss is
 
     CE(real) + α · CE(noise) + λ · SupCon(real ∪ noise) + λ' · SupCon(noise)
 
-SupCon is the supervised contrastive loss over normalised last features: it draws features of one class together.
-In the first of the two, class c of the records and class c of the noise are one class and the noise is a constant, so
-that records come to the noise, which is the same at every client. Both are there only for the first ``align_epochs``
-epochs of a round, converted to steps by the client's own records. Anchors without a partner in their batch are left
-out of the mean (their loss is not defined).
+SupCon is the supervised contrastive loss over normalised last features: it draws features of one class together. In the
+first of the two, class c of the records and class c of the noise are one class and the noise is held constant, so the
+records move towards the noise, which is the same at every client. Both apply only in the first ``align_epochs`` epochs
+of a round, converted to steps by the client's own records. Anchors without a partner in their batch are left out of the
+mean, since their loss is undefined.
 
-Predictions are made with the first C outputs; the released code takes the largest of all 2C, so that a noise label
-counts as an error. Noise passes through the network by itself, which only BatchNorm can tell.
+Predictions use the first C outputs; the released code takes the largest of all 2C, so that a noise label counts as an
+error. Noise passes through the network separately from the records, which makes a difference only with BatchNorm.
 """
 
 from typing import ClassVar
@@ -38,16 +38,16 @@ from understudy.synthesis.noise_sets import Noise, noise_set
 
 
 class VHLSettings(Settings):
-    noise: Noise = "style"  # how it is made: by an untrained generator, or Gaussian
-    noise_images: int = Field(default=200, ge=1)  # images of noise per class
-    noise_spread: float = Field(default=0.3, gt=0)  # standard deviation of the classes' means, and around them
-    noise_seed: int = 0  # known to everybody
-    noise_batch: int = Field(default=128, ge=1)  # images of noise in a step
+    noise: Noise = "style"  # how the noise is made: by an untrained generator, or Gaussian
+    noise_images: int = Field(default=200, ge=1)  # noise images per class
+    noise_spread: float = Field(default=0.3, gt=0)  # standard deviation of the class means, and around them
+    noise_seed: int = 0  # public seed of the noise
+    noise_batch: int = Field(default=128, ge=1)  # noise images per step
     noise_weight: float = Field(default=1.0, ge=0)  # α, weight of the loss on noise
     alignment: float = Field(default=1.0, ge=0)  # λ, weight of aligning records with noise
     noise_alignment: float = Field(default=0.1, ge=0)  # λ', weight of aligning noise with itself
     align_epochs: int = Field(default=5, ge=0)  # epochs of a round in which features are aligned
-    temperature: float = Field(default=0.07, gt=0)  # of the contrastive loss
+    temperature: float = Field(default=0.07, gt=0)  # τ of the contrastive loss
 
 
 class VirtualHomogeneity(Term):
@@ -59,22 +59,22 @@ class VirtualHomogeneity(Term):
 
     def check(self, net: Network) -> None:
         if net.problem.multilabel:
-            raise UserError("vhl gives every class a noise class of its own, so every record must have one label.")
+            raise UserError("vhl pairs every class with a noise class, so every record must have exactly one label.")
         if self.settings.noise == "style" and len(net.problem.shape) != 3:
             raise UserError(
-                f"vhl: noise is 'style', which makes images, and records have shape {net.problem.shape}; "
+                f"vhl: noise is 'style', which makes images, but the records have shape {net.problem.shape}; "
                 "write 'gaussian'."
             )
 
     def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
-        """The same network with as many outputs again, for the noise."""
+        """The same network with twice the outputs, the second half for the noise."""
         head = getattr(module, "head", None)
         if isinstance(head, nn.Linear):
             module.head = _widened(head, problem.classes)
         elif isinstance(head, nn.Sequential) and isinstance(head[-1], nn.Linear):
             head[-1] = _widened(head[-1], problem.classes)
         else:
-            raise UserError("vhl doubles the outputs of a network: its head must be, or end with, a linear layer.")
+            raise UserError("vhl doubles the outputs of a network, so its head must be, or end with, a linear layer.")
         return module
 
     def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
@@ -107,7 +107,7 @@ class VirtualHomogeneity(Term):
 
 
 def supervised_contrast(features: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """Mean over anchors i of −1/|P_i| Σ_{p∈P_i} log( e^{z_i·z_p/τ} / Σ_{a≠i} e^{z_i·z_a/τ} ), P_i i's partners."""
+    """Mean over anchors i of −1/|P_i| Σ_{p∈P_i} log( e^{z_i·z_p/τ} / Σ_{a≠i} e^{z_i·z_a/τ} ), P_i the partners of i."""
     z = F.normalize(features, dim=1)
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
     likeness = (z @ z.T / temperature).masked_fill(itself, -torch.inf)
@@ -118,7 +118,7 @@ def supervised_contrast(features: Tensor, labels: Tensor, temperature: float) ->
 
 
 def _mean_where(chosen: Tensor, values: Tensor) -> Tensor:
-    """0 where none is chosen. On the processor they are picked; a device would have to wait for their number."""
+    """0 if none is chosen. Values are picked on the processor only: a device would have to wait for their number."""
     if values.device.type == "cpu" and bool(chosen.any()):
         return values[chosen].mean()
     return torch.where(chosen, values, 0.0).sum() / chosen.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""Fedssyn, which takes more than one file."""
+"""Fedssyn, in several files."""
 
 from understudy.methods.fedssyn.fedssyn import Fedssyn, FedssynSettings
 

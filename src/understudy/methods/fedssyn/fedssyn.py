@@ -1,28 +1,27 @@
-"""Fedssyn: "Synthetic data shuffling accelerates the convergence of federated learning under data
-heterogeneity".
+"""Fedssyn: "Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity".
 
-An add-on to any method. Before the first round every client trains a generator on a share ρ (``records``) of its
-records and sends ñ (``images``) labelled images with the class frequencies of that share, in bytes. The server joins
-them, draws one permutation, and deals every client an equal part, which comes with the first brief that a client gets,
-whether it gave any or not: a client with too few records, or whose generator came to nothing, still receives. From then
-on clients train on their own records and the dealt ones; the number of gradient steps stays that of their own records.
+An add-on to any method. Before the first round each client trains a generator on a share ρ (``records``) of its records
+and sends ñ (``images``) labelled images with the class frequencies of that share, in bytes. The server joins them,
+draws one permutation and deals every client an equal part, which comes with the client's first brief. Clients that sent
+nothing receive their part too, whether they have too few records or their generator failed. From then on clients train
+on their own records and the dealt ones; the number of gradient steps is still that of their own records.
 
-The controls of the paper: (a) the method underneath alone; (b) ``deal: own`` leaves every client with the images that
-it made itself (no image is sent); (c) this; (d) ``source: real`` shuffles ``images`` real records of each client, which
-is the upper bound and no privacy at all; (e) and (f) are the method ``central``, on real and on synthetic records.
+The controls of the paper: (a) the underlying method alone; (b) ``deal: own``, where each client keeps the images it
+made itself (no image is sent); (c) this; (d) ``source: real``, which shuffles ``images`` real records of each client:
+the upper bound, and no privacy at all; (e) and (f) the method ``central``, on real and on synthetic records.
 
-Before images leave, near-duplicates of the client's records can be dropped or counted (``veto``), and a generator that
-diverged or collapsed is found out: then nothing is sent. ``keep_generator`` keeps the stages of its training with the
-client (the generator's ``checkpoints``), and a later run samples from them (``from_run``, ``epoch``).
+Before images are sent, near-duplicates of the client's records can be dropped or counted (``veto``). If a generator
+diverged or collapsed, the client notices and sends nothing. ``keep_generator`` keeps the stages of its training with
+the client (the generator's ``checkpoints``), and a later run can sample from them (``from_run``, ``epoch``).
 
 With ``dp`` the generator learns by DP-SGD (`methods.fedssyn.privacy`). The paper prints σ = 1.906 for (10, 1e-5), which
 holds for one batch size only; here σ is solved from the budget. Its claim covers the exchange (``scope: exchange``):
-models that clients train later on the same records go without noise, so the run as a whole promises nothing. ``scope:
-all`` wants a private method underneath; both spend of one budget, and that method's noise is solved for what is left.
+models that clients train later on the same records get no noise, so the run as a whole has no guarantee. ``scope: all``
+needs a private method underneath; both draw on one budget, and that method's noise is solved for what is left.
 
-Presets are the CIFAR set-ups, ``paper`` and ``release`` for 10 clients and others for 40 and 100. ñ is 50 000/N in the
-paper; the authors' scripts have 5000, 1125 and 500 (for CIFAR-100 also 1000). How clients train belongs to the method
-underneath: ``fedavg`` has presets ``fedssyn`` and ``fedssyn-release``.
+The presets are the CIFAR set-ups, ``paper`` and ``release`` for 10 clients and others for 40 and 100. ñ is 50 000/N in
+the paper; the authors' scripts have 5000, 1125 and 500 (for CIFAR-100 also 1000). How clients train is up to the
+underlying method: ``fedavg`` has presets ``fedssyn`` and ``fedssyn-release``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +52,7 @@ from understudy.synthesis.generator import Stage
 __all__ = ["GIVEN", "POOL_X", "POOL_Y", "Fedssyn", "FedssynSettings", "slices"]
 
 POOL_X, POOL_Y, GIVEN = "fedssyn.x", "fedssyn.y", "fedssyn.given"  # in State: the shuffled pool; who has its part
-MADE = "fedssyn.made."  # in State after the opening, a client each: images sent, near-duplicates, of how many
+MADE = "fedssyn.made."  # in State after the opening, per client: images sent, near-duplicates, out of how many
 
 PUBLISHED: Mapping[str, Any] = {"generator": {"name": "diffusion", "preset": "paper"}, "records": 0.75}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -65,7 +64,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "release-100": {**PUBLISHED, "images": 500},
 }
 
-MOST_IMAGES = 2**40  # that a client can say to have made
+MOST_IMAGES = 2**40  # that a client may claim to have made
 BYTES = torch.zeros(0, dtype=torch.uint8)
 
 
@@ -87,8 +86,8 @@ class Fedssyn(ExchangeOnce):
             self.spent_before = self.exchange.spendings
         elif self.inner.private and self.settings.deal == "own":
             raise UserError(
-                "with.fedssyn: a client's own images would bring its records past the noise of the method underneath; "
-                "say with.fedssyn.dp, or deal: shuffled."
+                "with.fedssyn: a client's own images would carry its records past the noise of the underlying method; "
+                "set with.fedssyn.dp, or write deal: shuffled."
             )
         super().bind(net, rounds)
 
@@ -128,12 +127,12 @@ class Fedssyn(ExchangeOnce):
             return imitation.of(client, lambda client, _: kept_by(client.id, client.own, run, self.settings.epoch))
         except (RuntimeError, KeyError):
             raise UserError(
-                f"with.fedssyn.from_run: what {client.id} kept in {run} is no {self.settings.generator['name']} with "
-                "these settings; write the generator as that run's config.yaml has it."
+                f"with.fedssyn.from_run: what {client.id} kept in {run} is not a {self.settings.generator['name']} "
+                "with these settings; copy the generator from that run's config.yaml."
             ) from None
 
     def _after_veto(self, client: Client, made: Examples) -> tuple[Examples, Tensor | None]:
-        """What may go, and with ``veto`` how many images were near-duplicates of the client's records, of how many."""
+        """The images to send; with ``veto`` also how many were near-duplicates of records, out of how many."""
         if self.settings.veto is None:
             return made, None
         features = self._features if self.settings.veto_space == "features" else None
@@ -142,12 +141,12 @@ class Fedssyn(ExchangeOnce):
         return kept, torch.tensor([int(near.sum()), len(made)])
 
     def _features(self, x: Tensor) -> Tensor:
-        """Of the network before any training: the same to everybody, and they know nothing of the records."""
+        """Features of the untrained network: the same for every client and independent of the records."""
         with self.net.scoring():
             return self.net.at(self.net.initial(), x)[0].cpu()
 
     def jobs(self) -> dict[str, Job]:
-        """Its own task with what it really sends, and those of the method underneath."""
+        """Its own task with what it really sends, and those of the underlying method."""
         kinds: dict[str, Kind] = {} if self.settings.deal == "own" else {"x": "examples", "y": "labels"}
         if self.settings.veto is not None:
             kinds["duplicates"] = "statistics"
@@ -165,7 +164,7 @@ class Fedssyn(ExchangeOnce):
             replies = of_one_kind(replies)
         counts = {MADE + reply.client: self._counts(reply) for reply in replies}
         if self.settings.deal == "own" or not replies:
-            pool = Message({GIVEN: torch.ones(len(server.clients), dtype=torch.uint8)})  # there is nothing to deal
+            pool = Message({GIVEN: torch.ones(len(server.clients), dtype=torch.uint8)})  # nothing to deal
         else:
             pool = _shuffled(replies, server.rng("fedssyn shuffle"))
         return self.open_with(server, pool.but(counts))
@@ -192,13 +191,13 @@ class Fedssyn(ExchangeOnce):
         if why is None and self.settings.source == "generator" and reply.get("x", BYTES).dtype != torch.uint8:
             why = "its images are not in bytes"
         if why is None and self.settings.veto is not None and not _are_counts(reply.get("duplicates", BYTES)):
-            why = "it does not say how many near-duplicates there were, of how many"
+            why = "it does not report how many near-duplicates there were, out of how many"
         if why is not None:
             reply.refuse(why)
         return why is None
 
     def _counts(self, reply: Mapping[str, Tensor]) -> Tensor:
-        sent = len(reply["y"]) if "y" in reply else -1  # its own images are known to nobody else
+        sent = len(reply["y"]) if "y" in reply else -1  # images that stay at home are not counted here
         return torch.tensor([sent, *(reply["duplicates"].tolist() if "duplicates" in reply else (0, sent))])
 
     def round(self, server: Server, state: State) -> State:
@@ -212,30 +211,30 @@ class Fedssyn(ExchangeOnce):
     def _of_all(self, state: State, made: Mapping[str, Sequence[int]]) -> Iterator[str]:
         pool, clients = len(state.get(POOL_Y, ())), len(state[GIVEN])
         if self.settings.deal == "shuffled" and self.settings.images != 0 and not pool:
-            yield "Nothing was shuffled: no client made an image, so the method underneath trains alone."
+            yield "Nothing was shuffled: no client made an image, so the underlying method trains alone."
         if pool % clients:
-            yield f"{pool} images over {clients} clients: parts of {pool // clients} and {pool // clients + 1}."
+            yield f"{pool} images for {clients} clients: parts of {pool // clients} and {pool // clients + 1}."
         if self.settings.veto is not None and not any(near for _, near, _ in made.values()):
             yield f"None of {sum(of for _, _, of in made.values())} images was a near-duplicate of a record."
 
     def _of_each(self, made: Mapping[str, Sequence[int]]) -> Iterator[str]:
-        done = "dropped" if self.settings.veto == "drop" else "sent all the same"
+        done = "dropped" if self.settings.veto == "drop" else "sent anyway"
         for client, (sent, near, of) in made.items():
             if near:
                 yield f"{client}: {near} of {of} images were near-duplicates of its records, {done}."
             elif sent == 0 and self.settings.images != 0 and self.settings.source == "generator":
-                yield f"{client}: no images were made, since a generator needs more records than it has."
+                yield f"{client}: no images were made, because it has too few records for a generator."
 
 
 def _shuffled(replies: Sequence[Reply], rng: torch.Generator) -> Message:
-    """The one permutation: it is drawn here, and what it gave stays in State."""
+    """Draws the one permutation; its result stays in State."""
     x, y = torch.cat([reply["x"] for reply in replies]), torch.cat([reply["y"] for reply in replies])
     order = torch.randperm(len(y), generator=rng)
     return Message({POOL_X: x[order], POOL_Y: y[order]})
 
 
 def slices(total: int, parts: int) -> list[slice]:
-    """Equal parts; where they do not come out even, the first ones are longer by one."""
+    """Equal parts; if they do not divide evenly, the first ones are longer by one."""
     short, longer = divmod(total, parts)
     ends = [short * k + min(k, longer) for k in range(parts + 1)]
     return [slice(a, b) for a, b in pairwise(ends)]

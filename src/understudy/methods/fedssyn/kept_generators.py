@@ -1,8 +1,8 @@
-"""Generators that clients kept: in their memory while a run goes on, and read again by a later run.
+"""Generators that clients kept: in their memory during a run, and read again by a later run.
 
-A stage of training is ``fedssyn.generator@250.<name>``: what the generator had learnt after 250 epochs. It never
-travels. A later run on the same machine samples from it, so that the effect of longer training can be studied without
-training again; a client looks only under its own name, and only where it had the same records.
+A stage of training is ``fedssyn.generator@250.<name>``: what the generator had learnt after 250 epochs. It is never
+sent. A later run on the same machine can sample from it, to study the effect of longer training without training again.
+A client looks only under its own name, and only if it had the same records.
 """
 
 import hashlib
@@ -29,23 +29,23 @@ def keep(memory: MutableMapping[str, Tensor], stage: Stage, own: Examples) -> No
 
 
 def kept_by(client: str, own: Examples, run: Path, epoch: int | None) -> Learnt:
-    """The stage after ``epoch`` epochs, or the last one, that this client kept in the run of that folder."""
+    """The stage after ``epoch`` epochs, or the last one, that this client kept in the run in that folder."""
     kept = _memory(client, run)
     if RECORDS in kept and not torch.equal(kept[RECORDS], _fingerprint(own)):
         raise UserError(
-            f"with.fedssyn.from_run: {client} had other records in {run}, and its generator knows only those; "
-            "let data, split and seed be as they are there."
+            f"with.fedssyn.from_run: {client} had other records in {run}, and its generator learnt from those; "
+            "use the same data, split and seed as that run."
         )
     stages = _stages(kept)
     if not stages:
         raise UserError(
-            f"with.fedssyn.from_run: {client} kept no generator in {run}; run that with keep_generator: true."
+            f"with.fedssyn.from_run: {client} kept no generator in {run}; repeat that run with keep_generator: true."
         )
     wanted = max(stages) if epoch is None else epoch
     if wanted not in stages:
         there = ", ".join(map(str, sorted(stages)))
         raise UserError(
-            f"with.fedssyn.epoch: in {run} {client} kept no generator after {wanted} epochs; there are {there}."
+            f"with.fedssyn.epoch: in {run}, {client} kept no generator after {wanted} epochs; choose from {there}."
         )
     return stages[wanted]
 
@@ -54,7 +54,7 @@ def _memory(client: str, run: Path) -> Mapping[str, Tensor]:
     try:
         name = (run / "run-id").read_text()
     except OSError:
-        raise UserError(f"with.fedssyn.from_run: {run} is not the folder of a run.") from None
+        raise UserError(f"with.fedssyn.from_run: {run} is not a run folder.") from None
     store = TensorStore(run / "clients" / client / name / "memory")
     entries = store.entries()
     return store.get(entries[-1])[0] if entries else {}

@@ -1,13 +1,13 @@
 """Fedssyn's exchange under record-level privacy: what is planned, what is charged, and what a client then does.
 
 The generator takes DP-SGD steps (`privacy.sgd`) at rate q = batch / (ρ n̄), with n̄ the planned number of records, for
-as many epochs as its settings say: epochs · round(1/q) steps, charged before a record is touched. Labels are uniform,
-or follow the counts of the classes with noise (one Gaussian release: a record changes one count by one). Whether a
-record is among those that the generator sees is its own secret coin of probability ρ: a permutation of one record more
-would change everybody's place. That makes the claim no smaller, since training touches the same records later.
+the number of epochs in its settings: epochs · round(1/q) steps, charged before a record is touched. Labels are uniform,
+or follow noised class counts (one Gaussian release: a record changes one count by one). Whether the generator sees a
+record is decided by a secret coin for that record, of probability ρ; with a permutation, one more record would change
+everyone's place. The sampling does not reduce the cost, since training touches the same records later.
 
-Nothing else may depend on records. Every number of records will do, also none; ñ is planned; and images are looked at
-by themselves only, which comes after the mechanism and is free.
+Nothing else may depend on records. Any number of records works, including none; ñ is planned; and images are checked
+only by themselves, which is post-processing and free.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ class PrivateExchange:
     privacy: PrivacySettings
 
     def steps(self, own: int) -> Spending:
-        """Of the generator, for a client with ``own`` records, which count only where that number is public."""
+        """The generator's steps, for a client with ``own`` records, a number that matters only if it is public."""
         words = _said(self.settings.generator)
         rate = min(1.0, words["batch"] / self._seen(own))
         steps = max(words["epochs"] * max(1, round(1 / rate)), words.get("least_steps", 0))
@@ -67,8 +67,8 @@ class PrivateExchange:
         if self.dp.epsilon is not None:
             return self.dp.epsilon
         if self.dp.scope == "all" or whole is None:
-            why = "; training spends of privacy.epsilon as well" if self.dp.scope == "all" else ", or its noise"
-            raise UserError(f"{WHERE}.epsilon: say how much the generator may spend{why}.")
+            why = "; training draws on privacy.epsilon as well" if self.dp.scope == "all" else ", or its noise"
+            raise UserError(f"{WHERE}.epsilon: set how much the generator may spend{why}.")
         return whole
 
     # ---- on the client
@@ -109,7 +109,7 @@ class PrivateExchange:
         )
 
     def _shares(self, client: Client, some: Examples, imitation: Imitation) -> Tensor:
-        """Of the classes among the images; only those that it holds where that is no secret."""
+        """Shares of the classes among the images; only classes the client holds, if those are not secret."""
         classes = imitation.problem.classes
         shares = torch.ones(classes, dtype=torch.int64)
         if self.dp.labels == "noised":
@@ -123,15 +123,15 @@ class PrivateExchange:
 
 
 def private_exchange(settings: FedssynSettings, privacy: PrivacySettings | None, inner: Method) -> PrivateExchange:
-    """Refuses, before anything runs, what cannot be promised."""
+    """Refuses, before anything runs, what cannot be guaranteed."""
     dp = settings.dp
     assert dp is not None
     if privacy is None:
-        raise UserError(f"{WHERE} needs a promise to keep: say `privacy: {{epsilon: 10, delta: 1e-5, records: 1000}}`.")
+        raise UserError(f"{WHERE} needs a promise; write `privacy: {{epsilon: 10, delta: 1e-5, records: 1000}}`.")
     if dp.scope == "all" and not inner.private:
         sends = next((name for name, job in inner.jobs().items() if job.kinds), type(inner).__name__)
         raise UserError(
-            f"{WHERE}.scope: 'all' promises privacy for what {sends} sends as well, and that is without noise; "
+            f"{WHERE}.scope: 'all' promises privacy for what {sends} sends as well, but that has no noise; "
             "choose a private method such as dp-fedavg, or write scope: exchange."
         )
     found = PrivateExchange(settings, dp, privacy)
@@ -140,7 +140,7 @@ def private_exchange(settings: FedssynSettings, privacy: PrivacySettings | None,
 
 
 def rehearse(generator: Generator, problem: Problem) -> None:
-    """A step on nobody: what a private generator refuses, it refuses here, before anything is charged."""
+    """One step without records, so that a private generator refuses before anything is charged."""
     coins = stream("rehearsal")
     nobody = Examples(torch.empty(0, *problem.shape, dtype=torch.uint8), torch.empty(0, dtype=torch.int64))
     step = PrivateSteps(rate=1.0, steps=1, clip=1.0, noise=0.0, expected=1.0, sampling=coins, noises=coins, coins=coins)
@@ -149,25 +149,25 @@ def rehearse(generator: Generator, problem: Problem) -> None:
 
 
 def _check_budget(exchange: PrivateExchange, privacy: PrivacySettings) -> None:
-    exchange.steps(1)  # a promise from which nothing can be planned is refused here
+    exchange.steps(1)  # refuses a promise from which nothing can be planned
     if privacy.epsilon is None:
         return
     if exchange.dp.epsilon is not None and exchange.dp.epsilon > privacy.epsilon:
-        raise UserError(f"{WHERE}.epsilon is {exchange.dp.epsilon:g}, more than privacy.epsilon allows; write less.")
+        raise UserError(f"{WHERE}.epsilon is {exchange.dp.epsilon:g}, above privacy.epsilon; write a smaller one.")
     if privacy.records is None:
         return
     cost = cost_of(exchange.spendings(privacy.records), privacy)
     if cost > privacy.epsilon:
         raise UserError(
-            f"{WHERE}: the generator alone would cost {cost:.3g}, and privacy.epsilon is {privacy.epsilon:g}; write "
-            "more noise, fewer epochs or smaller batches, or noise: null to have it solved."
+            f"{WHERE}: the generator alone would cost {cost:.3g}, but privacy.epsilon is {privacy.epsilon:g}; use "
+            "more noise, fewer epochs or smaller batches, or write noise: null to have it solved."
         )
 
 
 def _said(words: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(words.get("epochs"), int) or not isinstance(words.get("batch"), int):
         raise UserError(
-            f"{WHERE}: the generator '{words['name']}' has no epochs and batch from which private steps could be "
-            "planned; choose another, such as vae."
+            f"{WHERE}: the generator '{words['name']}' has no epochs and batch to plan private steps from; "
+            "choose another, such as vae."
         )
     return words

@@ -1,4 +1,4 @@
-"""What can be said of Fedssyn in a config: the generator, the exchange, its privacy, and what is looked at before."""
+"""Fedssyn's settings: the generator, the exchange, its privacy, and the checks before images are sent."""
 
 from typing import Any, ClassVar, Literal, Self
 
@@ -15,19 +15,19 @@ DEFAULT = "vae"
 class ImitationSettings(Settings):
     """How a client makes images that stand in for its records."""
 
-    where: ClassVar[str] = "with.fedssyn.generator"  # the generator's settings, in a config
+    where: ClassVar[str] = "with.fedssyn.generator"  # where the generator's settings are in a config
 
     generator: dict[str, Any] = Field(
         default=DEFAULT, validate_default=True
     )  # a name or file.py:Class, and its settings
-    records: float = Field(default=0.75, gt=0, le=1)  # ρ, the share of its records that a generator learns from
+    records: float = Field(default=0.75, gt=0, le=1)  # ρ, share of its records that a client's generator learns from
     images: int | None = Field(default=None, ge=0)  # ñ, images per client; null: as many as it has records
-    sound_only: bool = True  # send no images of a generator that diverged or collapsed
+    sound_only: bool = True  # send no images if the generator diverged or collapsed
 
     @field_validator("generator", mode="before")
     @classmethod
     def _spelled_out(cls, given: object) -> object:
-        """Every default of the generator's own settings, so that the resolved config shows them."""
+        """Fills in the generator's own defaults, so that the resolved config shows them."""
         wanted = {"name": given} if isinstance(given, str) else given
         if not isinstance(wanted, dict) or not isinstance(wanted.get("name", DEFAULT), str):
             raise ValueError("name a generator, such as vae")
@@ -44,29 +44,29 @@ class ImitationSettings(Settings):
 
 
 class ExchangePrivacy(Settings):
-    """A generator that learns by DP-SGD; how long and in what batches is said by the generator's own settings."""
+    """A generator that learns by DP-SGD; epochs and batch are in the generator's own settings."""
 
-    scope: Literal["exchange", "all"]  # what is promised: the images alone, or all that training sends as well
+    scope: Literal["exchange", "all"]  # what the promise covers: the images alone, or training as well
     epsilon: float | None = Field(default=None, gt=0)  # ε of the images; null: all of privacy.epsilon
-    clip: float = Field(default=1.0, gt=0)  # C, the longest gradient of one record
+    clip: float = Field(default=1.0, gt=0)  # C, clipping norm of one record's gradient
     noise: float | None = Field(default=None, gt=0)  # σ, in units of C; null: solved from epsilon
-    labels: Literal["uniform", "noised"] = "uniform"  # of the images: all classes alike, or by noised counts
+    labels: Literal["uniform", "noised"] = "uniform"  # labels of the images: all classes equally, or by noised counts
     label_noise: float = Field(default=10.0, gt=0)  # σ of the noised counts, in records
 
     @model_validator(mode="after")
     def _one_way_to_the_noise(self) -> Self:
         if self.noise is not None and self.epsilon is not None:
-            raise ValueError("give epsilon, from which noise is solved, or noise itself, not both")
+            raise ValueError("give epsilon, from which noise is solved, or noise itself, but not both")
         return self
 
 
 class FedssynSettings(ImitationSettings):
     source: Literal["generator", "real"] = "generator"  # what is shuffled: images, or real records (no privacy at all)
-    deal: Literal["shuffled", "own"] = "shuffled"  # who gets the images: all, shuffled, or each client its own
+    deal: Literal["shuffled", "own"] = "shuffled"  # who gets the images: all clients, shuffled, or each its own
     dp: ExchangePrivacy | None = None  # train the generator by DP-SGD; null: without privacy
     veto: Literal["drop", "flag"] | None = None  # drop or count images that are near-duplicates of records
-    veto_space: Literal["pixels", "features"] = "pixels"  # where nearness is measured; features: of the first model
-    keep_generator: bool = False  # keep every stage of its training in the client's memory
+    veto_space: Literal["pixels", "features"] = "pixels"  # where nearness is measured; features: of the initial model
+    keep_generator: bool = False  # keep every stage of the generator's training in the client's memory
     from_run: str | None = None  # folder of a run whose clients kept their generators; nothing is trained
     epoch: int | None = Field(default=None, ge=1)  # the stage to take from there; null: the last one
 
@@ -75,7 +75,7 @@ class FedssynSettings(ImitationSettings):
         real, again = self.source == "real", self.from_run is not None
         if self.dp is not None:
             if self.veto is not None:
-                raise ValueError("veto compares images with records outside of any noise; leave out veto or dp")
+                raise ValueError("veto compares images with records without noise; leave out veto or dp")
             if real:
                 raise ValueError("real records cannot be private; leave out dp, or write source: generator")
             if again:
@@ -83,5 +83,5 @@ class FedssynSettings(ImitationSettings):
         if real and (self.veto is not None or again or self.keep_generator):
             raise ValueError("source: real uses no generator; leave out veto, keep_generator and from_run")
         if self.epoch is not None and not again:
-            raise ValueError("epoch chooses among what an earlier run kept; say which one with from_run")
+            raise ValueError("epoch chooses among the stages an earlier run kept; name that run with from_run")
         return self

@@ -1,7 +1,7 @@
 """The averaging family: clients train the broadcast model, the server combines their changes.
 
-A member of the family is a few terms (what else pulls at the local model), a rule (how changes are combined)
-and a slope. The server sees sums over clients, never a single reply.
+A member of the family is a few terms (what else pulls at the local model), a rule (how changes are combined) and a
+slope. The server sees sums over clients, never a single reply.
 """
 
 import copy
@@ -29,18 +29,18 @@ from understudy.models.network import Network
 __all__ = ["Averaging", "AveragingSettings", "Kit", "Parts", "Rule", "Shapes", "SlopeFor", "Term"]
 
 
-SOMEBODY = 0.5  # a weight below it stands for no record: those of clients are whole numbers
+SOMEBODY = 0.5  # a weight below it means no records: clients' weights are whole numbers
 
 
 class AveragingSettings(Settings):
     local: Local = Local()  # how a client trains in a round
-    weights: Literal["size", "uniform"] = "size"  # of clients in the mean: n_k / Σ n, or equal
+    weights: Literal["size", "uniform"] = "size"  # weights of clients in the mean: n_k / Σ n, or equal
     buffers: Literal["average", "local", "forbid"] = "average"  # running statistics of BatchNorm and the like
-    score_local: bool = False  # record how far local models move and how they do; see local_scores.py
+    score_local: bool = False  # record how far local models move and how well they do; see local_scores.py
 
 
 class Averaging(Method):
-    plain_steps: ClassVar[str] = ""  # why nothing but a loss may move the local model, where that is so
+    plain_steps: ClassVar[str] = ""  # why only a loss may move the local model, if so
     one_step: ClassVar[bool] = False  # a round is one local step
     head_at_home: ClassVar[bool] = False  # the head stays with its client and is neither sent nor averaged
 
@@ -60,7 +60,7 @@ class Averaging(Method):
         check_together(self.terms, Training(self.rule, self.settings.local, self.head_at_home))
 
     def and_term(self, term: Term) -> "Averaging":
-        """The same method with one more term: what an add-on does."""
+        """The same method with one more term, as an add-on makes it."""
         check_joins(term, self.plain_steps, self.one_step)
         joined = copy.copy(self)
         joined.terms = (*self.terms, term)
@@ -76,15 +76,15 @@ class Averaging(Method):
         super().bind(net, rounds)
         if self.settings.buffers == "forbid" and net.size > net.parameters:
             raise UserError(
-                "The network keeps running statistics and method.buffers is 'forbid'; "
-                "choose a network without BatchNorm, or 'average' or 'local'."
+                "The network keeps running statistics, but method.buffers is 'forbid'; "
+                "choose a network without BatchNorm, or write 'average' or 'local'."
             )
         for term in self.terms:
             term.check(net)
 
     @property
     def scored_at_home(self) -> bool:
-        """With a head or buffers at home the server has only part of any model."""
+        """With heads or buffers kept at home, the server has only part of any model."""
         return self.head_at_home or self._local_buffers
 
     @property
@@ -101,7 +101,7 @@ class Averaging(Method):
 
     # ---- on the client
 
-    @task()  # what it sends depends on rule and terms: see `jobs`
+    @task()  # what it sends depends on the rule and the terms: see `jobs`
     def train(self, client: Client, brief: Message) -> Message:
         trained, of_terms = self.work(client, brief)
         parts = self._shares(client, trained) | of_terms
@@ -110,7 +110,7 @@ class Averaging(Method):
         return Message(parts)
 
     def work(self, client: Client, brief: Message) -> tuple[Trained, Parts]:
-        """Local training from the broadcast model, and what the terms send up of it."""
+        """Local training from the broadcast model, and what the terms send up."""
         w = self.whole(client, brief["model"])
         self.net.load(w)
         outside = self.seen_by_terms(client)
@@ -138,15 +138,15 @@ class Averaging(Method):
         return self.walk(client, w, self.plan(client), descent)
 
     def descent(self, client: Client, pulls: Sequence[Pull] = (), slope: Slope = plain) -> Descent:
-        """As the settings say, at the rate of this round."""
+        """From the settings, at the rate of this round."""
         local = self.settings.local
-        rate = local.rate(min(client.round, self.rounds), self.rounds)  # a last score comes a round later
+        rate = local.rate(min(client.round, self.rounds), self.rounds)  # the final score comes one round later
         return Descent(local, rate, pulls, slope)
 
     def walk(
         self, client: Client, w: Tensor, plan: Tensor, descent: Descent, changes: torch.Generator | None = None
     ) -> Trained:
-        """Local training along ``plan``; ``changes`` draws the augmentation, if not the client's usual stream."""
+        """Local training along ``plan``; ``changes`` replaces the client's usual stream for augmentation."""
         feed = Feed(client.examples, plan, changes or client.rng("augmentation"))
         return train(self.net, w, feed, descent, records=len(client.own))
 
@@ -206,7 +206,7 @@ class Averaging(Method):
         return state.but(self.combined(state, sums, len(server.clients)))
 
     def combined(self, state: State, sums: Message, clients: int) -> Parts:
-        """What the sums make of State."""
+        """The parts of State that the sums change."""
         net, w = self.net, state["model"]
         parts = self.rule.step(w[self.shared], state, sums, clients)
         at_home, buffers = w[self.shared.stop : net.parameters], w[net.buffers]
@@ -246,7 +246,7 @@ class Averaging(Method):
         return self.rule.result(state)
 
     def _shapes(self) -> Shapes:
-        """Of everything that a client sends up to be summed."""
+        """Shapes of everything a client sends up to be summed."""
         net, shapes = self.net, {"weight": (), **self.rule.shapes(self.shared.stop)}
         if self.settings.score_local:
             shapes[local_scores.PART] = (local_scores.SIZE,)
@@ -257,7 +257,7 @@ class Averaging(Method):
         return shapes
 
     def _least(self) -> dict[str, float]:
-        """A client's weight is not negative, and neither is what else the server divides by."""
+        """A client's weight must not be negative, nor anything else the server divides by."""
         least = {"weight": 0.0, **self.rule.least}
         if self.settings.score_local:
             least[local_scores.PART] = 0.0

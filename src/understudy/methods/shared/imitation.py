@@ -1,6 +1,7 @@
-"""What a client does with a generator: it learns from some of the records and makes labelled images.
+"""What a client does with a generator: it trains it on some of its records and makes labelled images.
 
-Images come from a stream of their own: whoever samples from what was learnt, now or in a later run, gets the same ones.
+Images are sampled from their own stream, so sampling again from what was learnt, now or in a later run, gives the same
+ones.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ Learn = Callable[[Client, Examples], Learnt]
 
 
 class Unsound(UserError):
-    """A generator came to nothing."""
+    """A generator failed."""
 
     code = "unsound"
 
@@ -35,7 +36,7 @@ class Imitation:
     problem: Problem
 
     def of(self, client: Client, learn: Learn | None = None) -> Examples:
-        """Images with the class frequencies of the records that the generator saw; none where those are too few."""
+        """Images with the class frequencies of the records the generator saw; none if those are too few."""
         require_pixels(client)
         own, share = client.own, self.settings.records
         order = torch.randperm(len(own), generator=client.rng("fedssyn records"))
@@ -53,7 +54,7 @@ class Imitation:
         private: PrivateSteps | None = None,
         keep: Callable[[Stage], None] = lambda stage: None,
     ) -> Learnt:
-        """``keep`` hears of every stage of the training."""
+        """``keep`` is called with every stage of training."""
         state: Learnt = {}
         for stage in self.generator.course(some, self.problem, client.rng("fedssyn generator"), private):
             state = stage.state
@@ -61,12 +62,12 @@ class Imitation:
         return state
 
     def painted(self, client: Client, state: Learnt, counts: Tensor) -> Examples:
-        """So many images of each class; a generator that came to nothing is found out here."""
+        """``counts`` images of each class; a generator that failed is caught here."""
         labels = labels_from_counts(counts)
         made = Examples(self.generator.sample(state, labels, self.problem, client.rng("fedssyn images")), labels)
         why = complaint(made.x, made.y) if self.settings.sound_only else None
         if why is not None:
-            raise Unsound(f"{why.rstrip('.')}; its images are not sent, unless sound_only is false.")
+            raise Unsound(f"{why.rstrip('.')}; its images are not sent unless sound_only is false.")
         return made
 
     def wanted(self, records: int) -> int:
@@ -81,4 +82,4 @@ def require_pixels(client: Client) -> None:
 
 def check_single_labels(problem: Problem) -> None:
     if problem.multilabel:
-        raise UserError("generator: they make images of one class each, not of several labels.")
+        raise UserError("generator: it makes images of one class each, so every record must have exactly one label.")

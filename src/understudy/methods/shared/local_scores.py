@@ -1,7 +1,7 @@
-"""How the models that clients have trained do before they are averaged.
+"""How well the clients' trained models do before they are averaged.
 
-Asked for with ``method.score_local``. Each client that trained scores its personal model (its local one, unless the
-method keeps another) and sends seven numbers, which are summed; the means over clients are in the round's line:
+Turned on with ``method.score_local``. Each client that trained scores its personal model (its local one, unless the
+method keeps another) and sends seven numbers, which are summed; the means over clients appear in the round's line:
 
     local_distance              ‖w_k − w‖, over the trainable part
     local_accuracy              on the common test set: how well local models generalise
@@ -9,8 +9,8 @@ method keeps another) and sends seven numbers, which are summed; the means over 
                                 Σ_c d_c · correct_c / Σ_c d_c · total_c
     personal_held_out_accuracy  on the client's own held-out share
 
-So FedAvg, FedProx or FedCOG "with fine-tuning" (+FT) is that method with ``score_local``: the local model after
-local training is the fine-tuned one. The common test set is there in a simulation only.
+So FedAvg, FedProx or FedCOG "with fine-tuning" (+FT) is that method with ``score_local``: the local model after local
+training is the fine-tuned one. The common test set exists only in simulation.
 """
 
 import torch
@@ -26,7 +26,7 @@ BATCH = 512
 
 
 def local_scores(client: Client, net: Network, start: Tensor, local: Tensor, personal: Tensor) -> Tensor:
-    """The seven numbers of one client; ``start`` is what it was sent."""
+    """The seven numbers of one client; ``start`` is the model it was sent."""
     moved = float((local - start)[net.trainable].norm())
     found = [1.0, moved, 0.0, 0.0, 0.0, 0.0, 0.0]
     net.load(personal)
@@ -41,7 +41,7 @@ def local_scores(client: Client, net: Network, start: Tensor, local: Tensor, per
 
 
 def means(sums: Tensor) -> dict[str, float]:
-    """From the numbers summed over clients to the metrics of a round."""
+    """The metrics of a round, from the numbers summed over clients."""
     clients, distance, tested, accuracy, personal, holding, held_out = sums.tolist()
     found = {}
     if clients:
@@ -54,7 +54,7 @@ def means(sums: Tensor) -> dict[str, float]:
 
 
 def hits_by_class(net: Network, examples: Examples) -> tuple[Tensor, Tensor]:
-    """How many are right and how many there are, a class each; with several labels a record, labels are counted."""
+    """Correct and total counts per class; with several labels per record, labels are counted."""
     classes = net.problem.classes
     right, total = torch.zeros(classes, dtype=torch.float64), torch.zeros(classes, dtype=torch.float64)
     for start in range(0, len(examples), BATCH):

@@ -1,8 +1,8 @@
-"""What a server learns from replies, without the one that would spoil it for everybody.
+"""What a server learns from replies, without the one that would spoil it for all.
 
-Numbers that are finite, and even small enough to be squared, can still drive a training out of all bounds. Nobody can
-tell that from the reply alone, but it shows in what is learnt: it is not finite. Where one reply then holds numbers far
-beyond those of the others, it is refused, and the others' round counts.
+Numbers that are finite, and even small enough to be squared, can still make training diverge. The reply alone does not
+show it, but the result does: it is not finite. If one reply then holds numbers far larger than the others', it is
+refused, and the round counts without it.
 """
 
 import statistics
@@ -13,18 +13,18 @@ from torch import Tensor
 from understudy.federation.message import Message
 from understudy.federation.server import Reply
 
-FAR = 10.0  # times the largest number of a usual reply
+FAR = 10.0  # times the largest number in a typical reply
 
 
 def learnt_from(replies: Sequence[Reply], learn: Callable[[Sequence[Reply]], Message]) -> Message:
-    """What ``learn`` makes of them; of training that diverges for another reason, what came of it."""
+    """The result of ``learn``; if training diverges for another reason, that result as it is."""
     left = list(replies)
     while True:
         learnt = learn(left)
         worst = _stands_out(left) if learnt.not_finite() else None
         if worst is None:
             return learnt
-        worst.refuse("what the server learns from it is not finite, and its numbers are far beyond those of others")
+        worst.refuse("what the server learns from it is not finite, and its numbers are far larger than the others'")
         left = [reply for reply in left if reply is not worst]
 
 

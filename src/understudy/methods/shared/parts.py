@@ -1,5 +1,6 @@
-"""The parts that a member of the averaging family is made of: terms that act on local models, a rule that combines
-what came of it."""
+"""The parts of a member of the averaging family: terms that act on local models, and a rule that combines the
+results.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -22,35 +23,35 @@ SlopeFor = Callable[[Client, Message, Network], Slope]  # how a client turns a b
 
 
 class Term:
-    """Something besides the data that acts on the local model. Pure: what lasts is in State or in memory."""
+    """Something other than the data that acts on the local model. Stateless: what lasts is in State or in memory."""
 
-    name: str  # as it is registered; of the class where it is not
-    # Every term with a `loss` or a `data_loss` says which: one number per record, of that record alone, or one of a
-    # whole batch (or of anything else). Under privacy the first is clipped with the record's gradient, the second is
-    # refused.
+    name: str  # as registered; otherwise the class name
+    # Every term with a `loss` or a `data_loss` declares which: one number per record, made from that record alone, or
+    # one for a whole batch (or for anything else). Under privacy the first is clipped with the record's gradient, the
+    # second is refused.
     per_record: ClassVar[bool]
     # `begin` or `end` look at the client's records, or count them: refused under privacy, where only the clipped
-    # gradient may.
+    # gradient may do so.
     reads_records: bool = False
-    usual_loss: bool = False  # `begin` or `end` work with the usual loss of the data, which then no term may replace
-    zero_at_start: ClassVar[bool] = False  # does nothing at the broadcast model, where a method of one step stays
-    down: ClassVar[tuple[str, ...]] = ()  # parts of State that ride in the brief
+    usual_loss: bool = False  # `begin` or `end` use the usual loss of the data, so no term may replace it
+    zero_at_start: ClassVar[bool] = False  # has no effect at the broadcast model, so none in a method of one step
+    down: ClassVar[tuple[str, ...]] = ()  # parts of State that are sent in the brief
     up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed
-    least: ClassVar[Mapping[str, float]] = {}  # of parts in ``up``: the smallest number that they may hold
+    least: ClassVar[Mapping[str, float]] = {}  # for parts in ``up``: the smallest number allowed
 
     def shapes(self, net: Network) -> Shapes:
-        """Of the parts in ``up``."""
+        """Shapes of the parts in ``up``."""
         return dict.fromkeys(self.up, (net.parameters,))
 
     def check(self, net: Network) -> None:
-        """Refuses, in one sentence, a network or a problem that it cannot work with."""
+        """Refuses, in one sentence, a network or a problem it cannot work with."""
 
     def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
-        """The network as this term needs it, still features and head; as often as there are terms that do so."""
+        """The network as this term needs it, still with features and head; called for each term in turn."""
         return module
 
     def fits(self, local: Local, head_at_home: bool) -> None:
-        """Refuses, in one sentence, a way of training that it cannot work with."""
+        """Refuses, in one sentence, local training it cannot work with."""
 
     def first_state(self, net: Network) -> Parts:
         """Parts of State before round 1."""
@@ -65,11 +66,11 @@ class Term:
         return 1.0
 
     def data_loss(self, kit: Kit, net: Network, batch: Batch) -> Tensor | None:
-        """(n,) losses of a batch in the place of the usual ones, under the same weights; None: the usual ones."""
+        """(n,) losses of a batch that replace the usual ones, with the same weights; None: the usual ones."""
         return None
 
     def loss(self, kit: Kit, net: Network, w: Tensor, batch: Batch) -> Tensor | None:
-        """More loss: one number per record; or one per batch, where ``per_record`` is False."""
+        """An additional loss: one number per record, or one per batch if ``per_record`` is False."""
         return None
 
     @property
@@ -83,7 +84,7 @@ class Term:
 
     @property
     def pulls(self) -> bool:
-        """It acts besides the loss."""
+        """Whether it acts on the model other than through the loss."""
         return type(self).gradient is not Term.gradient
 
     def __init_subclass__(cls) -> None:
@@ -91,8 +92,8 @@ class Term:
         cls.name = cls.__name__
         if (cls.loss, cls.data_loss) != (Term.loss, Term.data_loss) and not hasattr(cls, "per_record"):
             raise UserError(
-                f"The term {cls.__name__} adds a loss: write `per_record = True` where it is one number per record, "
-                "made of that record alone, and `per_record = False` where it is not."
+                f"The term {cls.__name__} adds a loss: write `per_record = True` if it is one number per record, "
+                "made from that record alone, and `per_record = False` if not."
             )
 
     def gradient(self, kit: Kit, w: Tensor) -> Tensor | None:
@@ -112,13 +113,13 @@ class Rule:
     """How changes are combined. This one is the mean: w ← w + rate · Σ a_k Δ_k / Σ a_k."""
 
     up: ClassVar[Mapping[str, Kind]] = {"change": "weights"}
-    least: ClassVar[Mapping[str, float]] = {}  # of parts in ``up``: the smallest number that they may hold
+    least: ClassVar[Mapping[str, float]] = {}  # for parts in ``up``: the smallest number allowed
 
     def __init__(self, rate: float = 1.0):
         self.rate = rate
 
     def shapes(self, size: int) -> Shapes:
-        """Of the parts in ``up``, where so many trained numbers are shared."""
+        """Shapes of the parts in ``up``, with ``size`` trained numbers shared."""
         return dict.fromkeys(self.up, (size,))
 
     def first_state(self, size: int) -> Parts:
@@ -126,11 +127,11 @@ class Rule:
         return {}
 
     def share(self, change: Tensor, weight: float, trained: Trained) -> Parts:
-        """On the client: its part of the sums, its weight multiplied in."""
+        """On the client: its part of the sums, multiplied by its weight."""
         return {"change": change * weight}
 
     def step(self, w: Tensor, state: State, sums: Message, clients: int) -> Parts:
-        """On the server: the new shared part as ``model``, and what else the rule keeps in State."""
+        """On the server: the new shared part as ``model``, and anything else the rule keeps in State."""
         mean = sums["change"] / sums["weight"]
         return {"model": w + self.rate * mean}
 

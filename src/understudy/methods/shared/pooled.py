@@ -1,8 +1,8 @@
-"""Surrogates in a pool: clients send a few images of each class they own, the server trains on all of them.
+"""Surrogates in a pool: clients send a few images of each class they own, and the server trains on all of them.
 
-What FedDM and its control REAL have in common: which classes a client speaks for, what a reply looks like, and how the
-server learns. It goes on from the broadcast model w_r and is put back into the ball of radius ρ around it after every
-step, since that is where the images were made to stand in for records.
+What FedDM and its control REAL have in common: which classes a client sends, what a reply looks like, and how the
+server learns. It continues from the broadcast model w_r and is projected back into the ball of radius ρ around it after
+every step, since that is where the images were made to stand in for records.
 """
 
 from abc import abstractmethod
@@ -30,16 +30,16 @@ from understudy.methods.shared.outliers import learnt_from
 from understudy.models.network import Network
 from understudy.synthesis.matching import into_ball
 
-FEWEST = 10  # records of a class that a client speaks for, where nothing else is said
+FEWEST = 10  # records for a client to own a class, by default
 
 
 class PooledSettings(Settings):
     ipc: int = Field(default=10, ge=1)  # images per class
     radius: float = Field(default=5.0, gt=0)  # ρ: how far the server may move from w_r in a round
-    min_class_records: int | None = Field(default=None, ge=1)  # to speak for a class; null: 10, and no limit under dp
-    weights: Literal["pool", "size"] = "pool"  # of images: all alike, or each as n_{k,c} / ipc records
+    min_class_records: int | None = Field(default=None, ge=1)  # records to own a class; null: 10, or no limit under dp
+    weights: Literal["pool", "size"] = "pool"  # weights of images: all equal, or n_{k,c} / ipc each
     dsa: bool = False  # differentiable augmentation
-    dsa_kinds: tuple[DsaKind, ...] = ALL  # which of them; leave out flip for digits and letters
+    dsa_kinds: tuple[DsaKind, ...] = ALL  # kinds to draw from; leave out flip for digits and letters
     server: Local = Local(
         epochs=500, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4
     )  # how the server trains on the images
@@ -52,7 +52,7 @@ class Pooled(Method):
     @property
     @abstractmethod
     def surrogate(self) -> Task:
-        """The client's task: images ``x`` with labels ``y``, and where sizes count a ``weight`` for each."""
+        """The client's task: images ``x`` with labels ``y``, and with ``weights: size`` a ``weight`` for each."""
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
@@ -63,7 +63,7 @@ class Pooled(Method):
     # ---- on the client
 
     def owned(self, real: Examples, fewest: int | None = None) -> list[int]:
-        """The classes that a client speaks for."""
+        """The classes that a client sends images of."""
         least = fewest or self.settings.min_class_records or FEWEST
         return [c for c, n in enumerate(real.label_counts(self.net.problem.classes).tolist()) if n >= least]
 
@@ -114,27 +114,27 @@ def check_classes_alone(net: Network, who: str) -> None:
 
 def check_augmentation(net: Network, kinds: tuple[DsaKind, ...]) -> None:
     if len(net.problem.shape) != 3:
-        raise UserError("method.dsa changes images (channels, height, width), and these records are none; write false.")
+        raise UserError("method.dsa needs images (channels, height, width), which these records are not; write false.")
     if not kinds:
         raise UserError("method.dsa_kinds is empty; name at least one kind, or write dsa: false.")
 
 
 def fault(reply: Reply, net: Network, *, most: int | None = None, weighted: bool = False) -> str | None:
-    """Why a reply cannot join the pool. More than ``most`` images are not planned, and would hold up the server."""
+    """Why a reply cannot join the pool. More than ``most`` images are unplanned and would hold up the server."""
     missing = [part for part in ("x", "y", *(["weight"] if weighted else [])) if part not in reply]
     if missing:
         return f"it has no part '{missing[0]}'"
     x, y, problem = reply["x"], reply["y"], net.problem
     labels = labels_to_wire(torch.empty(0, problem.classes) if problem.multilabel else torch.empty(0), problem.classes)
     if x.dtype not in (torch.uint8, torch.float32) or y.dtype != labels.dtype:
-        return f"its images and labels are in {_name(x.dtype)} and {_name(y.dtype)}, which nobody sends here"
+        return f"its images and labels are in {_name(x.dtype)} and {_name(y.dtype)}, which this method never sends"
     if tuple(x.shape[1:]) != problem.shape or tuple(y.shape) != (*x.shape[:1], *labels.shape[1:]):
-        return f"its images {tuple(x.shape)} and labels {tuple(y.shape)} do not fit; an image is {problem.shape}"
+        return f"its images {tuple(x.shape)} and labels {tuple(y.shape)} do not fit; an image has shape {problem.shape}"
     kinds = 2 if problem.multilabel else problem.classes
     if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < kinds:
-        return f"its labels run from {int(y.min())} to {int(y.max())}, and there are {kinds} of them"
+        return f"its labels run from {int(y.min())} to {int(y.max())}, but there are only {kinds}"
     if most is not None and len(y) > most:
-        return f"it sent {len(y)} images, and at most {most} are planned"
+        return f"it sent {len(y)} images, but at most {most} are planned"
     if weighted:
         return _fault_of_weights(reply["weight"], len(y))
     return None
@@ -151,7 +151,7 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def of_one_kind(replies: Sequence[Reply], known: Sequence[torch.dtype] = ()) -> list[Reply]:
-    """Records that join as they are: all pixels or all numbers, as ``known`` before or sent by most."""
+    """Replies of one kind, all pixels or all numbers: the most common among ``known`` and these."""
     kinds = Counter([*known, *(reply["x"].dtype for reply in replies if len(reply["y"]))])
     common = kinds.most_common(1)[0][0] if kinds else None
     for reply in replies:
@@ -161,11 +161,11 @@ def of_one_kind(replies: Sequence[Reply], known: Sequence[torch.dtype] = ()) -> 
 
 
 def pooled(replies: Sequence[Reply], problem: Problem) -> Examples:
-    """All of them, each as the network sees it: nobody's kind of numbers changes the others'."""
+    """All images, scaled reply by reply, so that one reply's number type does not affect the others."""
     x = torch.cat([problem.scale(reply["x"]) for reply in replies])
     return Examples(x, torch.cat([labels_from_wire(reply["y"]) for reply in replies]))
 
 
 def first_noise(client: Client, images: int, net: Network) -> Tensor:
-    """N(0, 1) in the space of scaled images: it knows nothing of the records."""
+    """N(0, 1) in the space of scaled images, independent of the records."""
     return torch.randn(images, *net.problem.shape, generator=client.rng("first images"))

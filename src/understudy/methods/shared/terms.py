@@ -1,4 +1,4 @@
-"""Registers a term: by one name it is a method, FedAvg with this term, and an add-on to the averaging family."""
+"""Registers a term under one name as a method (FedAvg with this term) and as an add-on to the averaging family."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -27,10 +27,10 @@ def term(
     rule: Callable[[Any], Rule] = lambda settings: Rule(),
     sends: str = "",
 ) -> Callable[[BuildTerm[Own]], Callable[[Any], Averaging]]:
-    """Above a function from ``settings`` and the local training to a Term; what it leaves behind builds the method.
+    """Decorates a function from ``settings`` and the local training to a Term; the result builds the method.
 
-    The add-on has ``settings``. The method has those of averaging as well, and those of a ``rule`` where it has one of
-    its own: ``alone`` is then the class of all of them.
+    The add-on has ``settings``. The method also has those of averaging, and those of its ``rule`` if it has its own:
+    ``alone`` is then the class with all of them.
     """
     whole = alone or create_model(f"{settings.__name__}Alone", __base__=cast(Any, (settings, AveragingSettings)))
 
@@ -51,11 +51,11 @@ def term(
 
 
 def joined(name: str, inner: Method, build: Callable[[Local], Term]) -> Averaging:
-    """The method with one more term, which goes by ``name``."""
+    """The method with one more term, called ``name``."""
     if not isinstance(inner, Averaging):
         raise UserError(
-            f"{name} joins methods in which clients train and the server averages; "
-            f"in {type(inner).__name__} there is no local training to join."
+            f"{name} joins methods in which clients train and the server averages, but {type(inner).__name__} has no "
+            "local training to join; leave it out, or add it to a method such as fedavg."
         )
     made = build(inner.settings.local)
     made.name = name
@@ -63,7 +63,7 @@ def joined(name: str, inner: Method, build: Callable[[Local], Term]) -> Averagin
 
 
 def _own(presets: Presets, settings: type[Settings]) -> dict[str, Mapping[str, Any]]:
-    """What presets say of the term itself; those that say nothing of it are the method's alone."""
+    """The part of each preset that concerns the term; presets without one belong to the method alone."""
     cut = {
         name: {key: value for key, value in values.items() if key in settings.model_fields}
         for name, values in presets.items()

@@ -1,4 +1,4 @@
-"""What goes together in the averaging family: terms with one another, with a rule, and with a way of training."""
+"""What fits together in the averaging family: terms with one another, with a rule, and with local training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from understudy.methods.shared import local_scores
 from understudy.methods.shared.parts import Kit, Rule, Term
 from understudy.models.network import Network
 
-ALWAYS = ("weight", "buffers", local_scores.PART)  # parts of a reply that are no term's
+ALWAYS = ("weight", "buffers", local_scores.PART)  # parts of a reply that belong to no term
 
 
 @dataclass(frozen=True)
 class Active(Pull):
-    """A term in this round, as the training loop wants it."""
+    """A term in this round, as the training loop sees it."""
 
     term: Term
     kit: Kit
@@ -37,7 +37,7 @@ class Active(Pull):
 
 @dataclass(frozen=True)
 class Training:
-    """What the terms of a method have to get along with."""
+    """What the terms of a method have to fit."""
 
     rule: Rule
     local: Local
@@ -45,7 +45,7 @@ class Training:
 
 
 def check_together(terms: Sequence[Term], training: Training) -> None:
-    """Refuses, in one sentence, what does not go together."""
+    """Refuses, in one sentence, what does not fit together."""
     for term in terms:
         term.fits(training.local, training.head_at_home)
     for at, term in enumerate(terms):
@@ -55,40 +55,39 @@ def check_together(terms: Sequence[Term], training: Training) -> None:
     twice = sorted({part for part in sent if sent.count(part) > 1})
     if twice:
         who = " and ".join(term.name for term in terms if set(twice) & set(term.up))
-        raise UserError(f"{who} would send a part of a name that is taken, {', '.join(twice)}; leave one of them out.")
+        raise UserError(f"{who} would send a part whose name is taken, {', '.join(twice)}; leave one of them out.")
 
 
 def _check_pair(one: Term, other: Term) -> None:
     shared = sorted(set(one.up) & set(other.up))
     if one.name == other.name or (type(one) is type(other) and not shared):
         raise UserError(
-            f"{other.name} is in this method already, and a second one would only change its strength; leave it out, "
+            f"{other.name} is already in this method, and a second one would only change its strength; leave it out, "
             "and set its strength under `method`."
         )
     if shared:
         raise UserError(
-            f"{one.name} and {other.name} would both send a part called {shared[0]}, and cannot be told apart in the "
-            "sum; leave one of them out."
+            f"{one.name} and {other.name} would both send a part called {shared[0]}, so the sum could not tell them "
+            "apart; leave one of them out."
         )
     for this, that in ((one, other), (other, one)):
         if this.replaces_loss and that.usual_loss:
             raise UserError(
-                f"{this.name} puts a loss in the place of the data's, and {that.name} needs the gradient of the usual "
-                "one with these settings; leave one of them out."
+                f"{this.name} replaces the loss of the data, but {that.name} needs the gradient of the usual one with "
+                "these settings; leave one of them out."
             )
     if one.replaces_loss and other.replaces_loss:
         raise UserError(
-            f"{one.name} and {other.name} both put a loss in the place of the data's, and there is one place; "
-            "leave one of them out."
+            f"{one.name} and {other.name} both replace the loss of the data, and only one can; leave one of them out."
         )
 
 
 def check_joins(term: Term, plain_steps: str, one_step: bool) -> None:
-    """Refuses a term that a method cannot take in; ``plain_steps`` says why nothing but a loss may move its model."""
+    """Refuses a term that a method cannot take; ``plain_steps`` says why only a loss may move its model."""
     if plain_steps and term.pulls:
         raise UserError(
-            f"{term.name} moves the local model besides the loss, and {plain_steps}; leave it out, or add it to a "
-            "method such as fedavg."
+            f"{term.name} moves the local model other than through the loss, but {plain_steps}; leave it out, or add "
+            "it to a method such as fedavg."
         )
     if one_step and term.zero_at_start:
         raise UserError(
