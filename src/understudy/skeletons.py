@@ -1,4 +1,4 @@
-"""What `understudy.new` writes. NAME is as typed, MODULE as imported, Title begins the classes."""
+"""What `understudy.new` writes. NAME is as typed, MODULE as imported, Title the prefix of class names."""
 
 METHOD = '''\
 """Title: "The title of the paper", algorithm 1.
@@ -26,7 +26,7 @@ from understudy.learning.plan import passes
 
 class TitleSettings(Settings):
     local: Local = Local(epochs=1, lr=0.1)
-    share: float = Field(default=1.0, gt=0)  # of the way to the mean that the server goes
+    share: float = Field(default=1.0, gt=0)  # how far the server moves towards the mean; 1: all the way
 
 
 @method("NAME", settings=TitleSettings)
@@ -45,11 +45,11 @@ class Title(Method):
 
     # ---- on the server
 
-    @by_sums  # the server sees no single reply; leave it out to use server.ask
+    @by_sums  # the server sees only sums; leave this out to use server.ask
     def round(self, server: Server, state: State) -> State:
         shapes = {"change": state["model"].shape, "records": ()}
         sums = server.sum(self.fit, state.only("model"), server.cohort(), shapes, least={"records": 0})
-        mean = sums["change"] / sums["records"].clamp(min=1)  # nobody with a record: no change
+        mean = sums["change"] / sums["records"].clamp(min=1)  # no client has a record: no change
         return state.but(model=(state["model"] + self.settings.share * mean).to(torch.float32))
 '''
 
@@ -86,7 +86,7 @@ about = "the server goes the whole way to the mean"
 TERM = '''\
 """Title: "The title of the paper", equation 1.
 
-A client minimises its loss and a term, with the symbol of each setting,
+A client minimises its loss plus a term, with the symbol of each setting,
 
     f_k(θ) + μ · r(θ, w),
 

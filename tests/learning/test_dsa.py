@@ -162,7 +162,7 @@ def test_what_cannot_be_augmented_is_refused() -> None:
         draw(["blur"], generator(0))  # type: ignore[list-item]
     with pytest.raises(UserError, match="scaled images"):
         apply(draw(ALL, generator(0)), torch.zeros(2, 1, 4, 4, dtype=torch.uint8))
-    with pytest.raises(UserError, match="drawn for 3 images and applied to 5"):
+    with pytest.raises(UserError, match="drawn for 3 images but applied to 5"):
         apply(draw(ALL, generator(0), images=3), SOME)
 
 

@@ -86,5 +86,5 @@ def test_records_that_are_no_images_are_refused() -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(UserError, match="no augmentation 'spin'; there are flip and crop"):
+    with pytest.raises(UserError, match="no augmentation 'spin'; choose flip or crop"):
         augment(counting(1, 1, 2, 2), ["spin"], generator(0))  # type: ignore[list-item]

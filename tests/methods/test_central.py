@@ -86,7 +86,7 @@ def test_several_labels_a_record_are_no_obstacle_for_real_ones() -> None:
     own = Examples(cloud("several", 4).x, torch.tensor([[1.0, 1], [0, 1], [1, 0], [0, 0]]))
     state = Stage(bound(central(), net), {"a": own}).play(1)
     assert not torch.equal(state["model"], net.initial())
-    with pytest.raises(UserError, match="not of several labels"):
+    with pytest.raises(UserError, match="must have exactly one label"):
         bound(central(source="generator"), net)
 
 

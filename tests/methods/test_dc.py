@@ -52,7 +52,7 @@ def test_loops_follow_from_the_images_a_class(ipc: int, loops: tuple[int, int]) 
 
 
 def test_loops_that_nobody_published_must_be_given() -> None:
-    with pytest.raises(UserError, match="give both for 7"):
+    with pytest.raises(UserError, match="give both for ipc 7"):
         DC(DCSettings(ipc=7)).bind(softmax_net(), 1)
     assert DCSettings(ipc=7, outer=2, inner=5).loops == (2, 5)
 

@@ -130,7 +130,7 @@ def test_mu_changes_the_trajectory_and_nought_is_dp_fedavg(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("privacy", "method", "sentence"),
     [
-        (None, {}, "need a promise to keep: say `privacy"),
+        (None, {}, "need a privacy promise; write `privacy"),
         ({"delta": 1e-5}, {}, r"privacy\.records: say how many records"),
         ({"delta": 1e-5, "records": 12}, {"noise": None}, r"solved from a budget: give privacy\.epsilon"),
     ],
@@ -151,7 +151,7 @@ class Normed(nn.Module):
 
 
 def test_batchnorm_is_refused_under_privacy(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="running statistics of records, which no noise covers"):
+    with pytest.raises(UserError, match="running statistics of records, which noise does not cover"):
         dp_run(tmp_path / "run", Normed(), privacy=PLANNED)
 
 
@@ -162,7 +162,7 @@ def test_an_add_on_with_a_loss_of_its_own_is_refused(tmp_path: Path) -> None:
         "with": [{"name": "fedcog", "kd_weighting": "fixed"}],
         "privacy": PLANNED,
     }
-    with pytest.raises(UserError, match="the loss that fedcog adds is not made record by record"):
+    with pytest.raises(UserError, match="the loss that fedcog adds is not one number per record"):
         play(resolve(words, {}, Live(data=sites())), tmp_path / "run")
 
 
@@ -189,7 +189,7 @@ def all_weights(result: Result) -> Tensor:
     return torch.cat([value.reshape(-1) for value in result.weights.values()])
 
 
-BATCHWISE, OUTSIDE = "is not made record by record", "looks at records outside of the clipped gradient"
+BATCHWISE, OUTSIDE = "is not one number per record", "looks at records outside the clipped gradient"
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_what_a_term_makes_of_the_private_model_is_covered_too(tmp_path: Path) -
 
 
 def test_a_term_with_a_loss_has_to_say_of_what_it_is_made() -> None:
-    with pytest.raises(UserError, match="The term Silent adds a loss: write `per_record = True` where"):
+    with pytest.raises(UserError, match="The term Silent adds a loss: write `per_record = True` if"):
         type("Silent", (Term,), {"loss": lambda *_: None})
 
 

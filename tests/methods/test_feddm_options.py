@@ -105,7 +105,7 @@ def test_the_server_augments_only_where_the_switch_says_so() -> None:
 
 def test_records_that_are_no_images_are_not_augmented() -> None:
     flat = Network(lambda: Body(nn.Identity(), nn.Linear(3, 2)), Problem(shape=(3,), classes=2))
-    with pytest.raises(UserError, match=r"method.dsa changes images"):
+    with pytest.raises(UserError, match=r"method.dsa needs images"):
         method(dsa=True).bind(flat, 1)
 
 

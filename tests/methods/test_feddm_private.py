@@ -228,7 +228,7 @@ def test_the_published_noise_is_a_share_of_the_clip_by_the_batch(
         (PRIVACY, {"init": "real"}, "write init: noise"),
         (PRIVACY, {"init": "real", "dp": "paper"}, "write init: noise"),
         (PRIVACY, {"min_class_records": 3}, "write null under method.dp"),
-        (None, {}, "say `privacy"),
+        (None, {}, "write `privacy"),
         (PRIVACY, {"weights": "size"}, "write pool under dp: stat"),
         (PRIVACY, {"noise": None}, "give privacy.epsilon"),
         (PRIVACY, {"noise": None, "dp": "paper"}, "the paper tries 1, 3, 5"),

@@ -240,6 +240,6 @@ def test_several_labels_a_record_are_refused() -> None:
 
 
 def test_records_that_are_no_images_cannot_be_augmented() -> None:
-    with pytest.raises(UserError, match=r"method\.dsa changes images"):
+    with pytest.raises(UserError, match=r"method\.dsa needs images"):
         method().bind(softmax_net(), 1)
     method(dsa=False).bind(softmax_net(), 1)

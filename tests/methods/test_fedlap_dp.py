@@ -277,12 +277,12 @@ def test_images_start_as_noise_and_are_kept_from_round_to_round(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"init": "real"}, r"method\.init: real images would leave as they are"),
+        ({"init": "real"}, r"method\.init: real images would be sent as they are"),
         ({"radius_rule": "min"}, r"method\.radius_rule: 'min' needs each client's r_k"),
-        ({"labels": "owned"}, r"method\.labels: 'owned' tells which classes"),
-        ({"labels": "owned", "privacy": {**PRIVACY, "public": ["counts"]}}, r"method\.labels: 'owned' tells"),
-        ({"weights": "size", "privacy": {**PRIVACY, "public": ["labels"]}}, r"method\.weights: 'size' tells"),
-        ({"weights": "size"}, r"method\.weights: 'size' tells how many records"),
+        ({"labels": "owned"}, r"method\.labels: 'owned' reveals which classes"),
+        ({"labels": "owned", "privacy": {**PRIVACY, "public": ["counts"]}}, r"method\.labels: 'owned' reveals"),
+        ({"weights": "size", "privacy": {**PRIVACY, "public": ["labels"]}}, r"method\.weights: 'size' reveals"),
+        ({"weights": "size"}, r"method\.weights: 'size' reveals how many records"),
         ({"noise": None}, r"give privacy\.epsilon"),
         ({"privacy": {"delta": 1e-5}}, r"privacy\.records: say how many records"),
         ({"noise": None, "privacy": {**PRIVACY, "epsilon": 1e-9}}, "out of reach"),
@@ -302,7 +302,7 @@ def test_batchnorm_is_refused() -> None:
 
 def test_without_a_promise_there_is_nothing_to_do() -> None:
     chosen = FedLapDp(FedLapDpSettings())
-    with pytest.raises(UserError, match="fedlap-dp has nothing to promise: say `privacy"):
+    with pytest.raises(UserError, match="fedlap-dp needs a privacy promise; write `privacy"):
         chosen.bind(image_net(), 1)
 
 

@@ -130,5 +130,5 @@ def test_nothing_but_the_model_travels() -> None:
 
 @pytest.mark.parametrize("net", [coin(), Network(lambda: softmax_net().module, Problem((3,), 3, multilabel=True))])
 def test_records_must_have_one_label_of_three_or_more(net: Network) -> None:
-    with pytest.raises(UserError, match="fedntd compares models on the classes that a record is not"):
+    with pytest.raises(UserError, match="fedntd compares models on the classes a record does not have"):
         bound(fedntd(settings(Local())), net)

@@ -150,7 +150,7 @@ def test_running_statistics_are_never_in_a_block() -> None:
 
 
 def test_a_block_that_does_not_exist_is_refused_with_those_that_do() -> None:
-    with pytest.raises(UserError, match=r"'classifier', which no parameter.*body, head"):
+    with pytest.raises(UserError, match=r"'classifier', but no parameter.*body, head"):
         bound(fedpvr(settings(block="classifier")), layered_net())
 
 

@@ -196,5 +196,5 @@ def test_clients_count_equally_and_empty_ones_do_not() -> None:
 
 @pytest.mark.parametrize(("field", "value"), [("momentum", 0.9), ("weight_decay", 1e-4), ("clip", 1.0)])
 def test_anything_but_plain_sgd_is_refused(field: str, value: float) -> None:
-    with pytest.raises(UserError, match=f"fedreg: method.local.{field} does not go with it"):
+    with pytest.raises(UserError, match=f"fedreg: method.local.{field} cannot be used"):
         fedreg(settings(Local.model_validate({field: value})))

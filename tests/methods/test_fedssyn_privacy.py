@@ -97,10 +97,10 @@ def test_the_method_underneath_gets_what_is_left() -> None:
 
 PROMISE = {"epsilon": 5, "records": 40}
 REFUSED: list[tuple[dict[str, Any], dict[str, Any] | None, str]] = [
-    ({"dp": {"scope": "exchange"}}, None, "needs a promise to keep"),
+    ({"dp": {"scope": "exchange"}}, None, "needs a promise; write"),
     ({"dp": {"scope": "all", "epsilon": 1}}, PROMISE, "what Averaging.train sends.* such as dp-fedavg"),
-    ({"dp": {"scope": "exchange"}}, {"records": 40}, "say how much the generator may spend, or its noise"),
-    ({"dp": {"scope": "exchange", "epsilon": 6}}, PROMISE, "more than privacy.epsilon allows"),
+    ({"dp": {"scope": "exchange"}}, {"records": 40}, "set how much the generator may spend, or its noise"),
+    ({"dp": {"scope": "exchange", "epsilon": 6}}, PROMISE, "above privacy.epsilon"),
     ({"dp": {"scope": "exchange", "noise": 0.3}}, PROMISE, "the generator alone would cost"),
     ({"dp": {"scope": "exchange"}}, {"epsilon": 5}, "privacy.records"),
 ]
@@ -116,21 +116,21 @@ def test_a_promise_that_cannot_be_kept_is_refused(
 
 def test_training_spends_too_so_the_generator_is_told_its_part() -> None:
     inner = dp_fedavg(DpSettings(local=LOCAL, noise=None))
-    with pytest.raises(UserError, match=r"training spends of privacy\.epsilon as well"):
+    with pytest.raises(UserError, match=r"training draws on privacy\.epsilon as well"):
         joined(inner, PROMISE, dp={"scope": "all"})
 
 
 def test_own_images_without_noise_would_pass_by_a_private_method() -> None:
     inner = dp_fedavg(DpSettings(local=LOCAL, noise=None))
-    with pytest.raises(UserError, match="past the noise of the method underneath"):
+    with pytest.raises(UserError, match="past the noise of the underlying method"):
         joined(inner, PROMISE, deal="own")
 
 
 @pytest.mark.parametrize(
     ("beside", "why"),
     [
-        ({"veto": "drop"}, "outside of any noise"),
-        ({"veto": "flag"}, "outside of any noise"),
+        ({"veto": "drop"}, "with records without noise"),
+        ({"veto": "flag"}, "with records without noise"),
         ({"source": "real"}, "real records cannot be private"),
         ({"from_run": "earlier"}, "not in this run's ledger"),
         ({"dp": {"scope": "exchange", "epsilon": 1, "noise": 1}}, "not both"),

@@ -75,7 +75,7 @@ def images(out: Path) -> dict[str, Tensor]:
 
 def test_where_nobody_makes_an_image_the_run_says_so(tmp_path: Path) -> None:
     result = run(tmp_path / "run", sites({"elm": [1], "fir": [0]}))
-    said = "Nothing was shuffled: no client made an image, so the method underneath trains alone."
+    said = "Nothing was shuffled: no client made an image, so the underlying method trains alone."
     assert said in result.metrics[0]["remarks"]
     assert result.metrics[-1]["round"] == 1
     assert not any("Nothing was shuffled" in one for one in run(tmp_path / "other").metrics[0].get("remarks", []))
@@ -110,8 +110,8 @@ def test_a_client_with_too_few_records_is_remarked_on_and_receives(tmp_path: Pat
     result = run(tmp_path / "run", rounds=2)
     assert result.metrics[0]["failures"] == []
     assert result.metrics[0]["remarks"] == [
-        "25 images over 4 clients: parts of 6 and 7.",
-        "elm: no images were made, since a generator needs more records than it has.",
+        "25 images for 4 clients: parts of 6 and 7.",
+        "elm: no images were made, because it has too few records for a generator.",
     ]
     assert "remarks" not in result.metrics[1]
     assert len(memory(tmp_path / "run", "elm")["dealt.y"]) == 6  # 8 + 9 + 8 = 25 in parts of 7, 6, 6 and 6
@@ -166,7 +166,7 @@ def test_or_sent_and_counted(tmp_path: Path, space: str) -> None:
     result = run(tmp_path / "run", ash, generator=copying, veto="flag", veto_space=space, images=10)
     (said,) = result.metrics[0]["remarks"]
     found = int(said.removeprefix("ash: ").split()[0])
-    assert said == f"ash: {found} of 10 images were near-duplicates of its records, sent all the same."
+    assert said == f"ash: {found} of 10 images were near-duplicates of its records, sent anyway."
     assert found >= 3  # exact copies are near in every space
     assert len(images(tmp_path / "run")["ash"]) == 10
 
@@ -222,9 +222,12 @@ def test_a_later_run_samples_without_training(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"epoch": 7}, r"with.fedssyn.epoch: .* ash kept no generator after 7 epochs; there are 2"),
-        ({"generator": {"name": "vae", "epochs": 2, "width": 8}}, "what ash kept in .* is no vae with these settings"),
-        ({"from_run": "nowhere"}, "nowhere is not the folder of a run"),
+        ({"epoch": 7}, r"with.fedssyn.epoch: .* ash kept no generator after 7 epochs; choose from 2"),
+        (
+            {"generator": {"name": "vae", "epochs": 2, "width": 8}},
+            "what ash kept in .* is not a vae with these settings",
+        ),
+        ({"from_run": "nowhere"}, "nowhere is not a run folder"),
     ],
 )
 def test_what_was_not_kept_is_named(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
@@ -239,21 +242,21 @@ def test_a_generator_of_other_records_is_not_sampled(tmp_path: Path) -> None:
     """Another seed, split or data set gives the same name other records."""
     run(tmp_path / "first", sites({"ash": LABELS["ash"]}), keep_generator=True)
     other = sites({"ash": LABELS["beech"]})
-    with pytest.raises(RunStopped, match=r"ash had other records in .*first.* let data, split and seed be as they are"):
+    with pytest.raises(RunStopped, match=r"ash had other records in .*first.* use the same data, split and seed"):
         run(tmp_path / "second", other, from_run=str(tmp_path / "first"))
 
 
 def test_a_run_that_kept_nothing_is_named(tmp_path: Path) -> None:
     data = sites({"ash": LABELS["ash"]})
     run(tmp_path / "first", data)
-    with pytest.raises(RunStopped, match="run that with keep_generator: true"):
+    with pytest.raises(RunStopped, match="repeat that run with keep_generator: true"):
         run(tmp_path / "second", data, from_run=str(tmp_path / "first"))
 
 
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"epoch": 3}, "say which one with from_run"),
+        ({"epoch": 3}, "name that run with from_run"),
         ({"source": "real", "veto": "drop"}, "source: real uses no generator"),
     ],
 )

@@ -33,7 +33,7 @@ def test_the_last_stage_unless_another_one_is_named(run: Path, epoch: int | None
 
 
 def test_a_stage_that_was_not_kept_is_named_with_those_that_were(run: Path) -> None:
-    with pytest.raises(UserError, match="no generator after 7 epochs; there are 5, 10"):
+    with pytest.raises(UserError, match="no generator after 7 epochs; choose from 5, 10"):
         kept_by("ash", OWN, run, 7)
 
 

@@ -113,25 +113,25 @@ def test_two_terms_dress_one_network(order: tuple[str, str]) -> None:
 
 # ---- what does not go together
 
-PLAIN = "moves the local model besides the loss, and"
+PLAIN = "moves the local model other than through the loss, but"
 REFUSED = [
-    ("fedprox", "feddm", "fedprox joins methods in which clients train and the server averages; in FedDM there"),
-    ("scaffold", "scaffold", "scaffold is in this method already"),
-    ("fedprox", "dp-fedprox", "fedprox is in this method already"),
+    ("fedprox", "feddm", "fedprox joins methods in which clients train and the server averages, but FedDM has"),
+    ("scaffold", "scaffold", "scaffold is already in this method"),
+    ("fedprox", "dp-fedprox", "fedprox is already in this method"),
     ("fedpvr", "scaffold", "scaffold and fedpvr would both send a part called control"),
-    ("scaffold", "fednova", f"scaffold {PLAIN} fednova counts steps"),
+    ("scaffold", "fednova", f"scaffold {PLAIN} fednova counts only steps"),
     (
         "fedprox",
         "fednova",
-        rf"fedprox {PLAIN} fednova counts steps down the loss and its own proximal term \(method.mu\)",
+        rf"fedprox {PLAIN} fednova counts only steps on the loss and its own proximal term \(method.mu\)",
     ),
     ("scaffold", "feddyn", f"scaffold {PLAIN} feddyn's dual"),
     ("fedpvr", "fedreg", f"fedpvr {PLAIN} fedreg's corrections"),
-    ("scaffold", "fedrep", "scaffold sends a control variate of all that a client trains, and the heads"),
-    ("scaffold", "dense", "scaffold needs sums of what clients send round after round"),
+    ("scaffold", "fedrep", "scaffold sends a control variate for everything a client trains, but in this method heads"),
+    ("scaffold", "dense", "scaffold needs sums from the clients every round"),
     ("fedprox", "fedsgd", "fedprox would do nothing, because in its only step"),
-    ("feddecorr", "dp-fedavg", "privacy: the loss that feddecorr adds is not made record by record"),
-    ("vhl", "dp-fedavg", "privacy: the loss that vhl adds is not made record by record"),
+    ("feddecorr", "dp-fedavg", "privacy: the loss that feddecorr adds is not one number per record"),
+    ("vhl", "dp-fedavg", "privacy: the loss that vhl adds is not one number per record"),
 ]
 
 
@@ -183,23 +183,21 @@ def test_a_loss_in_the_place_of_the_datas_is_weighed_like_it() -> None:
 
 
 def test_one_term_at_the_most_replaces_the_loss() -> None:
-    with pytest.raises(UserError, match="Hinge and Other both put a loss in the place of the data's"):
+    with pytest.raises(UserError, match="Hinge and Other both replace the loss of the data"):
         Averaging(AveragingSettings(), terms=[Hinge(), Other()])
 
 
 def test_a_control_variate_of_the_usual_loss_goes_with_no_other() -> None:
-    with pytest.raises(
-        UserError, match="Hinge puts a loss in the place of the data's, and scaffold needs the gradient"
-    ):
+    with pytest.raises(UserError, match="Hinge replaces the loss of the data, but scaffold needs the gradient"):
         joined("scaffold", Averaging(AveragingSettings(), terms=[Hinge()]), option="I")
     assert len(joined("scaffold", Averaging(AveragingSettings(), terms=[Hinge()])).terms) == 2  # type: ignore[attr-defined]
 
 
 def test_a_loss_in_the_place_of_the_datas_says_whether_it_is_made_record_by_record() -> None:
-    with pytest.raises(UserError, match="The term Quiet adds a loss: write `per_record = True` where"):
+    with pytest.raises(UserError, match="The term Quiet adds a loss: write `per_record = True` if"):
         type("Quiet", (Term,), {"data_loss": lambda *_: None})
     by_batch = type("ByBatch", (Hinge,), {"per_record": False})()
-    with pytest.raises(UserError, match="privacy: the loss that ByBatch adds is not made record by record"):
+    with pytest.raises(UserError, match="privacy: the loss that ByBatch adds is not one number per record"):
         alone("dp-fedavg").and_term(by_batch)  # type: ignore[attr-defined]
 
 
@@ -208,7 +206,7 @@ class Weighing(Term):
 
 
 def test_a_part_that_every_reply_has_is_nobodys() -> None:
-    with pytest.raises(UserError, match="Weighing would send a part of a name that is taken, weight"):
+    with pytest.raises(UserError, match="Weighing would send a part whose name is taken, weight"):
         Averaging(AveragingSettings(), terms=[Weighing()])
 
 

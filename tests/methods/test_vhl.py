@@ -159,7 +159,7 @@ def test_a_head_that_is_not_linear_is_refused() -> None:
 
 def test_several_labels_and_pictures_of_rows_are_refused() -> None:
     several = Network(lambda: Body(nn.Flatten(), nn.Linear(4, 6)), Problem((1, 2, 2), 3, multilabel=True))
-    with pytest.raises(UserError, match="must have one label"):
+    with pytest.raises(UserError, match="must have exactly one label"):
         vhl(settings()).bind(several, 1)
     with pytest.raises(UserError, match="write 'gaussian'"):
         vhl(settings()).bind(softmax_net(), 1)

@@ -203,7 +203,7 @@ def test_fewer_records_than_the_smallest_number_are_refused() -> None:
 @pytest.mark.parametrize("shape", [(1, 7, 8), (1, 65, 64), (30,)])
 def test_records_that_it_cannot_make_are_refused(shape: tuple[int, ...]) -> None:
     problem = Problem(shape=shape, classes=3)
-    with pytest.raises(UserError, match=r"8 to 64 pixels a side, and records here have shape"):
+    with pytest.raises(UserError, match=r"8 to 64 pixels per side, but the records have shape"):
         Diffusion(BRIEF).fit(noise(4, problem, 0), problem, generator(0))
 
 

@@ -194,7 +194,7 @@ def test_fewer_records_than_the_smallest_number_are_refused() -> None:
 @pytest.mark.parametrize("shape", [(1, 7, 8), (1, 65, 64), (30,)])
 def test_records_that_it_cannot_make_are_refused(shape: tuple[int, ...]) -> None:
     problem = Problem(shape=shape, classes=3)
-    with pytest.raises(UserError, match=r"8 to 64 pixels a side, and records here have shape"):
+    with pytest.raises(UserError, match=r"8 to 64 pixels per side, but the records have shape"):
         Vae(BRIEF).fit(noise(4, problem, 0), problem, generator(0))
 
 
@@ -259,7 +259,7 @@ def test_after_which_steps_it_is_kept(
 def test_settings_that_contradict_themselves_are_refused() -> None:
     with pytest.raises(ValidationError, match="5 is none of the epochs 1 to 4"):
         VaeSettings(epochs=4, checkpoints=(2, 5))
-    with pytest.raises(ValidationError, match="the decoder must be told: conditional: true"):
+    with pytest.raises(ValidationError, match="so it needs conditional: true"):
         VaeSettings(spread="prior")
 
 

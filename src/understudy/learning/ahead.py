@@ -1,9 +1,9 @@
-"""Draws that go ahead of the steps that use them.
+"""Random draws made ahead of the steps that use them.
 
-Every draw comes from a generator of the processor, so that it is the same for every device. A step that drew for itself
-would make an accelerator wait until its few numbers have come over; here the draws of many steps go over together. They
-are made one after another as the steps would make them, from the same streams, so on the processor, where nothing has
-to be moved, each step simply makes its own. In between nobody else may draw from these streams.
+Every draw comes from a generator on the processor, so it is the same for every device. If each step drew for itself, an
+accelerator would wait for a few numbers to arrive; here the draws of many steps are transferred together. They are made
+one after another, as the steps would make them and from the same streams. On the processor, where nothing has to be
+moved, each step simply makes its own. In between, nothing else may draw from these streams.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-BYTES = 64 * 2**20  # moved at once; a step that draws more goes alone; ResNet-18's noise is 45 MB
+BYTES = 64 * 2**20  # per transfer; a step that draws more goes alone; ResNet-18's noise is 45 MB
 
 OneDraw = TypeVar("OneDraw")
 
@@ -20,7 +20,7 @@ OneDraw = TypeVar("OneDraw")
 def ahead(
     draws: Iterable[OneDraw], tensors: Callable[[OneDraw], Sequence[Tensor]], device: torch.device, *, most: int = BYTES
 ) -> Iterator[tuple[OneDraw, list[Tensor]]]:
-    """Each of ``draws``, and beside it its ``tensors`` on the device."""
+    """Each of ``draws``, with its ``tensors`` on the device."""
     if device.type == "cpu":
         for drawn in draws:
             yield drawn, list(tensors(drawn))
@@ -41,7 +41,7 @@ def ahead(
 def _moved(
     block: Sequence[tuple[OneDraw, Sequence[Tensor]]], device: torch.device
 ) -> Iterator[tuple[OneDraw, list[Tensor]]]:
-    """One transfer for each kind of number, however many steps there are."""
+    """One transfer per dtype, however many steps there are."""
     parts = [part for _, some in block for part in some]
     there: list[Tensor] = list(parts)
     for kind in dict.fromkeys(part.dtype for part in parts):

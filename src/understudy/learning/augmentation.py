@@ -15,7 +15,7 @@ PADDING = 4  # pixels on each side before a crop of the image's own size
 
 
 def draw_changes(images: int, kinds: Sequence[Augmentation], rng: torch.Generator) -> list[Tensor]:
-    """For each kind what its images need: (n,) whether to mirror, or (2, n) corners."""
+    """For each kind, what its images need: (n,) whether to mirror, or (2, n) corners."""
     drawn = []
     for kind in kinds:
         if kind == "flip":
@@ -23,16 +23,16 @@ def draw_changes(images: int, kinds: Sequence[Augmentation], rng: torch.Generato
         elif kind == "crop":
             drawn.append(torch.randint(0, 2 * PADDING + 1, (2, images), generator=rng))
         else:
-            raise UserError(f"There is no augmentation {kind!r}; there are flip and crop.")
+            raise UserError(f"There is no augmentation {kind!r}; choose flip or crop.")
     return drawn
 
 
 def changed(x: Tensor, kinds: Sequence[Augmentation], drawn: Sequence[Tensor]) -> Tensor:
-    """By changes that were drawn before."""
+    """The images after changes drawn beforehand."""
     if kinds and x.ndim != 4:
         raise UserError(
             f"Augmentation {', '.join(kinds)} needs images (channels, height, width), "
-            f"and records here have shape {tuple(x.shape[1:])}; leave augmentation empty."
+            f"but the records have shape {tuple(x.shape[1:])}; leave augmentation empty."
         )
     for kind, each in zip(kinds, drawn, strict=True):
         x = (_flip if kind == "flip" else _crop)(x, each.to(x.device))

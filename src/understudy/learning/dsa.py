@@ -1,9 +1,9 @@
-"""Differentiable Siamese augmentation: one random change, drawn apart from being applied.
+"""Differentiable Siamese augmentation: one random change, drawn separately from being applied.
 
 From "Dataset Condensation with Differentiable Siamese Augmentation". A draw is one kind of change, chosen uniformly,
-and its parameters: one set for every image (Siamese: apply the same draw to the real and to the synthetic batch, and
-again after each image step), or one set for each image of a batch (plain). The images are scaled (float, as the
-network sees them) and never clamped; what a crop, cut-out, scale or rotation lets in is 0.
+and its parameters: one set for all images (Siamese: the same draw is applied to the real and the synthetic batch, and
+again after each image step), or one set per image (plain). Images are scaled (float, as the network sees them) and
+never clamped; whatever a crop, cut-out, scale or rotation exposes is 0.
 """
 
 import math
@@ -22,7 +22,7 @@ DsaKind = Literal["colour", "crop", "cutout", "flip", "scale", "rotate"]
 ALL: tuple[DsaKind, ...] = ("colour", "crop", "cutout", "flip", "scale", "rotate")
 WITHOUT_FLIP: tuple[DsaKind, ...] = ("colour", "crop", "cutout", "scale", "rotate")  # for digits and letters
 
-SHIFT = 0.125  # of the side, either way
+SHIFT = 0.125  # of the side, in either direction
 CUT = 0.5  # of the side
 GROWTH = 1.2
 TURN = math.radians(15)
@@ -30,20 +30,20 @@ TURN = math.radians(15)
 
 @dataclass(frozen=True)
 class Draw:
-    """What happens to a batch, whatever its size in pixels."""
+    """What happens to a batch, whatever the size of its images."""
 
     kind: DsaKind
-    u: Tensor  # (1, 3) for every image, or (n, 3) for n images: uniform in [0, 1), turned into parameters by the kind
-    there: Tensor | None = None  # the same on the device of the images, where it was sent ahead
+    u: Tensor  # (1, 3) for all images, or (n, 3) for n: uniform in [0, 1), which each kind turns into parameters
+    there: Tensor | None = None  # the same on the device of the images, if sent ahead
 
 
 def draw(kinds: Sequence[DsaKind], rng: torch.Generator, *, images: int | None = None) -> Draw:
-    """A set of numbers for each of ``images`` (plain), or one for all (Siamese); as many of them for every kind."""
+    """A set of numbers for each of ``images`` (plain), or one for all (Siamese); every kind draws equally many."""
     if not kinds:
         raise UserError("Differentiable augmentation needs at least one kind to choose from; leave it out instead.")
     unknown = [kind for kind in kinds if kind not in ALL]
     if unknown:
-        raise UserError(f"There is no differentiable augmentation {unknown[0]!r}; there are {', '.join(ALL)}.")
+        raise UserError(f"There is no differentiable augmentation {unknown[0]!r}; choose from {', '.join(ALL)}.")
     chosen = int(torch.randint(len(kinds), (1,), generator=rng))
     u = torch.rand(1 if images is None else images, 3, generator=rng)
     return Draw(kinds[chosen], u)
@@ -58,7 +58,7 @@ def sent_ahead(draws: Iterable[Draw], device: torch.device) -> Iterator[Draw]:
 def with_changes(
     looks: Iterable[tuple[Tensor, Draw | None]], device: torch.device
 ) -> Iterator[tuple[Tensor, Draw | None]]:
-    """Which records, and how they are changed: the same draws, sent ahead to the device."""
+    """Which records, and their augmentation: the same draws, sent ahead to the device."""
     for (_, change), (rows, *u) in ahead(looks, lambda one: [one[0], *([] if one[1] is None else [one[1].u])], device):
         yield rows, None if change is None else replace(change, there=u[0])
 
@@ -68,12 +68,12 @@ def apply(draw: Draw, x: Tensor) -> Tensor:
     if x.ndim != 4 or not x.is_floating_point():
         raise UserError(
             "Differentiable augmentation takes scaled images (n, channels, height, width), "
-            f"and got {x.dtype} of shape {tuple(x.shape)}; leave it out for other records."
+            f"but got {x.dtype} of shape {tuple(x.shape)}; leave it out for other records."
         )
     if len(draw.u) not in (1, len(x)):
-        raise UserError(f"The augmentation was drawn for {len(draw.u)} images and applied to {len(x)}.")
+        raise UserError(f"The augmentation was drawn for {len(draw.u)} images but applied to {len(x)}.")
     if not len(x):
-        return x  # a Poisson batch may be empty, and nothing may tell
+        return x  # a Poisson batch may be empty, and that must not show
     if draw.kind == "crop" and len(draw.u) == 1:
         return _shifted(x, *draw.u[0, :2].to(x.dtype))
     u = draw.u if draw.there is None else draw.there
@@ -92,7 +92,7 @@ def apply(draw: Draw, x: Tensor) -> Tensor:
 
 
 def _colour(x: Tensor, brightness: Tensor, saturation: Tensor, contrast: Tensor) -> Tensor:
-    """Brightness is added; saturation stretches about each pixel's mean, contrast about the image's."""
+    """Brightness is added; saturation stretches around each pixel's mean, contrast around the image's."""
     x = x + _per_image(brightness)
     grey = x.mean(1, keepdim=True)
     x = (x - grey) * _per_image(saturation) + grey
@@ -101,7 +101,7 @@ def _colour(x: Tensor, brightness: Tensor, saturation: Tensor, contrast: Tensor)
 
 
 def _shifted(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
-    """All by the same number of whole pixels; from numbers of the processor, which needs to know it."""
+    """All by the same number of whole pixels, taken from the processor, which has to know it."""
     tall, broad = (_pixels(side, SHIFT) for side in x.shape[2:])
     dy, dx = int(_whole(down, 2 * tall + 1)) - tall, int(_whole(right, 2 * broad + 1)) - broad
     return functional.pad(x, (dx, -dx, dy, -dy))
@@ -120,7 +120,7 @@ def _crop(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
 
 
 def _cut_out(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
-    """A square, anywhere with its middle on the image: it may overhang the border."""
+    """Blanks a square centred anywhere on the image; it may extend past the border."""
     inside = []
     for side, u in ((x.shape[2], down), (x.shape[3], right)):
         size = _pixels(side, CUT)
@@ -132,7 +132,7 @@ def _cut_out(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
 
 
 def _scale(x: Tensor, wide: Tensor, high: Tensor) -> Tensor:
-    """Seen from so many times as far: factors above 1 shrink."""
+    """As seen from that many times the distance: factors above 1 shrink."""
     nothing = torch.zeros_like(wide)
     return _seen_through(x, [[wide, nothing, nothing], [nothing, high, nothing]])
 
@@ -143,7 +143,7 @@ def _rotate(x: Tensor, angle: Tensor) -> Tensor:
 
 
 def _seen_through(x: Tensor, matrix: list[list[Tensor]]) -> Tensor:
-    """Bilinear; ``matrix`` maps places of the result to places of ``x``, both between −1 and 1."""
+    """Bilinear; ``matrix`` maps positions in the result to positions in ``x``, both between −1 and 1."""
     theta = torch.stack([torch.stack(row, -1) for row in matrix], 1).expand(len(x), 2, 3)
     grid = functional.affine_grid(theta, list(x.shape), align_corners=False)
     return functional.grid_sample(x, grid, align_corners=False)
@@ -162,5 +162,5 @@ def _pixels(side: int, share: float) -> int:
 
 
 def _whole(u: Tensor, count: int) -> Tensor:
-    """0 … count − 1, each as likely; rounding may take a ``u`` just below 1 to 1."""
+    """0 … count − 1, equally likely; rounding may take a ``u`` just below 1 to 1."""
     return (u * count).long().clamp(max=count - 1)

@@ -1,4 +1,4 @@
-"""How good a network is on some records: full scores, and counts that can be added up across clients."""
+"""How well a network does on some records: full scores, and counts that can be added up across clients."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -17,18 +17,18 @@ from understudy.learning.scores import LabelScores, Scores, label_counts, record
 
 __all__ = ["Predict", "Scores", "Tally", "evaluate", "score", "tally"]
 
-Predict = Callable[[Tensor], Tensor]  # raw records -> logits; no_grad and eval mode are the caller's matter
+Predict = Callable[[Tensor], Tensor]  # raw records -> logits; no_grad and eval mode are up to the caller
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Clients score at home, and only these counts travel."""
+    """Clients score at home and send only these counts."""
 
     count: int = 0
-    correct: float = 0.0  # a record with several labels counts by its share of right ones
+    correct: float = 0.0  # a record with several labels counts by its share of correct ones
     loss_sum: float = 0.0
-    # Only where a record has several labels: its F1 summed over records, and a label's numbers one after another,
-    # rightly predicted, predicted, borne.
+    # Only if records have several labels: F1 summed over records, and for each label in turn how often it was
+    # correctly predicted, predicted and present.
     f1_sum: float = 0.0
     labels: tuple[int, ...] = ()
 
@@ -38,7 +38,7 @@ class Tally:
             self.correct + other.correct,
             self.loss_sum + other.loss_sum,
             self.f1_sum + other.f1_sum,
-            tuple(a + b for a, b in zip_longest(self.labels, other.labels, fillvalue=0)),  # nobody yet has no labels
+            tuple(a + b for a, b in zip_longest(self.labels, other.labels, fillvalue=0)),  # an empty one has no labels
         )
 
     @property
@@ -50,7 +50,7 @@ class Tally:
         return self.loss_sum / self.count if self.count and math.isfinite(self.loss_sum) else None
 
     def as_dict(self) -> dict[str, Any]:
-        """As a line of metrics has it; several labels have their own scores besides."""
+        """As in a line of metrics; with several labels per record, their scores are added."""
         found: dict[str, Any] = {"accuracy": self.accuracy, "loss": self.loss}
         if self.labels and self.count:
             of_label = LabelScores.of(*torch.tensor(self.labels).view(-1, 3).T)
@@ -59,29 +59,29 @@ class Tally:
         return found
 
     def to_tensor(self) -> Tensor:
-        """(3,) float64, as a part of a message; (4 + 3·classes,) where a record has several labels."""
+        """(3,) float64, as a part of a message; (4 + 3·classes,) if records have several labels."""
         several = [self.f1_sum, *self.labels] if self.labels else []
         return torch.tensor([self.count, self.correct, self.loss_sum, *several], dtype=torch.float64)
 
     @classmethod
     def from_tensor(cls, numbers: Tensor, problem: Problem, most: int) -> "Tally":
-        """From another party that holds ``most`` records out; a UserError where these cannot be its counts.
+        """From another party that holds out ``most`` records; a UserError if these cannot be its counts.
 
-        Of the loss nothing is asked but that it is not negative: that of a diverged model is no number.
+        The loss must only not be negative: that of a diverged model is not a number.
         """
         wanted = 4 + 3 * problem.classes if problem.multilabel else 3
         if tuple(numbers.shape) != (wanted,):
-            raise UserError("its scores are of a strange length")
+            raise UserError("its scores have the wrong length")
         count, correct, loss_sum, *several = numbers.to(torch.float64).tolist()
         if count > most:
-            raise UserError(f"its scores claim more held-out records than the {most} that it may have")
+            raise UserError(f"its scores claim more held-out records than the {most} it may have")
         f1_sum, labels = (several[0], several[1:]) if several else (0.0, [])
         whole = all(number.is_integer() and 0 <= number <= count for number in (count, *labels))
-        found = zip(labels[0::3], labels[1::3], labels[2::3], strict=True)  # rightly predicted, predicted, borne
+        found = zip(labels[0::3], labels[1::3], labels[2::3], strict=True)  # correctly predicted, predicted, present
         if not whole or any(hits > min(predicted, borne) for hits, predicted, borne in found):
-            raise UserError("its scores cannot be: they are no counts, or more labels were found than there are")
+            raise UserError("its scores are impossible: not counts, or more labels found than there are")
         if not (0 <= correct <= count and 0 <= f1_sum <= count) or loss_sum < 0:
-            raise UserError("its scores cannot be: more is right than was counted, or the loss is below 0")
+            raise UserError("its scores are impossible: more is correct than was counted, or the loss is below 0")
         return cls(int(count), correct, loss_sum, f1_sum, tuple(map(int, labels)))
 
 

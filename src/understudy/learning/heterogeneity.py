@@ -1,12 +1,12 @@
-"""The quantities that the theory of data shuffling talks about, measured at one shared model.
+"""The quantities in the theory of data shuffling, measured at one shared model.
 
 Paper: Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity, its
-Assumptions on dissimilarity (ζ²), noise (σ²) and smoothness (L), and its Lemma 1. With f = mean_k f_k:
+assumptions on dissimilarity (ζ²), noise (σ²) and smoothness (L), and its Lemma 1. With f = mean_k f_k:
 
     ζ² = mean_k ‖∇f_k − ∇f‖²        σ² = mean_k E‖∇F − ∇f_k‖²        δ² = ‖∇f(w, D) − ∇f(w, D̃)‖²
 
-Everything is exact, from the gradient of every single record in evaluation mode. A set of records is remembered by its
-size, its mean gradient and its noise; of a union these follow from the parts, so no record is looked at twice.
+Everything is exact, from the gradient of every single record in evaluation mode. A set of records is summarised by its
+size, its mean gradient and its noise; those of a union follow from its parts, so each record is looked at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ from understudy.errors import UserError
 from understudy.learning.losses import per_record_loss
 from understudy.models.network import Network
 
-FLOATS_AT_ONCE = 10_000_000  # of single gradients: bounds what a pass holds
+FLOATS_AT_ONCE = 10_000_000  # of per-record gradients: limits a pass's memory
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """Some records at one model."""
+    """The gradients of some records at one model, summarised."""
 
     records: int
     mean: Tensor  # (parameters,) float64: the gradient of their mean loss
@@ -34,13 +34,13 @@ class Slopes:
 
     @classmethod
     def of(cls, gradients: Tensor) -> "Slopes":
-        """From (n, parameters): a record's gradient a row."""
+        """From (n, parameters), one gradient per row."""
         rows = gradients.double()
         mean = rows.mean(0)
         return cls(len(rows), mean, float((rows - mean).square().sum(1).mean()))
 
     def and_also(self, other: "Slopes") -> "Slopes":
-        """Of both sets together: p = the other's share, noise (1−p)·σ² + p·σ̃² + p(1−p)·‖difference of means‖²."""
+        """Both sets together: with p the other's share, noise (1−p)·σ² + p·σ̃² + p(1−p)·‖difference of means‖²."""
         if not self.records or not other.records:
             return self if self.records else other
         p = other.records / (self.records + other.records)
@@ -53,11 +53,11 @@ class Slopes:
 class Heterogeneity:
     zeta2: float  # ζ²
     sigma2: float  # σ²
-    gradient: Tensor  # ∇f, clients counting alike
+    gradient: Tensor  # ∇f, clients weighted equally
 
 
 def heterogeneity(clients: Sequence[Slopes]) -> Heterogeneity:
-    """Over clients, which count alike; those without records do not count."""
+    """Over clients, weighted equally; those without records do not count."""
     present = [one for one in clients if one.records]
     if not present:
         raise UserError("No client has a record, so there is nothing to measure.")
@@ -68,7 +68,7 @@ def heterogeneity(clients: Sequence[Slopes]) -> Heterogeneity:
 
 
 def shuffled_bounds(before: Heterogeneity, pool: Slopes, p: float) -> tuple[float, float]:
-    """Lemma 1, for clients that put a share ``p`` of the pool's distribution to their own: at most ζ_p² and σ_p²."""
+    """Lemma 1: bounds on ζ_p² and σ_p² for clients that mix a share ``p`` of the pool into their own distribution."""
     delta2 = distance2(before.gradient, pool.mean)
     zeta2 = (1 - p) ** 2 * before.zeta2
     return zeta2, (1 - p) * before.sigma2 + p * pool.noise + p * (1 - p) * (before.zeta2 + delta2)
@@ -82,7 +82,7 @@ def distance2(one: Tensor, other: Tensor) -> float:
 
 
 def slopes(net: Network, w: Tensor, examples: Examples) -> Slopes:
-    """Of records under the weights ``w``, a few at a time."""
+    """The gradients of records at the weights ``w``, a few at a time."""
     found = Slopes(0, torch.zeros(net.parameters, dtype=torch.float64), 0.0)
     net.load(w)
     rows = max(1, FLOATS_AT_ONCE // net.parameters)
@@ -94,7 +94,7 @@ def slopes(net: Network, w: Tensor, examples: Examples) -> Slopes:
 
 
 def _single_gradients(net: Network) -> Callable[[Tensor, Tensor], Tensor]:
-    """(n, parameters) from scaled records and labels: in evaluation mode records do not mix, whatever the layers."""
+    """(n, parameters) from scaled records and labels; in evaluation mode no layer mixes records."""
 
     def loss(trained: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return per_record_loss(net.problem, _logits(net, trained, x[None]), y[None]).sum()
@@ -113,7 +113,7 @@ def _single_gradients(net: Network) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def _logits(net: Network, trained: Tensor, x: Tensor) -> Tensor:
-    """By the plain layers, without the network's choice of memory layout, which vmap does not know."""
+    """Through the plain layers, without the network's memory layout, which vmap does not support."""
     parts = {
         name: trained[where].view(shape) for name, (where, shape) in net.windows.items() if where.stop <= net.parameters
     }
@@ -138,7 +138,7 @@ class _Plain(torch.nn.Module):
 def largest_curvature(
     times: Callable[[Tensor], Tensor], start: Tensor, *, steps: int = 50, tolerance: float = 1e-3
 ) -> float:
-    """The largest |eigenvalue| of a symmetric matrix, known by what it does to a vector: power iteration."""
+    """The largest |eigenvalue| of a symmetric matrix, given as a function of a vector, by power iteration."""
     v, found = start / start.norm(), 0.0
     for _ in range(steps):
         image = times(v)
@@ -154,7 +154,7 @@ def largest_curvature(
 def smoothness(
     net: Network, w: Tensor, clients: Sequence[Examples], rng: torch.Generator, *, steps: int = 50, batch: int = 500
 ) -> float:
-    """L: the largest curvature of f, the mean over clients of their mean losses, at ``w``."""
+    """L: the largest curvature at ``w`` of f, the mean over clients of their mean losses."""
     present = [one for one in clients if len(one)]
     net.load(w)
     here = net.vector[net.trainable].detach().clone()

@@ -10,22 +10,22 @@ from understudy.learning.plan import steps_of_epochs
 
 
 class Local(Settings):
-    """Plain SGD; momentum is fresh in every round."""
+    """Plain SGD; momentum is reset every round."""
 
     instead: ClassVar[tuple[tuple[str, str], ...]] = (("epochs", "steps"),)
 
     epochs: int | None = Field(default=None, ge=0)  # passes over a client's own records per round; default 5
-    steps: int | None = Field(default=None, ge=0)  # instead of epochs: steps per round, whatever the records
+    steps: int | None = Field(default=None, ge=0)  # instead of epochs: steps per round, however many records
     batch: int = Field(default=32, ge=1, le=1_000_000)  # records in a batch
     lr: float = Field(default=0.05, gt=0)  # η, the learning rate
-    momentum: float = Field(default=0.0, ge=0, lt=1)  # of SGD; fresh in every round
+    momentum: float = Field(default=0.0, ge=0, lt=1)  # momentum of SGD, reset every round
     weight_decay: float = Field(default=0.0, ge=0)  # factor of ‖w‖²/2 in the loss
-    decay_on: Literal["all", "weights"] = "all"  # weights: not biases, nor factors of normalisation layers
-    clip: float | None = Field(default=None, gt=0)  # longest gradient, over all parameters together; null: no limit
-    schedule: Literal["constant", "cosine", "exponential"] = "constant"  # of the learning rate, over the rounds
+    decay_on: Literal["all", "weights"] = "all"  # what decays; weights: not biases or normalisation layers
+    clip: float | None = Field(default=None, gt=0)  # largest gradient norm, over all parameters; null: no limit
+    schedule: Literal["constant", "cosine", "exponential"] = "constant"  # learning rate over the rounds
     decay: float = Field(default=1.0, gt=0, le=1)  # factor of the learning rate per round, with schedule: exponential
     augment: tuple[Literal["flip", "crop"], ...] = ()  # random changes to training images
-    drop_last: bool = False  # leave out a smaller last batch of a pass, unless it is the only one
+    drop_last: bool = False  # skip a smaller last batch of a pass, unless it is the only one
 
     @model_validator(mode="before")
     @classmethod
@@ -43,7 +43,7 @@ class Local(Settings):
         return self
 
     def step_count(self, records: int) -> int:
-        """Steps of a client with so many records of its own; a client without any does not train."""
+        """Steps of a client with this many records of its own; without any it does not train."""
         if records == 0:
             return 0
         if self.epochs is None:

@@ -27,10 +27,10 @@ class Batch:
     x: Tensor  # raw records
     y: Tensor
     step: int
-    weight: Tensor | None  # where records count unequally: one number each, 1 on average over all of them
+    weight: Tensor | None  # if records count unequally: one number each, 1 on average over all
     features: Tensor
     logits: Tensor
-    rows: Tensor | None = None  # where its records are among all that are trained on
+    rows: Tensor | None = None  # positions of its records among all training records
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Step:
     rows: Tensor
 
     def alone(self, i: int) -> "Step":
-        """The step of one of its records, as if it were the only one."""
+        """The step for one of its records, as if it were the only one."""
         weight = None if self.weight is None else self.weight[i : i + 1]
         return Step(self.net, self.x[i : i + 1], self.y[i : i + 1], self.number, weight, self.rows[i : i + 1])
 
@@ -55,18 +55,18 @@ class Step:
 
 
 class Pull:
-    """Something besides the data that acts on a model in training."""
+    """Something other than the data that acts on a model in training."""
 
     def data_weight(self) -> float:
         """The factor on the loss of the data."""
         return 1.0
 
     def data_loss(self, net: Network, batch: Batch) -> Tensor | None:
-        """(n,) losses in the place of the usual ones; None: the usual ones."""
+        """(n,) losses that replace the usual ones; None: the usual ones."""
         return None
 
     def loss(self, net: Network, batch: Batch) -> Tensor | None:
-        """More loss: one number per record, averaged."""
+        """An additional loss: one number per record, averaged."""
         return None
 
     def gradient(self, w: Tensor) -> Tensor | None:
@@ -80,7 +80,7 @@ class Slope(Protocol):
 
 
 class Transform(Protocol):
-    """A change of the records of a batch, drawn by itself before it is applied."""
+    """A change to the records of a batch, drawn before it is applied."""
 
     def draw(self, records: int) -> dsa.Draw: ...
 
@@ -92,7 +92,7 @@ class Trained:
     steps: int
     rate_sum: float  # over all steps
     records: int  # the client's own
-    data_weight: float = 1.0  # the factor that the loss of the data had
+    data_weight: float = 1.0  # the factor on the loss of the data
 
 
 def plain(net: Network, forward: Callable[[], Batch], pulls: Sequence[Pull]) -> None:
@@ -121,8 +121,8 @@ class Feed:
 
     examples: Examples
     plan: Tensor
-    rng: torch.Generator | None = None  # of ``local.augment``; None: records as they are
-    weights: Tensor | None = None  # where records count unequally: one number each
+    rng: torch.Generator | None = None  # for ``local.augment``; None: records as they are
+    weights: Tensor | None = None  # if records count unequally: one number each
     transform: Transform | None = None  # changes the records of every batch
 
 
@@ -134,9 +134,9 @@ class Descent:
     rate: float | None = None  # None: ``local.lr``
     pulls: Sequence[Pull] = ()
     slope: Slope = plain
-    only: slice | None = None  # the part of the vector that moves, with optimiser and decay of its own
-    project: Callable[[Tensor], None] | None = None  # puts that part back where it may be, after each step
-    speed: Tensor | None = None  # momentum to go on with, in place; None: fresh
+    only: slice | None = None  # the part of the vector that moves, with its own optimiser and decay
+    project: Callable[[Tensor], None] | None = None  # puts that part back where it is allowed, after each step
+    speed: Tensor | None = None  # momentum to continue with, in place; None: fresh
 
 
 def train(
@@ -148,8 +148,8 @@ def train(
     records: int | None = None,
     after: Callable[[int], bool] | None = None,
 ) -> Trained:
-    """From ``w`` along the plan. ``records`` are the client's own, where it is fed others as well; ``after`` hears how
-    many steps were taken and may say stop."""
+    """Trains from ``w`` along the plan. ``records``: the client's own, if it is fed others as well. ``after`` is called
+    with the number of steps taken; if it returns True, training stops."""
     net.load(w)
     net.module.train()
     local, pulls, project, speed = descent.local, descent.pulls, descent.project, descent.speed
@@ -198,12 +198,12 @@ def full_gradient(net: Network, w: Tensor, examples: Examples, batch: int) -> Te
 
 
 class _Batches:
-    """Rows of the plan as batches, without their empty places."""
+    """Rows of the plan as batches, without empty places."""
 
     def __init__(self, net: Network, feed: Feed, local: Local):
         plan, weights = feed.plan, feed.weights
         if net.needs_company:
-            plan = plan[(plan != EMPTY).sum(1) > 1]  # statistics over a batch of one are not defined
+            plan = plan[(plan != EMPTY).sum(1) > 1]  # a batch of one has no statistics
         self._net, self._rng, self._transform = net, feed.rng, feed.transform
         self._kinds = local.augment if feed.rng is not None else ()
         self._x, self._y = feed.examples.x.to(net.device), feed.examples.y.to(net.device)
@@ -231,7 +231,7 @@ class _Batches:
 class _Changes:
     """What is drawn for a batch."""
 
-    single: Sequence[Tensor]  # of `augmentation`, for each kind
+    single: Sequence[Tensor]  # for `augmentation`, per kind
     whole: dsa.Draw | None
 
     def tensors(self) -> list[Tensor]:

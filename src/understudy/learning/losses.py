@@ -1,4 +1,4 @@
-"""One number a record: what a record's logits cost, given its label or labels."""
+"""One loss per record, from its logits and its label or labels."""
 
 from torch import Tensor
 from torch.nn import functional
@@ -7,7 +7,7 @@ from understudy.data.problem import Problem
 
 
 def per_record_loss(problem: Problem, logits: Tensor, y: Tensor) -> Tensor:
-    """(n,) losses: cross-entropy, or the mean over labels of binary cross-entropy where there are several."""
+    """(n,) losses: cross-entropy, or the mean binary cross-entropy over labels if there are several."""
     if problem.multilabel:
         wanted = y.to(logits.dtype)
         return functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean(1)

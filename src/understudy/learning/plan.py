@@ -12,8 +12,7 @@ EMPTY = -1  # a place in the table with no record
 def passes(pool: int, steps: int, batch: int, rng: torch.Generator, *, drop_last: bool = False) -> Tensor:
     """(steps, batch): pass after pass over a freshly shuffled pool, until there are enough steps.
 
-    The last batch of a pass may have empty places, or is left out with ``drop_last`` (unless it is the only
-    one).
+    The last batch of a pass may have empty places; ``drop_last`` skips it, unless it is the only one.
     """
     if pool == 0 or steps == 0:
         return torch.empty(0, batch, dtype=torch.int64)
@@ -27,14 +26,14 @@ def passes(pool: int, steps: int, batch: int, rng: torch.Generator, *, drop_last
 
 
 def steps_of_epochs(records: int, epochs: int, batch: int, *, drop_last: bool = False) -> int:
-    """Epochs count a client's own records: synthetic ones that it was dealt buy no extra steps."""
+    """Epochs count a client's own records: synthetic ones dealt to it add no steps."""
     if records == 0:
         return 0
     return epochs * (max(1, records // batch) if drop_last else math.ceil(records / batch))
 
 
 def shuffled_batches(records: int, batch: int, steps: int, rng: torch.Generator) -> Iterator[Tensor]:
-    """So many batches of indices, as a generator trains on them; each record once per epoch."""
+    """``steps`` batches of indices for training a generator; each record once per epoch."""
     left = steps
     while left > 0:
         for rows in torch.split(torch.randperm(records, generator=rng), batch)[:left]:

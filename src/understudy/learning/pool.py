@@ -1,7 +1,7 @@
-"""Learning on a pool of synthetic records near a model: they speak for the loss there, and only there.
+"""Learning from a pool of synthetic records near a model: they represent the loss there, and only there.
 
-It is the one training loop with a plan of whole epochs, an augmentation of its own, and an end where the model has gone
-as far from its start as the pool is trusted.
+It is the one training loop with a plan of whole epochs, its own augmentation, and a stop where the model has gone as
+far from its start as the pool is trusted.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ Watch = Callable[[int, float], None]  # epochs done, distance from the start; th
 
 @dataclass(frozen=True)
 class Siamese:
-    """One draw for all images of a batch, anew for each batch."""
+    """One draw for all images of a batch, and a new one for each batch."""
 
     kinds: Sequence[dsa.DsaKind]
     rng: torch.Generator
@@ -33,7 +33,7 @@ class Siamese:
 
 @dataclass(frozen=True)
 class PerImage:
-    """One kind a batch, with parameters for each image."""
+    """One kind per batch, with parameters for each image."""
 
     kinds: Sequence[dsa.DsaKind]
     rng: torch.Generator
@@ -48,16 +48,16 @@ class PoolFeed:
 
     examples: Examples
     order: torch.Generator
-    rng: torch.Generator | None = None  # of ``local.augment``
+    rng: torch.Generator | None = None  # for ``local.augment``
     weights: Tensor | None = None  # see `record_weights`
     augment: Transform | None = None
 
 
 @dataclass(frozen=True)
 class Trust:
-    """How far from its start a model may go: it ends after the first epoch in which ‖w − start‖ ≥ ``radius``, and that
-    epoch's last steps may lie outside. ``strict``: looks after every step, for which a device has to wait, and takes
-    back the one that leaves the ball."""
+    """How far a model may go from its start: training ends after the first epoch with ‖w − start‖ ≥ ``radius``, whose
+    last steps may lie outside. ``strict`` checks after every step, for which a device has to wait, and undoes the one
+    that leaves the ball."""
 
     radius: float | None = None  # None: anywhere
     strict: bool = False
@@ -69,7 +69,7 @@ ANYWHERE = Trust()
 def learn_near(
     net: Network, w: Tensor, pool: PoolFeed, descent: Descent, trust: Trust = ANYWHERE, watch: Watch | None = None
 ) -> Trained:
-    """From ``w`` on the records of ``pool``, as often as the settings say; ``watch`` is told after each epoch."""
+    """Trains from ``w`` on the records of ``pool``, for as long as set; ``watch`` is called after each epoch."""
     local, records = descent.local, len(pool.examples)
     plan = passes(records, local.step_count(records), local.batch, pool.order, drop_last=local.drop_last)
     bounds = _Bounds(net, w, _steps_an_epoch(net, plan, records, local), trust, watch)
@@ -78,22 +78,22 @@ def learn_near(
 
 
 def record_weights(sizes: Sequence[int], shares: Sequence[float]) -> Tensor:
-    """One number a record of the pool, such that the loss is Σ_k share_k · mean over party k's records.
+    """One number per record of the pool, such that the loss is Σ_k share_k · mean over party k's records.
 
-    Only ratios count: the training loop brings the mean to 1.
+    Only ratios matter: the training loop scales the mean to 1.
     """
     counts = torch.tensor(sizes)
     return (torch.tensor(shares, dtype=torch.float32) / counts.clamp(min=1)).repeat_interleave(counts)
 
 
 def _steps_an_epoch(net: Network, plan: Tensor, records: int, local: Local) -> int:
-    """As the loop counts them: it leaves out a batch of one where that has no statistics."""
+    """As the loop counts them: it skips a batch of one if that has no statistics."""
     rows = plan[: steps_of_epochs(records, 1, local.batch, drop_last=local.drop_last)]
     return int(((rows != EMPTY).sum(1) > (1 if net.needs_company else 0)).sum())
 
 
 class _Bounds:
-    """Looks at the model after steps and epochs, and says when it is far enough."""
+    """Checks the model after steps and epochs, and tells training when to stop."""
 
     def __init__(self, net: Network, w: Tensor, steps: int, trust: Trust, watch: Watch | None):
         self._net, self._steps, self._radius, self._watch = net, steps, trust.radius, watch

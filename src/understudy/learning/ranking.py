@@ -7,7 +7,7 @@ BINS = 15
 
 
 def area_under_roc(scores: Tensor, positive: Tensor) -> float | None:
-    """The chance that a positive outranks a negative, ties counting half; None where either kind is missing.
+    """The probability that a positive outranks a negative, ties counting half; None if either kind is missing.
 
     The rank-sum formula: (sum of the positives' ranks − P(P+1)/2) / (P·N), tied scores sharing a mean rank.
     """

@@ -17,31 +17,31 @@ PerClass = tuple[float | None, ...]
 
 @dataclass(frozen=True)
 class Scores:
-    """None stands where a score does not apply: no record, an absent class, logits that are not finite.
+    """None where a score does not apply: no record, an absent class, logits that are not finite.
 
-    Where a record has several labels, a label is predicted when its logit is above 0; ``accuracy`` is then
-    the mean per-label accuracy, which rewards saying no where labels are rare, and precision and all kinds of F1
-    are filled in. A label that no record bears has no recall; its F1 is 0 once it is predicted, and none until then.
+    If records have several labels, a label is predicted when its logit is above 0; ``accuracy`` is then the mean
+    per-label accuracy, which rewards saying no when labels are rare, and precision and all kinds of F1 are filled in. A
+    label that no record has gets no recall; its F1 is 0 if it is predicted, and None otherwise.
     """
 
     count: int
     accuracy: float | None = None
     loss: float | None = None
     balanced_accuracy: float | None = None  # mean recall of the classes present; several labels: see below
-    auroc: float | None = None  # one against the rest, mean over classes of which there are both kinds
+    auroc: float | None = None  # one against the rest, mean over classes with both positives and negatives
     calibration_error: float | None = None  # 15 equal bins of confidence
     recall: PerClass = ()
     precision: PerClass = ()
     f1: PerClass = ()
     macro_f1: float | None = None  # mean of the classes' F1, not the F1 of their mean precision and recall
-    sample_f1: float | None = None  # mean over records; no label, none predicted: 1
+    sample_f1: float | None = None  # mean over records; 1 for no label and none predicted
 
     def as_dict(self) -> dict[str, int | float | list[float | None] | None]:
         return {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
 
 
 def score(problem: Problem, logits: Tensor, y: Tensor) -> Scores:
-    """All that can be said of (n, classes) logits; in float64, so that no score hangs on rounding."""
+    """All scores of (n, classes) logits, in float64, so that none depends on rounding."""
     if not len(y):
         return Scores(0)
     logits, y = logits.detach().to("cpu", torch.float64), y.to("cpu")
@@ -51,7 +51,7 @@ def score(problem: Problem, logits: Tensor, y: Tensor) -> Scores:
 
 
 def right_decisions(problem: Problem, logits: Tensor, y: Tensor) -> Tensor:
-    """(n,) True where the class is the likeliest; (n, classes) where each label is decided by itself."""
+    """(n,) whether the likeliest class is right; (n, classes) if each label is decided by itself."""
     return (logits > 0) == (y > 0) if problem.multilabel else logits.argmax(1) == y
 
 
@@ -72,8 +72,8 @@ def _of_one_label(classes: int, logits: Tensor, y: Tensor) -> Scores:
 
 
 def _of_sets(logits: Tensor, y: Tensor) -> Scores:
-    """Here balanced accuracy is the mean of (recall + specificity)/2 over labels of which there are both
-    kinds: the mean recall would reward a network that says yes to everything."""
+    """Here balanced accuracy is the mean of (recall + specificity)/2 over labels with both positives and negatives: the
+    mean recall would reward a network that says yes to everything."""
     truth, guess = y > 0, logits > 0
     by_label = LabelScores.of(*label_counts(logits, y))
     specificity = _ratios((~truth & ~guess).sum(0), (~truth).sum(0))
@@ -95,13 +95,13 @@ def _of_sets(logits: Tensor, y: Tensor) -> Scores:
 
 
 def label_counts(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(classes,) each: how often a label was rightly predicted, predicted at all, and borne."""
+    """(classes,) each: how often a label was correctly predicted, predicted at all, and present."""
     truth, guess = y > 0, logits > 0
     return (truth & guess).sum(0), guess.sum(0), truth.sum(0)
 
 
 def record_f1(logits: Tensor, y: Tensor) -> Tensor:
-    """(n,) float64: F1 of the labels predicted for each record; 1 where it has none and none is predicted."""
+    """(n,) float64: F1 of the labels predicted for each record; 1 if it has none and none is predicted."""
     truth, guess = y > 0, logits > 0
     both, either = (truth & guess).sum(1).double(), truth.sum(1) + guess.sum(1)
     return torch.where(either > 0, 2 * both / either.clamp(min=1), 1.0)
@@ -109,7 +109,7 @@ def record_f1(logits: Tensor, y: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LabelScores:
-    """What counts that were added up over any number of parts say of each label."""
+    """Scores of each label, from counts summed over any number of parts."""
 
     recall: PerClass
     precision: PerClass

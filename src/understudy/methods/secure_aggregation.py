@@ -29,8 +29,8 @@ The grid is ``bits`` wide, with the finest step 2^−f for which n clients withi
 n · step / 2, and whole numbers are exact. Keys and seeds come from the operating system, never from the run's seed; the
 model has the same bits whatever they are. Both sides must follow the protocol: a dishonest server is not covered.
 
-Departures from the paper: i itself keeps a share of b_i, as in the earlier paper, so that a few clients can lose one;
-secrets are seeds of 16 bytes, from which key pairs are derived; s_ij is bound to the numbers i and j; the hashes.
+Departures from the paper: i itself keeps a share of b_i, as in the earlier paper, so that even a few clients can lose
+one; secrets are seeds of 16 bytes, from which key pairs are derived; s_ij is bound to the numbers i and j; the hashes.
 """
 
 from typing import Literal

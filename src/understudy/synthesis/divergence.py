@@ -1,6 +1,7 @@
-"""How far apart two networks are on the same inputs: Kullback-Leibler and Jensen-Shannon, in nats, from logits.
+"""How far apart two networks are on the same inputs: Kullback-Leibler and Jensen-Shannon divergence, in nats, from
+logits.
 
-Where a record has one label, a network gives one distribution over the classes; where it has several, one coin a
+If a record has one label, a network gives one distribution over the classes; if it has several, one coin flip per
 label. Both are kept as logarithms, which stay finite however certain a network is.
 """
 
@@ -28,17 +29,16 @@ def log_chances(problem: Problem, logits: Tensor) -> Tensor:
 
 
 def kullback_leibler(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """(n,) KL(p ‖ q); over labels it is summed, which is the KL of the labels taken together."""
+    """(n,) KL(p ‖ q); it is summed over labels, which is the KL of their joint distribution."""
     return (log_p.exp() * (log_p - log_q)).flatten(1).sum(1)
 
 
 def jensen_shannon(log_p: Tensor, log_q: Tensor, form: Divergence = "exact") -> Tensor:
     """(n,) ½·KL(p ‖ m) + ½·KL(q ‖ m), m = (p + q)/2: at most ln 2.
 
-    Over labels it is averaged, so that it is still at most ln 2 and keeps its proportion to the loss that it is
-    weighed against, which is a mean over labels too. ``release`` is the form in FedCOG's released code, for
-    comparison: arguments of KL the other way round, and probabilities clamped to [0.01, 0.99], so that gradients
-    vanish below one per cent.
+    It is averaged over labels, so that it is still at most ln 2 and in proportion to the loss it is weighed against,
+    which is a mean over labels too. ``release`` is the form in FedCOG's released code, for comparison: the arguments
+    of KL swapped, and probabilities clamped to [0.01, 0.99], so that gradients vanish below one per cent.
     """
     halves = _released_halves(log_p, log_q) if form == "release" else _halves(log_p, log_q)
     return halves if halves.ndim == 1 else halves.mean(1)

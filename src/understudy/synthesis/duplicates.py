@@ -1,8 +1,8 @@
-"""Made images that are a training record over again, or nearly.
+"""Generated images that copy a training record, or nearly.
 
-How near is too near depends on the records: two photographs of one scene lie closer than two digits. So an image's
-distance to its nearest record is compared with how far that record lies from its own nearest neighbour among the
-records. An image below ``ratio`` of it is close to one record in a way in which no other record is.
+How near is too near depends on the records: two photographs of one scene are closer than two digits. So an image's
+distance to its nearest record is compared with the distance from that record to its own nearest neighbour among the
+records. An image below ``ratio`` of it is closer to one record than any other record is.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from torch import Tensor
 from understudy.errors import UserError
 
 AT_ONCE = 1000  # images on each side of a table of distances
-ROUNDING = 1e-12  # of the squared lengths: features that differ by no more are equal
+ROUNDING = 1e-12  # of the squared lengths: features that differ by less count as equal
 
 
 def near_duplicates(
@@ -26,15 +26,15 @@ def near_duplicates(
 ) -> Tensor:
     """(n,) bool: which of ``made`` are too close to a record of ``real``, in pixels or in ``features``.
 
-    Both are (…, channels, height, width) uint8; ``features`` turns some of them into (…, d) numbers. Exact copies
-    are always found. Of a record without another one that differs from it, nothing but exact copies is.
+    Both are (…, channels, height, width) uint8; ``features`` maps them to (…, d) numbers. Exact copies are always
+    found; if no other record differs from a record, only its exact copies are.
     """
     if not 0 <= ratio < 1:
-        raise UserError(f"ratio: {ratio:g} is no share of a distance between records; write a number from 0 up to 1.")
+        raise UserError(f"ratio must be at least 0 and below 1, not {ratio:g}, because it is a share of a distance.")
     if made.shape[1:] != real.shape[1:]:
         raise UserError(
-            f"Made images have shape {tuple(made.shape[1:])} and the records {tuple(real.shape[1:])}; "
-            f"duplicates can only be found among images of one shape."
+            f"Generated images have shape {tuple(made.shape[1:])} but the records {tuple(real.shape[1:])}; "
+            f"duplicates can only be found among images of the same shape."
         )
     if not len(made) or not len(real):
         return torch.zeros(len(made), dtype=torch.bool)
@@ -46,7 +46,7 @@ def near_duplicates(
 
 
 def _too_near(made: Tensor, real: Tensor, ratio: float, at_once: int, *, copies: bool = True) -> Tensor:
-    """``copies``: whether rows that are equal are too near whatever the records' distances."""
+    """``copies``: whether equal rows are too near, however close the records are."""
     distance, nearest = _nearest(made, real, at_once)
     of_interest, place = nearest.unique(return_inverse=True)  # type: ignore[no-untyped-call]
     apart, _ = _nearest(real[of_interest], real, at_once, others_only=True)
@@ -56,9 +56,9 @@ def _too_near(made: Tensor, real: Tensor, ratio: float, at_once: int, *, copies:
 
 
 def _nearest(rows: Tensor, among: Tensor, at_once: int, *, others_only: bool = False) -> tuple[Tensor, Tensor]:
-    """Of each row: the distance to the nearest one among the others, and its place.
+    """For each row, the distance to the nearest of ``among`` and its index.
 
-    ``others_only``: equal ones do not count; the distance is infinite where there is none left.
+    ``others_only``: equal ones do not count; the distance is infinite if none are left.
     """
     found = [_nearest_of_some(part, among, at_once, others_only) for part in torch.split(rows, at_once)]
     squared, place = (torch.cat(halves) for halves in zip(*found, strict=True))
@@ -78,7 +78,7 @@ def _nearest_of_some(rows: Tensor, among: Tensor, at_once: int, others_only: boo
 
 
 def _tables(rows: Tensor, among: Tensor, at_once: int) -> Iterator[tuple[int, Tensor]]:
-    """Squared distances to some of the others at a time, in double precision: exact for pixels, which are whole."""
+    """Squared distances to some of the others at a time, in double precision, which is exact for pixels."""
     a = rows.to(torch.float64)
     of_a = a.square().sum(1, keepdim=True)
     for start in range(0, len(among), at_once):

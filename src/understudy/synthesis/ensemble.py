@@ -1,4 +1,4 @@
-"""Images on which an ensemble is sure and a student disagrees, made without a record.
+"""Images on which an ensemble is confident and a student disagrees, made without a record.
 
 From "DENSE: Data-Free One-Shot Federated Learning", the generation step. A fresh image network and its noise z are
 learnt together for a few steps of Adam on
@@ -6,8 +6,8 @@ learnt together for a few steps of Adam on
     CE(ens(x), y) + a · Σ_BN (‖μ − μ̂‖ + ‖v − v̂‖) − b · mean( 1[argmax differs] · KL(ens(x) ‖ student(x)) )
 
 where ens is the mean of the members' logits, y are labels drawn evenly, and the sum runs over all BatchNorm layers of
-all members: μ, v are what a layer remembers, μ̂, v̂ what it sees. Images are cropped and flipped before they are
-scored, and scaled as the problem says (the released code scores pixels as they are).
+all members: μ, v are a layer's running statistics, μ̂, v̂ those of the batch it sees. Images are cropped and flipped
+before scoring, and scaled as the problem requires (the released code scores raw pixels).
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ CHANGES: tuple[Augmentation, ...] = ("crop", "flip")
 
 @dataclass(frozen=True)
 class Generation:
-    """What images are to make small, and how they are learnt."""
+    """What the images minimise, and how they are learnt."""
 
     steps: int  # of Adam
     lr: float
@@ -37,7 +37,7 @@ class Generation:
 
 
 class Ensemble:
-    """Models of one make; ``net`` lends its layers and is written to by nobody."""
+    """Models of one architecture; ``net`` provides the layers and is never written to."""
 
     def __init__(self, net: Network, models: Sequence[Tensor]):
         self.net, self._models = net, [model.to(net.device) for model in models]
@@ -48,7 +48,7 @@ class Ensemble:
         return torch.stack(found).mean(0)[:, : self.net.problem.classes]
 
     def logits_and_surprise(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """And how far what BatchNorm layers see is from what they remember; 0 where there are none."""
+        """Also how far the statistics seen by BatchNorm layers are from their running ones; 0 without such layers."""
         surprises: list[Tensor] = []
 
         def notice(layer: nn.Module, seen: tuple[Tensor]) -> None:
@@ -81,7 +81,7 @@ def surprise(layer: nn.Module, seen: Tensor) -> Tensor:
 
 
 def wish(ensemble: Ensemble, student: Network, x: Tensor, y: Tensor, how: Generation) -> Tensor:
-    """What the images are to make small."""
+    """The loss that the images minimise."""
     sure, surprised = ensemble.logits_and_surprise(x)
     said = student(x)[1][:, : student.problem.classes]
     differs = (sure.argmax(1) != said.argmax(1)).to(said.dtype)
@@ -90,7 +90,7 @@ def wish(ensemble: Ensemble, student: Network, x: Tensor, y: Tensor, how: Genera
 
 
 def imagine(ensemble: Ensemble, student: Network, images: int, rng: torch.Generator, how: Generation) -> Tensor:
-    """(images, channels, height, width) uint8: those of the best step, as they were before cropping."""
+    """(images, channels, height, width) uint8: those of the best step, before cropping."""
     problem, device = student.problem, student.device
     draw = new_image_network(problem, rng).to(device)
     z = torch.randn(images, NOISE, generator=rng).to(device).requires_grad_()

@@ -1,4 +1,4 @@
-"""A generator of features: what the body of a classifier might have found in a record of a given class.
+"""A generator of features: what the body of a classifier might compute for a record of a given class.
 
 From "Data-Free Knowledge Distillation for Heterogeneous Federated Learning": [ε ‖ one-hot y], ε ~ U(0, 1) → linear,
 BatchNorm, ReLU → linear. It is a Network like any other, so a generator is one flat vector, too.
@@ -33,7 +33,7 @@ class FeatureGenerator:
         return torch.rand(*shape, self.noise, generator=rng)
 
     def make(self, noise: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
-        """(n, features); under the weights that are loaded, or others."""
+        """(n, features), with the loaded weights or others."""
         told = torch.cat([noise, F.one_hot(y, self.classes).to(noise.dtype)], 1)
         return self.net.at(self.net.vector if weights is None else weights, told)[1]
 
@@ -45,7 +45,7 @@ def teachers_loss(logits: Sequence[Tensor], y: Tensor, shares: Tensor) -> Tensor
 
 
 def sameness(noise: Tensor, made: Tensor) -> Tensor:
-    """exp(−mean_ij u_ij v_ij), u = mean (ε_i − ε_j)² and v = mean |G_i − G_j| over their numbers; 1 if all is alike."""
+    """exp(−mean_ij u_ij v_ij), u = mean (ε_i − ε_j)² and v = mean |G_i − G_j| over coordinates; 1 if all are equal."""
     u = (noise[:, None] - noise).square().mean(2)
     v = (made[:, None] - made).abs().mean(2)
     return torch.exp(-(u * v).mean())

@@ -1,4 +1,4 @@
-"""A generator: a way to make labelled images from some records, and the list of those there are by name."""
+"""A generator: a way to make labelled images from some records, and the registry of generators by name."""
 
 import importlib
 import pkgutil
@@ -18,22 +18,22 @@ from understudy.errors import UserError
 from understudy.own_code import full_name, is_own, own
 from understudy.privacy.sgd import PrivateSteps
 
-Learnt = dict[str, Tensor]  # what a generator learnt, so that it can be saved
+Learnt = dict[str, Tensor]  # what a generator learnt, in a form that can be saved
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A generator as it is after so many epochs."""
+    """A generator after some number of epochs."""
 
     epoch: int
     state: Learnt
 
 
 class Generator(ABC):
-    """Fitted once on a client's records; what it learnt is named tensors."""
+    """Fitted once on a client's records; what it learns is named tensors."""
 
     smallest: int  # fewest records it can be fitted on
-    device = torch.device("cpu")  # where it computes; records, what it learnt and images are on the processor
+    device = torch.device("cpu")  # where it computes; records, learnt tensors and images are on the processor
 
     @abstractmethod
     def course(
@@ -41,27 +41,27 @@ class Generator(ABC):
     ) -> Iterator[Stage]:
         """Training: a stage after each epoch in the settings' ``checkpoints``, and one at the end.
 
-        It refuses fewer than ``smallest`` records. Every draw comes from ``rng``, the same ones however many
-        checkpoints there are. With ``private`` nothing but its steps touches a record: then every number of records
-        will do, also none, and every draw that goes with a record comes from ``private.coins``.
+        It refuses fewer than ``smallest`` records. Every draw comes from ``rng``, whatever the checkpoints. With
+        ``private`` only its steps touch records: then any number of records works, including none, and every draw that
+        goes with a record comes from ``private.coins``.
         """
 
     @abstractmethod
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
-        """(n, channels, height, width) uint8, one image for each label; every label must have been fitted, unless
-        the fit was private: then every label will do."""
+        """(n, channels, height, width) uint8, one image per label; every label must have been fitted, unless the fit
+        was private: then any label works."""
 
     def fit(
         self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
     ) -> Learnt:
-        """The end of the course."""
+        """The state at the end of training."""
         *_, last = self.course(examples, problem, rng, private)
         return last.state
 
     def require_enough(self, examples: Examples) -> None:
         if len(examples) < self.smallest:
             raise UserError(
-                f"A generator was given {len(examples)} of the records it needs, at least {self.smallest}; "
+                f"A generator needs at least {self.smallest} records, but was given {len(examples)}; "
                 f"let this client send nothing, or give it more records."
             )
 
@@ -93,13 +93,13 @@ def generator(name: str, *, settings: type[Settings]) -> Callable[[GeneratorClas
 
 
 def entry(name: str) -> GeneratorEntry:
-    """By name, or of one's own as ``mine.py:Mine``, a class with ``@generator`` above it."""
+    """By name, or your own as ``mine.py:Mine``, a class decorated with ``@generator``."""
     _import_every_kind()
     if is_own(name):
         kind = own(full_name(name))
         found = next((known for known in _entries.values() if known.build is kind), None)
         if found is None:
-            raise UserError(f"{name} is no generator; write @generator(…) above a class that is a Generator.")
+            raise UserError(f"{name} is not a generator; write @generator(…) above a subclass of Generator.")
         return replace(found, name=full_name(name))
     if name in _entries:
         return _entries[name]

@@ -1,6 +1,7 @@
-"""Gradient matching: images whose gradient in the weights resembles that of real records.
+"""Gradient matching: images whose gradient with respect to the weights resembles that of real records.
 
-A parameter tensor is seen as rows (out × rest), and the distance is one of angles between rows. Two forms are in use:
+A parameter tensor is seen as rows (out × rest), and the distance measures the angles between rows. Two forms are in
+use:
 
     rows="mean"   Σ_tensors mean_rows (1 − ⟨a/(‖a‖ + 1e-8), b/(‖b‖ + 1e-8)⟩); a 1-D tensor is a single row
                   (the released code of "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss
@@ -8,11 +9,11 @@ A parameter tensor is seen as rows (out × rest), and the distance is one of ang
     rows="sum"    Σ_tensors Σ_rows (1 − ⟨a, b⟩/(‖a‖‖b‖ + 1e-6)); 1-D tensors are left out
                   ("Dataset Condensation with Gradient Matching", and PSG after it)
 
-plus ``mse`` times the squared distance of the whole vectors, which the angles say nothing about.
+plus ``mse`` times the squared distance of the whole vectors, since angles ignore lengths.
 
-Where we depart: a bias in front of a GroupNorm has no gradient, but in floating point a little noise, whose direction
-the first form would follow. A row below rounding error (``NOISE`` machine epsilons of the whole gradient) has no
-direction: it counts 1, as it would with exact arithmetic, and pulls at no image.
+Where we depart: a bias in front of a GroupNorm has no gradient, but in floating point it has a little noise, whose
+direction the first form would follow. A row below rounding error (``NOISE`` machine epsilons of the whole gradient) has
+no direction: it counts as 1, as in exact arithmetic, and does not pull at any image.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ NOISE = 8
 
 @dataclass(frozen=True)
 class Criterion:
-    """What makes two gradients alike: angles, angles and lengths, or (``cosine=False``) the squared distance alone."""
+    """How gradients are compared: by angles, angles and lengths, or (``cosine=False``) the squared distance alone."""
 
     rows: Literal["mean", "sum"] = "mean"
     cosine: bool = True
@@ -40,12 +41,12 @@ class Criterion:
 
     def __post_init__(self) -> None:
         if not self.cosine and not self.mse:
-            raise UserError("A matching criterion needs angles (cosine) or a weight for mse above 0.")
+            raise UserError("A matching criterion needs angles (cosine) or a positive weight for mse.")
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """One parameter tensor's share: weight · Σ_rows (1 − ⟨a, real⟩ / (pace·‖a‖ + rest)), a being the made row."""
+    """One parameter tensor's share: weight · Σ_rows (1 − ⟨a, real⟩ / (pace·‖a‖ + rest)), a the synthetic row."""
 
     where: slice
     real: Tensor  # (rows, rest)
@@ -68,7 +69,7 @@ class _Rows:
 
 
 class Target:
-    """A real gradient (flat, constant), made ready once for many images' gradients to be compared with."""
+    """A real gradient (flat, constant), prepared once for comparison with many gradients of images."""
 
     def __init__(self, net: Network, real: Tensor, criterion: Criterion):
         self._net, self._criterion = net, criterion
@@ -99,8 +100,8 @@ class Target:
         return found
 
     def slope(self, made: Tensor) -> Tensor:
-        """Of the distance, in ``made``; in closed form, since for a small network torch's graph costs as much as
-        a pass over the images."""
+        """The gradient of the distance with respect to ``made``, in closed form, since for small networks torch's graph
+        costs as much as a pass over the images."""
         floor = _floor(made)
         found = (made - self.real).mul_(2 * self._criterion.mse)
         for rows in self._rows:
@@ -120,7 +121,7 @@ def trained_windows(net: Network) -> Iterator[tuple[slice, torch.Size]]:
 
 
 class MovingImages:
-    """Images under SGD; momentum lasts as long as this does (FedLAP: a round)."""
+    """Images under SGD; momentum lasts as long as this object (in FedLAP, one round)."""
 
     def __init__(self, x: Tensor, y: Tensor, *, lr: float, momentum: float):
         self.x, self.y, self._lr, self._momentum = x.detach().clone(), y, lr, momentum
@@ -132,7 +133,7 @@ class MovingImages:
 
 
 def image_gradient(net: Network, x: Tensor, y: Tensor, target: Target, draw: Draw | None = None) -> Tensor:
-    """The slope in the scaled images ``x`` of the distance between their gradient at ``net.vector`` and the target."""
+    """The gradient, with respect to the scaled images ``x``, of their distance to the target at ``net.vector``."""
     if draw is None:
         made, pull = weight_gradient(net, x, y)
         return pull(target.slope(made))
@@ -153,7 +154,7 @@ def match_gradient(
 ) -> None:
     """``steps`` image steps towards one real gradient, at ``net.vector`` and under one augmentation.
 
-    With ``rows``, on the device of the images, only those are compared; the others are moved on by their momentum.
+    With ``rows``, on the device of the images, only those are compared; momentum alone moves the others.
     """
     was_training = net.module.training
     net.module.eval()
@@ -168,7 +169,7 @@ def match_gradient(
 
 
 def calibrated(net: Network, made: Tensor, real: Tensor) -> Tensor:
-    """``made`` with each parameter tensor's part rescaled to the length that it has in ``real``.
+    """``made`` with each parameter tensor's part rescaled to its length in ``real``.
 
     A diagnostic of FedLAP's analysis at a single client: it uses the real lengths and has no private form.
     """

@@ -1,4 +1,4 @@
-"""How images of 8×8 to 64×64 pixels are halved by a convolutional network, and doubled again."""
+"""How a convolutional network halves images of 8×8 to 64×64 pixels, and doubles them again."""
 
 from understudy.data.problem import Problem
 from understudy.errors import UserError
@@ -7,7 +7,7 @@ SMALLEST_SIDE, LARGEST_SIDE = 8, 64
 
 
 class ImageLayout:
-    """How often the sides are halved, and what is left of them."""
+    """How often the sides are halved, and their size after that."""
 
     def __init__(self, channels: int, high: int, wide: int) -> None:
         self.channels, self.high, self.wide = channels, high, wide
@@ -22,7 +22,7 @@ def layout_of(problem: Problem, generator: str) -> ImageLayout:
     if len(shape) != 3 or not SMALLEST_SIDE <= min(shape[1:]) <= max(shape[1:]) <= LARGEST_SIDE:
         raise UserError(
             f"Generator '{generator}' makes images (channels, height, width) of "
-            f"{SMALLEST_SIDE} to {LARGEST_SIDE} pixels a side, and records here have shape {shape}; "
+            f"{SMALLEST_SIDE} to {LARGEST_SIDE} pixels per side, but the records have shape {shape}; "
             f"resize them or use another generator."
         )
     channels, high, wide = shape

@@ -1,11 +1,10 @@
-"""Inversion: inputs that a network takes for given classes, and on which another network disagrees.
+"""Inversion: inputs that a network assigns to given classes, and on which another network disagrees.
 
-From "Fake It Till Make It: Federated Learning with Consensus-Oriented Generation", equations of the
-generation step: x̂ ← argmin CE(θ(x̂), y) + λ_dis · (1 − JS(θ(x̂), θ_prev(x̂))).
+From "Fake It Till Make It: Federated Learning with Consensus-Oriented Generation", equations of the generation step: x̂
+← argmin CE(θ(x̂), y) + λ_dis · (1 − JS(θ(x̂), θ_prev(x̂))).
 
-All images go through the networks together. One by one or a few at a time they would be the same images, and
-smaller passes were measured to be slower: for SimpleCNN at 28×28, 256 images in passes of 128, 64 and 32 take about
-1.1, 1.25 and 1.4 times as long.
+All images go through the networks together. Smaller passes would give the same images and were measured to be slower:
+for SimpleCNN at 28×28, 256 images in passes of 128, 64 and 32 take about 1.1, 1.25 and 1.4 times as long.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ from understudy.synthesis.image_network import NOISE, new_image_network
 
 @dataclass(frozen=True)
 class Inversion:
-    """What inputs are to make small, and how they move."""
+    """What the inputs minimise, and how they move."""
 
     steps: int  # of Adam
     lr: float
@@ -33,8 +32,7 @@ class Inversion:
 def invert(net: Network, labels: Tensor, rng: torch.Generator, previous: Network | None, how: Inversion) -> Tensor:
     """(n, …) float inputs in the network's own space; the last iterate, unclamped. Both networks are frozen.
 
-    ``labels`` is (n,), or (n, classes) of zeros and ones. Without steps the inputs are the noise N(0, I) that
-    they begin as.
+    ``labels`` is (n,), or (n, classes) of zeros and ones. With no steps the inputs stay the initial noise N(0, I).
     """
     x = torch.randn(len(labels), *net.problem.shape, generator=rng).to(net.device).requires_grad_()
     adam = torch.optim.Adam([x], lr=how.lr, betas=(0.5, 0.9))
@@ -46,7 +44,7 @@ def invert(net: Network, labels: Tensor, rng: torch.Generator, previous: Network
 def invert_by_network(
     net: Network, labels: Tensor, rng: torch.Generator, previous: Network | None, how: Inversion
 ) -> Tensor:
-    """The same for images that a small network draws from noise: its weights and the noise are what is learnt."""
+    """The same for images drawn by a small network from noise: its weights and the noise are optimised."""
     draw = new_image_network(net.problem, rng).to(net.device)
     z = torch.randn(len(labels), NOISE, generator=rng).to(net.device).requires_grad_()
     learnt = [z, *draw.parameters()]

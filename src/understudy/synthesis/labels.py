@@ -5,15 +5,15 @@ from torch import Tensor
 
 
 def largest_remainder(total: int, shares: Tensor) -> Tensor:
-    """(classes,) int64 that sum to ``total`` exactly, as near to the whole-number ``shares`` as can be.
+    """(classes,) int64 that sum to ``total`` exactly, as close as possible to the whole-number ``shares``.
 
-    Each class gets the whole part of its quota; what is left goes to the largest remainders (the smaller
-    class number first among equals). Shares that sum to zero are taken as equal.
+    Each class gets the whole part of its quota; the rest goes to the largest remainders (the smaller class number
+    first among equals). Shares that sum to zero count as equal.
     """
     weights = shares.to(torch.int64)
     if int(weights.sum()) == 0:
         weights = torch.ones_like(weights)
-    # In whole numbers throughout: equal remainders must be equal.
+    # Whole numbers throughout, so that equal remainders compare equal.
     counts, remainders = total * weights // weights.sum(), total * weights % weights.sum()
     order = torch.argsort(remainders, descending=True, stable=True)
     counts[order[: total - int(counts.sum())]] += 1
@@ -21,16 +21,16 @@ def largest_remainder(total: int, shares: Tensor) -> Tensor:
 
 
 def labels_from_counts(counts: Tensor) -> Tensor:
-    """Class numbers in order, each as often as its count says."""
+    """Class numbers in order, each repeated by its count."""
     return torch.repeat_interleave(torch.arange(len(counts)), counts)
 
 
 def label_sets(images: int, a_record: float, shares: Tensor, rng: torch.Generator) -> Tensor:
     """(images, classes) zeros and ones: some labels for each image, those with large ``shares`` more often.
 
-    The images have ``a_record`` labels each on average, to the nearest whole number of labels in all, and each as
-    many as any other or one more; but at least one. An image's labels are drawn one after the other, each with a
-    chance in proportion to its share among those that are left; a label without a share comes last.
+    The images have ``a_record`` labels on average, rounded to a whole number in total; the numbers per image differ by
+    at most one, and each image has at least one. An image's labels are drawn one after another, each with probability
+    proportional to its share among those left; a label without a share comes last.
     """
     classes = len(shares)
     least, most = images, images * classes
@@ -38,7 +38,7 @@ def label_sets(images: int, a_record: float, shares: Tensor, rng: torch.Generato
     each = torch.full((images,), total // images)
     each[: total % images] += 1
     weights = torch.ones(classes) if int(shares.sum()) == 0 else shares
-    # Independent clocks with these rates ring in the order of such a draw.
+    # Independent exponential clocks with these rates ring in the order of such a draw.
     rings = torch.empty(images, classes, dtype=torch.float64).exponential_(generator=rng) / weights
     order = torch.argsort(rings, dim=1, stable=True)
     taken = (torch.arange(classes) < each[:, None]).to(torch.float32)

@@ -1,4 +1,4 @@
-"""What a generator is told of labels, and whether it has seen them."""
+"""How labels are given to a generator, and whether it has seen them."""
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ def told_in_full(y: Tensor, problem: Problem) -> Tensor:
 
 
 def groups_of(y: Tensor, problem: Problem) -> tuple[Tensor, int]:
-    """Which group each record belongs to, and how many there are: its class, or one for all where records have
+    """Which group each record belongs to, and how many groups there are: its class, or one for all if records have
     several labels."""
     return (torch.zeros(len(y), dtype=torch.int64), 1) if problem.multilabel else (y, problem.classes)
 

@@ -1,14 +1,14 @@
-"""How the gradient in the weights moves with the images, layer by layer, for plain chains of layers.
+"""How the gradient with respect to the weights changes with the images, layer by layer, for plain chains of layers.
 
-Asked for is the slope in the images of ⟨v, ∇_w ℓ(w, x)⟩, v fixed. It equals the slope in the images of ℓ's derivative
-along v, so two sweeps through the layers give it, each forwards and backwards:
+The aim is the gradient with respect to the images of ⟨v, ∇_w ℓ(w, x)⟩, v fixed. It equals that of ℓ's derivative along
+v, so two sweeps through the layers give it, each forwards and backwards:
 
     forward    y                        backward   λ = ∂ℓ/∂x, and the gradient in the weights
     tangent    ẏ = d/dt y(w + tv, x)    adjoint    μ = ∂ℓ̇/∂x, which is the answer at the images
 
-The second sweep uses what the first one found. A double backward through torch's graph takes the same convolutions and
-many more passes over memory: it has no kernel for the second derivative of GroupNorm, and pools channels-first.
-A layer object lives for the two sweeps of one batch and keeps in it what the later steps need.
+The second sweep reuses the results of the first. A double backward through torch's graph needs the same convolutions
+and many more passes over memory: it has no kernel for the second derivative of GroupNorm, and pools channels-first. A
+layer object lives for the two sweeps of one batch and stores what the later steps need.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ PLANE = (2, 3)
 
 
 class MatchedLayer(ABC):
-    """The four steps of one layer; ``tangent`` of None is 0."""
+    """The four steps of one layer; a ``tangent`` of None means 0."""
 
     names: Sequence[str] = ()  # of the weights
 
@@ -37,7 +37,7 @@ class MatchedLayer(ABC):
 
     @abstractmethod
     def backward(self, slope: Tensor, onward: bool) -> Tensor | None:
-        """The slope in what went in, unless nobody before this layer needs it."""
+        """The slope with respect to the input, unless no earlier layer needs it."""
 
     @abstractmethod
     def tangent(self, moved: Tensor | None, along: Sequence[Tensor]) -> Tensor | None: ...
@@ -123,7 +123,7 @@ class DenseLayer(MatchedLayer):
 
 
 class Convolution(MatchedLayer):
-    """As DenseLayer, with convolutions for products."""
+    """Like DenseLayer, with convolutions instead of products."""
 
     names = ("weight", "bias")
 
@@ -158,7 +158,7 @@ class Convolution(MatchedLayer):
 
 
 class ChannelNorm(MatchedLayer):
-    """GroupNorm with one group a channel: y = γx̂ + β, x̂ = r(x − mean x), r = 1/√(var x + ε), over each plane.
+    """GroupNorm with one group per channel: y = γx̂ + β, x̂ = r(x − mean x), r = 1/√(var x + ε), over each plane.
 
     With means over the plane, and dr = −r² mean(x̂ dx):
 

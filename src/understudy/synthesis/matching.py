@@ -1,10 +1,10 @@
-"""Distribution matching: a few images a class whose mean embedding is that of the real ones near a model.
+"""Distribution matching: a few images per class whose mean embedding is that of the real ones near a model.
 
-From "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning". The gradient in the images
-depends on records only through the mean embedding of each class under a network drawn for the step, so matching is
-two things: looks at the records (``Look``: a network near the model, and the means that are wanted under it) and image
-steps towards them (``match_means``). Classes can share a pass through the network: as many as make a pass of a good
-size (``classes_at_once``), which are more of the few synthetic images than of the many real ones.
+From "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning". The gradient with respect
+to the images depends on records only through each class's mean embedding under a network drawn for the step. So
+matching has two parts: looks at the records (``Look``: a network near the model, and the target means under it) and
+image steps towards them (``match_means``). Classes can share a pass through the network: as many as make a pass of a
+good size (``classes_at_once``), which is more for the few synthetic images than for the many real ones.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,26 +20,26 @@ from understudy.learning.ahead import ahead
 from understudy.learning.pool import Siamese
 from understudy.models.network import Network
 
-GOOD_PASS = 160_000  # numbers going into one pass: ten classes of 256 images of 8×8, one of 32×32; measured
+GOOD_PASS = 160_000  # numbers per pass: ten classes of 256 images of 8×8, one of 32×32; measured
 PIECE = 65_536
 
 Draws = Sequence[dsa.Draw] | None  # an augmentation for each class
-Alter = Callable[[Tensor], Tensor]  # what becomes of the gradient, (classes · ipc, …), before a step
+Alter = Callable[[Tensor], Tensor]  # changes the gradient, (classes · ipc, …), before a step
 
 
 class Wanted(Protocol):
-    """What is wanted of images: mean embeddings under the network as it is loaded."""
+    """The targets for images: mean embeddings under the loaded network."""
 
     def draw(self) -> Sequence[Tensor]:
-        """Whatever is drawn for a look, on the processor."""
+        """The random draws for a look, on the processor."""
 
     def __call__(self, drawn: Sequence[Tensor], draws: Draws) -> Tensor:
-        """(classes, d + classes), from what was drawn, by now on the network's device."""
+        """(classes, d + classes), from the draws, now on the network's device."""
 
 
 @dataclass(frozen=True)
 class RealClasses:
-    """What is matched: the records of some classes."""
+    """The records to match, of some classes."""
 
     examples: Examples
     classes: Sequence[int]
@@ -51,7 +51,7 @@ class RealClasses:
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Where networks are drawn: ρ away from a model, one for each look."""
+    """Where networks are drawn: ρ away from a model, one per look."""
 
     model: Tensor
     radius: float  # ρ
@@ -67,12 +67,12 @@ class ImageSteps:
     lr: float
     momentum: float
     alter: Alter | None = None
-    classes_at_once: int | None = None  # in one pass; None: by the size of the images
+    classes_at_once: int | None = None  # per pass; None: set by the size of the images
 
 
 @dataclass(frozen=True)
 class Look:
-    """A network near the model, and what is wanted of images under it."""
+    """A network near the model, and the target means under it."""
 
     near: Tensor
     draws: Draws
@@ -80,7 +80,7 @@ class Look:
 
 
 def onto_sphere(size: int, radius: float, rng: torch.Generator) -> Tensor:
-    """u · min(1, ρ/‖u‖), u ~ N(0, I), on the processor. For any real network ‖u‖ ≈ √P ≫ ρ: a point of the sphere."""
+    """u · min(1, ρ/‖u‖), u ~ N(0, I), on the processor. For any real network ‖u‖ ≈ √P ≫ ρ: a point on the sphere."""
     u = torch.randn(size, generator=rng)
     return u * min(1.0, radius / float(length(u)))
 
@@ -90,13 +90,13 @@ def into_ball(w: Tensor, centre: Tensor, radius: float) -> None:
     away = w - centre
     distance = length(away)
     back = torch.addcmul(centre, away, (radius / distance).to(w.dtype))
-    w.copy_(torch.where(distance > radius, back, w))  # nobody waits to know where it was
+    w.copy_(torch.where(distance > radius, back, w))  # no wait to learn which it was
 
 
 def length(v: Tensor) -> Tensor:
-    """‖v‖, piece by piece: torch's single sum is off by 4e-4 of it for the eleven million numbers of a ResNet-18.
+    """‖v‖, piece by piece: torch's single sum has a relative error of 4e-4 for the 11 million numbers of a ResNet-18.
 
-    Of the pieces, in double precision on the processor, which alone is sure to have it.
+    On the processor the pieces are combined in double precision, which other devices may lack.
     """
     pieces = torch.stack([piece.norm() for piece in torch.split(v, PIECE)])
     found: Tensor = (pieces.double() if v.device.type == "cpu" else pieces).norm()
@@ -104,7 +104,7 @@ def length(v: Tensor) -> Tensor:
 
 
 def real_batch(members: Tensor, size: int, rng: torch.Generator) -> Tensor:
-    """``size`` records of a class without replacement; of a smaller class all, and some of them again."""
+    """``size`` records of a class without replacement; of a smaller class all, with some repeated."""
     if len(members) >= size:
         return members[torch.randperm(len(members), generator=rng)[:size]]
     again = torch.randint(len(members), (size - len(members),), generator=rng)
@@ -119,11 +119,11 @@ def embedding(net: Network, x: Tensor) -> Tensor:
 def match_distributions(
     net: Network, x: Tensor, real: RealClasses, batch: int, near: Neighbourhood, steps: ImageSteps
 ) -> Tensor:
-    """``x``: (classes · ipc, …) float, class after class; returned after a step of SGD for each look on
+    """``x``: (classes · ipc, …) float, grouped by class; returned after one step of SGD per look on
 
     Σ_c ‖mean h(x_c) − mean h(x̃_c)‖² + ‖mean z(x_c) − mean z(x̃_c)‖²
 
-    with h the features and z the logits of a network drawn anew, and x_c ``batch`` records of class c.
+    with h the features and z the logits of a freshly drawn network, and x_c ``batch`` records of class c.
     """
     wanted = _RealMeans(net, real, batch, near.rng, steps.classes_at_once)
     looks = looks_near(net, near, wanted, len(real.classes))
@@ -131,7 +131,7 @@ def match_distributions(
 
 
 def looks_near(net: Network, near: Neighbourhood, wanted: Wanted, classes: int) -> Iterator[Look]:
-    """One after another, each with a network of its own; the network must be frozen meanwhile."""
+    """One after another, each with its own weights; the network must be frozen meanwhile."""
     start, augment = near.model.to(net.device), near.augment
 
     def drawn() -> _Drawn:
@@ -163,7 +163,7 @@ class _Drawn:
 
 
 def match_means(net: Network, x: Tensor, looks: Iterable[Look], ipc: int, steps: ImageSteps) -> Tensor:
-    """``x`` after a step of SGD on Σ_c ‖wanted_c − mean v(x̃_c)‖² for each look."""
+    """``x`` after one step of SGD per look on Σ_c ‖wanted_c − mean v(x̃_c)‖²."""
     x = x.to(net.device).clone()
     group = steps.classes_at_once or at_once(ipc, x)
     speed: Tensor | None = None
@@ -188,19 +188,19 @@ def _gradient_of_some(net: Network, x: Tensor, look: Look, ipc: int, at: int, gr
 
 
 def at_once(images: int, like: Tensor) -> int:
-    """Classes of so many images each that make one pass of a good size."""
+    """How many classes of ``images`` each make a pass of a good size."""
     return max(1, GOOD_PASS // (images * like[0].numel()))
 
 
 def matching_gradient(net: Network, x: Tensor, wanted: Tensor, ipc: int, draws: Draws = None) -> Tensor:
-    """The gradient in the images of Σ_c ‖wanted_c − mean v(x̃_c)‖², v the embedding."""
+    """The gradient with respect to the images of Σ_c ‖wanted_c − mean v(x̃_c)‖², v the embedding."""
     x = x.detach().requires_grad_()
     made = embedding(net, augmented(x, ipc, draws)).view(len(x) // ipc, ipc, -1).mean(1)
     return torch.autograd.grad((made - wanted).square().sum(), x)[0]
 
 
 def augmented(x: Tensor, each: int | list[int], draws: Draws) -> Tensor:
-    """Scaled images, class after class and ``each`` of them a class, under the augmentation of their class."""
+    """Scaled images, grouped by class, ``each`` per class, with the augmentation of their class."""
     if not draws:
         return x
     parts = zip(draws, torch.split(x, each), strict=True)

@@ -1,11 +1,12 @@
-"""Labelled noise that any number of parties can make alike from a public seed: it tells nothing of anyone's records.
+"""Labelled noise that any number of parties can make identically from a public seed: it reveals nothing about anyone's
+records.
 
-From "Virtual Homogeneity Learning: Defending against Data Heterogeneity in Federated Learning": each class has a
-distribution of its own over latents, z ~ N(μ_c, spread²) with μ_c ~ N(0, spread²), and a picture is what an
-*untrained* generator makes of z. The paper takes an untrained StyleGAN-v2; here is a small generator of that
-kind, with what makes it one: a mapping from z to styles, a constant to begin with, convolutions whose inputs are
-scaled by the style and whose outputs are brought back to unit size, and a picture summed up over resolutions.
-``gaussian`` leaves the generator out: latents of a record's shape are the records.
+From "Virtual Homogeneity Learning: Defending against Data Heterogeneity in Federated Learning": each class has its own
+distribution over latents, z ~ N(μ_c, spread²) with μ_c ~ N(0, spread²), and an image is what an *untrained* generator
+makes of z. The paper uses an untrained StyleGAN-v2; this is a small generator of that kind, with its defining parts: a
+mapping from z to styles, a constant input, convolutions whose inputs are scaled by the style and whose outputs are
+normalised to unit size, and an image summed over resolutions. ``gaussian`` leaves the generator out: latents of a
+record's shape are the records.
 """
 
 import math
@@ -23,12 +24,12 @@ from understudy.randomness import generator
 
 Noise = Literal["style", "gaussian"]
 LATENT, CHANNELS, SMALLEST, MAPPING_LAYERS = 64, 16, 4, 3
-AT_ONCE = 50  # pictures in one pass: they stay in the cache
+AT_ONCE = 50  # images per pass: they stay in the cache
 
 
 @lru_cache(maxsize=2)
 def noise_set(noise: Noise, problem: Problem, per_class: int, spread: float, seed: int) -> Examples:
-    """``per_class`` records of each class, class after class: uint8 pictures, or floats as the network wants them."""
+    """``per_class`` records per class, grouped by class: uint8 images, or floats as the network expects them."""
     rng = generator("noise set", noise, seed)
     shape = problem.shape if noise == "gaussian" else (LATENT,)
     means = spread * torch.randn(problem.classes, 1, *shape, generator=rng)
@@ -40,28 +41,28 @@ def noise_set(noise: Noise, problem: Problem, per_class: int, spread: float, see
 def _pictures(z: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
     if len(problem.shape) != 3:
         raise UserError(
-            f"The style generator makes images, and records have shape {problem.shape}; use gaussian noise."
+            f"The style generator makes images, but the records have shape {problem.shape}; use gaussian noise."
         )
     channels, height, width = problem.shape
     draw = StyleGenerator(channels, max(height, width), rng)
     raw = torch.cat([draw(some) for some in torch.split(z, AT_ONCE)])
     raw = F.interpolate(raw, (height, width), mode="bilinear", antialias=True)
     standard = (raw - raw.mean((0, 2, 3), keepdim=True)) / raw.std((0, 2, 3), keepdim=True)
-    return (127.5 + 64 * standard).round().clamp(0, 255).to(torch.uint8)  # two deviations each way are in range
+    return (127.5 + 64 * standard).round().clamp(0, 255).to(torch.uint8)  # ±2 standard deviations are in range
 
 
 class StyleGenerator:
-    """(n, LATENT) -> (n, channels, side, side), side being the first power of two from ``least`` on."""
+    """(n, LATENT) -> (n, channels, side, side), side the first power of two from ``least`` on."""
 
     def __init__(self, channels: int, least: int, rng: torch.Generator):
         def drawn(*shape: int) -> Tensor:
-            """He's initialisation: the size of what goes through stays."""
+            """He's initialisation, which preserves the size of activations."""
             return torch.randn(*shape, generator=rng) / math.sqrt(math.prod(shape[1:]))
 
         doublings = max(0, math.ceil(math.log2(least / SMALLEST)))
         self.mapping = [drawn(LATENT, LATENT) for _ in range(MAPPING_LAYERS)]
         self.constant = torch.randn(1, CHANNELS, SMALLEST, SMALLEST, generator=rng)
-        # For each resolution: a style for the kernel, the kernel, a style for the picture, the picture's kernel.
+        # For each resolution: a style for the kernel, the kernel, a style for the image, the image's kernel.
         self.levels = [
             (
                 drawn(CHANNELS, LATENT),
@@ -86,7 +87,7 @@ class StyleGenerator:
 
 
 def modulated(x: Tensor, kernel: Tensor, style: Tensor, *, unit: bool = True) -> Tensor:
-    """A convolution with kernels k_n = style_n · kernel, one for each picture; ``unit`` divides by ‖k_n‖."""
+    """A convolution with kernels k_n = style_n · kernel, one per image; ``unit`` divides by ‖k_n‖."""
     found = F.conv2d(x * style[:, :, None, None], kernel, padding=kernel.shape[-1] // 2)
     if not unit:
         return found

@@ -1,6 +1,6 @@
-"""Class means for distribution matching with privacy for single records, and the published clipping that has none.
+"""Class means for distribution matching with record-level privacy, and the published clipping, which has none.
 
-A record enters the statistic of its own class only, so a release of all classes costs as much as that of one.
+A record enters the statistic of its own class only, so releasing all classes costs as much as releasing one.
 """
 
 import math
@@ -15,18 +15,18 @@ from understudy.privacy.mechanism import NoisyMeans, clip_rows, gaussian, poisso
 from understudy.synthesis.matching import Draws, RealClasses, at_once, augmented, embedding
 
 NOISE_IMAGES = 256
-Stream = Callable[[str], torch.Generator]  # by purpose; of a client's secret ones
+Stream = Callable[[str], torch.Generator]  # a client's secret stream, by purpose
 
 
 @dataclass(frozen=True)
 class PlannedRelease:
-    """(Σ clipped + N(0, σ²C²)) / q(n̄ + m) over records drawn with rate q: all of it is planned, none is counted.
+    """(Σ clipped + N(0, σ²C²)) / q(n̄ + m) over records sampled at rate q; all numbers are planned, none is counted.
 
-    m are the records that the client was dealt: drawn like its own, but whoever dealt them knows how many they are.
+    m counts the records dealt to the client: sampled like its own, but their number is known to the server.
     """
 
     rate: float  # q
-    records: int  # n̄; of a class where each has its own release
+    records: int  # n̄; per class if each has its own release
     clip: float  # C
     noise: float  # σ
 
@@ -36,7 +36,7 @@ class PlannedRelease:
 
 
 def clip_from_noise(net: Network, w: Tensor, rng: torch.Generator, images: int = NOISE_IMAGES) -> float:
-    """The median norm of embeddings of N(0, 1) images under ``w``: a clip that no record had a say in."""
+    """The median norm of embeddings of N(0, 1) images under ``w``: a clip that depends on no record."""
     net.load(w)
     x = torch.randn(images, *net.problem.shape, generator=rng).to(net.device)
     with net.scoring():
@@ -44,9 +44,9 @@ def clip_from_noise(net: Network, w: Tensor, rng: torch.Generator, images: int =
 
 
 class PrivateMeans:
-    """The released means of all classes under the network as it is loaded; one release per call.
+    """The released means of all classes under the loaded network; one release per call.
 
-    ``planned``: n̄ + m of each class, where they differ.
+    ``planned``: n̄ + m of each class, if they differ.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class PrivateMeans:
         return (torch.cat(sums) + noise) / self._divisors
 
     def _clipped_sums(self, rows: Sequence[Tensor], draws: Draws) -> Tensor:
-        """(classes, d + classes): of a few classes in one pass; nought where no record was drawn."""
+        """(classes, d + classes), for a few classes in one pass; zero if no record was drawn."""
         sizes = [len(some) for some in rows]
         if not sum(sizes):
             return torch.zeros(len(rows), self._width, device=self._net.device)
@@ -97,7 +97,7 @@ class PrivateMeans:
 class PublishedNoise:
     """Each class's gradient, which is already a mean over the batch, clipped to C, plus N(0, (noise·C)²).
 
-    No guarantee for anybody: one record can move the clipped mean by 2C, whatever the batch. ``like``: the images.
+    No guarantee at all: one record can move the clipped mean by 2C, whatever the batch. ``like``: the images.
     """
 
     def __init__(self, like: Tensor, ipc: int, *, clip: float, noise: float, steps: int, rng: torch.Generator) -> None:

@@ -1,8 +1,9 @@
-"""The gradient in the weights as a function of the images, and its pullback.
+"""The gradient with respect to the weights as a function of the images, and its pullback.
 
-``weight_gradient`` gives g = ∇_w mean ℓ(w, x) as a flat vector and a function v ↦ ∇_x ⟨v, g(x)⟩: whatever is asked of
-g, a distance to a real gradient say, has its slope in the images from there. Networks that are a plain chain of known
-layers go layer by layer (``layerwise``), a few images at a time; all others through torch's double backward.
+``weight_gradient`` gives g = ∇_w mean ℓ(w, x) as a flat vector and a function v ↦ ∇_x ⟨v, g(x)⟩, from which any
+function of g, such as a distance to a real gradient, gets its gradient with respect to the images. Networks that are a
+plain chain of known layers go layer by layer (``layerwise``), a few images at a time; all others use torch's double
+backward.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.synthesis.layerwise import ChannelNorm, Convolution, DenseLayer, Flat, MatchedLayer, Pool, Rectified
 
-NUMBERS_AT_ONCE = 32_768  # of the images in one sweep; more of them fall out of the cache
+NUMBERS_AT_ONCE = 32_768  # of the images per sweep; more would not fit in the cache
 
 Pullback = Callable[[Tensor], Tensor]
 KINDS: dict[type[nn.Module], type[MatchedLayer]] = {
@@ -58,14 +59,14 @@ def layer_by_layer(net: Network, chain: Sequence["ChainLink"], x: Tensor, y: Ten
 
 @dataclass(frozen=True)
 class ChainLink:
-    """A layer of a chain, and where its weights lie in the flat vector."""
+    """A layer of a chain, and where its weights are in the flat vector."""
 
     module: nn.Module
     windows: tuple[tuple[slice, torch.Size], ...]
 
 
 def chain_of(net: Network) -> list[ChainLink] | None:
-    """The layers of the network in their order, or None where it is more than a chain of known ones."""
+    """The layers of the network in order, or None if it is not a chain of known ones."""
     if type(net.module) is not Classifier or len(net.problem.shape) not in (1, 3):
         return None
     named = [*_flattened("body", net.module.body), *_flattened("head", net.module.head)]
@@ -73,7 +74,7 @@ def chain_of(net: Network) -> list[ChainLink] | None:
         return None
     trained = _trained(net)
     if sum(len(KINDS[type(module)].names) for _, module in named) != len(trained):
-        return None  # a frozen or a shared weight
+        return None  # a frozen or shared weight
     return [
         ChainLink(module, tuple(net.windows[f"{name}.{part}"] for part in KINDS[type(module)].names))
         for name, module in named
@@ -81,7 +82,7 @@ def chain_of(net: Network) -> list[ChainLink] | None:
 
 
 class _Sweep:
-    """A few records, there and back twice."""
+    """A few records, forwards and backwards twice."""
 
     def __init__(self, net: Network, chain: Sequence[ChainLink], x: Tensor, y: Tensor, records: int):
         self._chain, self._layers = chain, [KINDS[type(link.module)](link.module) for link in chain]
@@ -111,7 +112,7 @@ class _Sweep:
                 moved = layer.tangent(moved, [along[where].view(shape) for where, shape in link.windows])
         (slope,) = torch.autograd.grad(self._slope, self._logits, moved)
         with torch.no_grad():
-            while self._layers:  # what a layer kept is free once it was passed
+            while self._layers:  # frees what a layer stored once it is done
                 slope = self._layers.pop().adjoint(slope)
         return slope
 

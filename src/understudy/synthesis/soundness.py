@@ -1,19 +1,19 @@
-"""Whether a generator collapsed or diverged, told from its images alone.
+"""Whether a generator collapsed or diverged, judged from its images alone.
 
-It never looks at a record, so that after a private training the answer costs nothing further. Three things are
-measured, all free of units:
+It never looks at a record, so after private training the check costs nothing more. Three things are measured, all
+without units:
 
-- contrast: the standard deviation of an image's pixels within a channel, so that a colour alone is none. Below 2 of 255
-  levels an image is one flat colour, which no set of photographs or drawings is made of.
-- roughness: the mean squared difference of neighbouring pixels over twice that variance, which is one less their
-  correlation. White noise has 1 whatever its distribution, a smooth picture close to 0; real 8×8 digits
-  have about 0.4, larger pictures less. Above 0.8 neighbours have next to nothing to do with each other.
+- contrast: the standard deviation of an image's pixels within a channel, so that a colour alone has none. Below 2 of
+  255 levels an image is one flat colour, which no set of photographs or drawings consists of.
+- roughness: the mean squared difference of neighbouring pixels over twice that variance, which is one minus their
+  correlation. White noise has 1 whatever its distribution, a smooth image close to 0; real 8×8 digits have about 0.4,
+  larger images less. Above 0.8 neighbours have next to nothing to do with each other.
 - diversity: the root mean squared pixel distance between two images of a class, over √2 times the contrast: about 1
   for images that share nothing, 0 for one that is repeated; real digits have 0.6 to 0.9. Below 0.05 the images of a
-  class differ by less than a twentieth of what can be seen on each.
+  class differ by less than a twentieth of the contrast within each.
 
-The generator is complained about when more than half of its images are flat, or the typical one is noise, or more than
-half of those that share a class with others lie in a class of one picture.
+A generator fails if more than half of its images are flat, if the typical one is noise, or if more than half of those
+that share a class with others lie in a class of a single repeated image.
 """
 
 import torch
@@ -26,7 +26,7 @@ TINY = 1e-12
 
 
 def complaint(images: Tensor, labels: Tensor) -> str | None:
-    """What is wrong with images (n, channels, height, width) uint8 and their labels, in a sentence; None: nothing.
+    """What is wrong with images (n, channels, height, width) uint8 and their labels, as a sentence; None: nothing.
 
     ``labels`` are (n,), or (n, classes) of zeros and ones: then equal rows make a class.
     """
@@ -36,10 +36,10 @@ def complaint(images: Tensor, labels: Tensor) -> str | None:
     contrast = within_channels(x).sqrt()
     flat = float((contrast < FLAT).float().mean())
     if flat > 0.5:
-        return f"The generator made images without contrast: {flat:.0%} of them are a flat colour."
+        return f"The generator made images without contrast: {flat:.0%} of them are one flat colour."
     rough = roughness(x[contrast >= FLAT])
     if rough is not None and rough > ROUGH:
-        return f"The generator made noise: neighbouring pixels differ by {rough:.2f} of what distant ones do."
+        return f"The generator made noise: neighbouring pixels differ {rough:.2f} times as much as distant ones."
     alike, with_others = 0, 0
     for members in _by_class(labels):
         spread = diversity(x[members])
@@ -55,12 +55,12 @@ def complaint(images: Tensor, labels: Tensor) -> str | None:
 
 
 def within_channels(x: Tensor) -> Tensor:
-    """(n,): the variance of an image's pixels around the mean of their channel, averaged over channels."""
+    """(n,): the variance of an image's pixels around their channel's mean, averaged over channels."""
     return x.flatten(2).var(2, correction=0).mean(1)
 
 
 def roughness(x: Tensor) -> float | None:
-    """The median over images, along both axes together; None where images have a single pixel."""
+    """The median over images, along both axes together; None if images have a single pixel."""
     steps = [x.diff(dim=axis).square().flatten(1) for axis in (2, 3)]
     neighbours = torch.cat(steps, 1)
     if not neighbours.numel():
@@ -69,10 +69,10 @@ def roughness(x: Tensor) -> float | None:
 
 
 def diversity(x: Tensor) -> float | None:
-    """Of the images of one class; None where there is one only.
+    """Of the images of one class; None if there is only one.
 
     The mean squared distance over all pairs is twice the variance of a pixel over the images, averaged over pixels, so
-    pairs need not be looked at one by one.
+    there is no need to go through the pairs.
     """
     if len(x) < 2:
         return None
@@ -82,6 +82,6 @@ def diversity(x: Tensor) -> float | None:
 
 
 def _by_class(labels: Tensor) -> list[Tensor]:
-    """Places of the images of each class there is."""
+    """Indices of the images of each class present."""
     _, group = labels.unique(dim=0, return_inverse=True)  # type: ignore[no-untyped-call]
     return [torch.nonzero(group == which).flatten() for which in range(int(group.max()) + 1)]

@@ -1,13 +1,13 @@
 """The class-conditional diffusion model with which Fedssyn's clients make images.
 
-Paper: Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity; the model
-is that of Denoising Diffusion Probabilistic Models with the cosine schedule (`diffusion_schedule`), trained to find the
-noise in a noisy image (`diffusion_training`), by a U-Net that is told time step and label (`diffusion_network`).
+Paper: Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity. The model is
+that of Denoising Diffusion Probabilistic Models with the cosine schedule (`schedule`), trained to find the noise in a
+noisy image (`training`), by a U-Net that is given time step and label (`network`).
 
-Where we depart from the published code: the average of the weights warms up, since with a thousand updates it would
+Where we depart from the published code: the average of the weights warms up, because after a thousand updates it would
 still be mostly its random start; start noise is drawn anew for every batch, where that code uses one draw for all;
-`tiny` predicts velocity (`diffusion_schedule`) and sees large images folded; images that cannot be halved often enough
-get a border for training and lose it again.
+`tiny` predicts velocity (`schedule`) and sees large images folded; images that cannot be halved often enough are padded
+for training and cropped again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,14 +26,14 @@ from understudy.synthesis.diffusion.settings import DiffusionSettings
 from understudy.synthesis.diffusion.training import train
 from understudy.synthesis.generator import Generator, Stage, generator
 
-AT_ONCE = 100  # images that are drawn together
-FITTED = "fitted"  # in the state: which labels there were
-NETWORK = "network."  # before the names of its weights
+AT_ONCE = 100  # images drawn together
+FITTED = "fitted"  # in the state: which labels were seen
+NETWORK = "network."  # prefix of the names of its weights
 
 
 @generator("diffusion", settings=DiffusionSettings)
 class Diffusion(Generator):
-    """Class-conditional diffusion: a U-Net learns to take noise away, and images begin as noise (Fedssyn)."""
+    """Class-conditional diffusion: a U-Net learns to remove noise, and images start as noise (Fedssyn)."""
 
     smallest = 2
 
@@ -44,13 +44,13 @@ class Diffusion(Generator):
     def course(
         self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
     ) -> Iterator[Stage]:
-        """The network's weights, and the labels that it can be asked for."""
+        """The network's weights, and the labels it can be asked for."""
         frame = self._frame(problem)
         if private is None:
             self.require_enough(examples)
         net = self._network(frame, problem, rng, private)
         x = frame.put_on(problem.unscale(examples.x).to(torch.float32)).div_(127.5).sub_(1).to(self.device)
-        # Under privacy not even the set of labels may tell of the records.
+        # Under privacy not even the set of labels may depend on the records.
         fitted = torch.ones(problem.classes, dtype=torch.bool)
         if private is None:
             fitted = examples.label_counts(problem.classes) > 0
@@ -92,5 +92,5 @@ class Diffusion(Generator):
 
 
 def as_pixels(x: Tensor) -> Tensor:
-    """From −1 … 1, truncated as published."""
+    """uint8 pixels from −1 … 1, truncated as published."""
     return x.clamp(-1, 1).add(1).mul_(127.5).to(torch.uint8).contiguous()

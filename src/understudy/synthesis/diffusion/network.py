@@ -1,8 +1,8 @@
-"""The U-Net of `diffusers` as Fedssyn's diffusion code has it, for images of any small size.
+"""The U-Net of `diffusers` as in Fedssyn's diffusion code, for images of any small size.
 
 Residual blocks, also where sides are halved and doubled; the time step scales and shifts what a block normalises; the
 label's embedding is added to that of the time step. As published, the last layer of each block, of each attention and
-of the whole begins at nought.
+of the whole network starts at zero.
 """
 
 from typing import Any, cast
@@ -19,15 +19,15 @@ SMALLEST_SIDE, LARGEST_SIDE = 8, 64
 
 
 class Frame:
-    """How images lie before the network: with a border, so that sides can be halved at every level, and folded where
-    they are large, so that squares of pixels are channels of one."""
+    """How images are presented to the network: with a border, so that sides can be halved at every level, and folded if
+    they are large, so that a square of pixels becomes the channels of one."""
 
     def __init__(self, problem: Problem, levels: int, largest: int):
         shape = problem.shape
         if len(shape) != 3 or not SMALLEST_SIDE <= min(shape[1:]) <= max(shape[1:]) <= LARGEST_SIDE:
             raise UserError(
                 f"Generator 'diffusion' makes images (channels, height, width) of {SMALLEST_SIDE} to {LARGEST_SIDE} "
-                f"pixels a side, and records here have shape {shape}; resize them or use another generator."
+                f"pixels per side, but the records have shape {shape}; resize them or use another generator."
             )
         self.channels, self.high, self.wide = shape
         self.fold = -(-max(shape[1:]) // largest)
@@ -35,18 +35,18 @@ class Frame:
         if halvings * self.fold > min(shape[1:]):
             raise UserError(
                 f"Generator 'diffusion' cannot halve images of {self.high}×{self.wide} pixels {levels - 1} times "
-                f"(folded by {self.fold}); give it fewer multipliers or a larger full_size."
+                f"(folded by {self.fold}); set fewer multipliers or a larger full_size."
             )
         unit = halvings * self.fold
         self.rows, self.columns = (-(-side // unit) * unit for side in (self.high, self.wide))  # with the border
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """What the network sees."""
+        """The shape that the network sees."""
         return self.channels * self.fold**2, self.rows // self.fold, self.columns // self.fold
 
     def put_on(self, x: Tensor) -> Tensor:
-        """The pixels at the edge are repeated."""
+        """Folds images and repeats the pixels at the edge as a border."""
         bordered = x[:, :, _repeated(self.high, self.rows)][..., _repeated(self.wide, self.columns)]
         channels, rows, columns = self.shape
         squares = bordered.reshape(len(x), self.channels, rows, self.fold, columns, self.fold)
@@ -61,12 +61,12 @@ class Frame:
 
 
 def _repeated(side: int, wanted: int) -> Tensor:
-    """Where each of ``wanted`` rows is taken from."""
+    """Which row each of ``wanted`` rows is taken from."""
     return (torch.arange(wanted) - (wanted - side) // 2).clamp(0, side - 1)
 
 
 def build(settings: DiffusionSettings, frame: Frame, classes: int, private: bool = False) -> nn.Module:
-    """Drawn from torch's global stream; a private one is without dropout, and its records can be told apart."""
+    """Drawn from torch's global stream; a private network has no dropout and does not mix records."""
     levels = len(settings.multipliers)
     low, high = settings.attention
     channels, rows, columns = frame.shape
@@ -112,7 +112,7 @@ def _begin_at_nought(net: nn.Module) -> None:
 
 
 def _spell_out_attention(net: nn.Module) -> None:
-    """torch's own attention cannot be taken record by record (``vmap``); products and a softmax can."""
+    """torch's own attention does not work record by record (``vmap``); products and a softmax do."""
     from diffusers.models.attention_processor import AttnProcessor
 
     for layer in net.modules():

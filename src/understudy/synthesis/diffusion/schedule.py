@@ -1,23 +1,24 @@
-"""How noise comes in, and how samplers take it out again.
+"""How noise is added, and how samplers remove it again.
 
-T = 1000 time steps of the cosine schedule (Improved Denoising Diffusion Probabilistic Models), which `diffusers` has:
+T = 1000 time steps of the cosine schedule (Improved Denoising Diffusion Probabilistic Models), as implemented in
+`diffusers`:
 
     ᾱ_t = Π (1 − β_s),   β_s = min(1 − f(s+1)/f(s), 0.999),   f(s) = cos²(π/2 · (s/T + 0.008)/1.008)
 
-The network is asked for the noise ε, as published, or for the velocity v = √ᾱ ε − √(1−ᾱ) x₀ (Progressive Distillation
-for Fast Sampling of Diffusion Models). Where there is hardly anything left of x₀, a small error in ε is a large one in
-x₀, and it takes many updates until images are as dark or bright as they should be; an error in v is never magnified.
+The network predicts the noise ε, as published, or the velocity v = √ᾱ ε − √(1−ᾱ) x₀ (Progressive Distillation for Fast
+Sampling of Diffusion Models). Where hardly anything is left of x₀, a small error in ε is a large one in x₀, and it
+takes many updates until images are as dark or bright as they should be; an error in v is never magnified.
 
-A sampler begins with fresh noise and asks for what to take away:
+A sampler starts from fresh noise and asks the network what to remove:
 
-- ``ancestral``: some of the T steps, equally far apart with both ends; a single one is the last. x₀ from the network's
-  answer, clamped; then x_s ~ N((√ᾱ_s (1−α) x₀ + √α (1−ᾱ_s) x_t) / (1−ᾱ_t), (1−ᾱ_s)(1−α)/(1−ᾱ_t) I) with
-  α = ᾱ_t/ᾱ_s. At the last step ᾱ_s is 1, so x₀ is what comes out.
+- ``ancestral``: some of the T steps, equally spaced with both ends; a single one is the last. x₀ from the network's
+  output, clamped; then x_s ~ N((√ᾱ_s (1−α) x₀ + √α (1−ᾱ_s) x_t) / (1−ᾱ_t), (1−ᾱ_s)(1−α)/(1−ᾱ_t) I) with
+  α = ᾱ_t/ᾱ_s. At the last step ᾱ_s is 1, so the result is x₀.
 - ``dpm-solver``: DPM-Solver++ (Fast Solver for Guided Sampling of Diffusion Probabilistic Models), order 2.
 - ``ddim``: Denoising Diffusion Implicit Models, which is the same solver at order 1.
 
-The fast ones take time steps that grow as squares, from 0 on. Equal steps would end with a leap from a twentieth of the
-way: of pixels that vary by 0.05, half of the variation would be lost.
+The two fast samplers use time steps that grow as squares, starting at 0. Equal steps would end with a jump over the
+last twentieth of the way: of pixels that vary by 0.05, half of the variation would be lost.
 """
 
 import importlib
@@ -33,9 +34,9 @@ from understudy.errors import missing_extra
 
 T = 1000
 COSINE = {"num_train_timesteps": T, "beta_schedule": "squaredcos_cap_v2"}
-LEAST_LOG_SNR = -5.1  # ln(√ᾱ/√(1−ᾱ)): the fast samplers begin there, as towards T the schedule runs off to −∞
+LEAST_LOG_SNR = -5.1  # ln(√ᾱ/√(1−ᾱ)): where the fast samplers start, since the schedule goes to −∞ towards T
 
-PredictNoise = Callable[[Tensor, Tensor], Tensor]  # (images, time step) -> the noise in them, or their velocity
+PredictNoise = Callable[[Tensor, Tensor], Tensor]  # (images, time step) -> their noise or velocity
 KINDS = {"noise": "epsilon", "velocity": "v_prediction"}  # what `diffusers` calls them
 
 
@@ -45,13 +46,13 @@ def require_library() -> None:
 
 
 def library() -> Any:
-    """Imported where it is needed: it takes seconds."""
+    """Imported only when needed, because it takes seconds."""
     require_library()
     return importlib.import_module("diffusers")
 
 
 def remaining() -> Tensor:
-    """(T,) ᾱ: the share of the image's variance that is left at each time step."""
+    """(T,) ᾱ: the share of the image's variance left at each time step."""
     found: Tensor = library().DDPMScheduler(**COSINE).alphas_cumprod
     return found
 
@@ -63,7 +64,7 @@ def add_noise(x: Tensor, noise: Tensor, kept: Tensor) -> Tensor:
 
 
 def wanted(predicts: str, x: Tensor, noise: Tensor, kept: Tensor) -> Tensor:
-    """What the network should answer."""
+    """What the network should predict."""
     if predicts == "noise":
         return noise
     kept = kept.view(*kept.shape, 1, 1, 1)
@@ -78,7 +79,7 @@ def sampler(name: str, steps: int, predicts: str = "noise") -> Any:
             **given, variance_type="fixed_small", clip_sample=True, timestep_spacing="linspace"
         )
     else:
-        # A largest value of 1 turns its thresholding into clamping x₀ between −1 and 1.
+        # With a maximum of 1 its thresholding clamps x₀ between −1 and 1.
         plan = library().DPMSolverMultistepScheduler(
             **given,
             solver_order=1 if name == "ddim" else 2,
@@ -89,15 +90,15 @@ def sampler(name: str, steps: int, predicts: str = "noise") -> Any:
     if name != "ancestral":
         times = {"timesteps": squares(steps, plan.lambda_t)}
     elif steps == 1:
-        times = {"timesteps": [T - 1]}  # the library would take 0, where images are next to clean
-    with warnings.catch_warnings():  # it makes an array from a tensor in a way that numpy 2 complains of
+        times = {"timesteps": [T - 1]}  # the library would take 0, where images are almost clean
+    with warnings.catch_warnings():  # it turns a tensor into an array in a way that numpy 2 warns about
         warnings.simplefilter("ignore", DeprecationWarning)
         plan.set_timesteps(**times)
     return plan
 
 
 def squares(steps: int, log_snr: Tensor) -> list[int]:
-    """Time steps from the last that is not all noise down to 0, all different; a single one is the last."""
+    """Time steps from the last one that is not pure noise down to 0, all different; a single one is the last."""
     last = int((log_snr >= LEAST_LOG_SNR).sum()) - 1
     found: list[int] = []
     for i in range(steps):
@@ -116,7 +117,7 @@ def draw(
     predicts: str = "noise",
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """Images between −1 and 1, from noise that is drawn anew."""
+    """Images between −1 and 1, from fresh noise."""
     plan = sampler(name, steps, predicts)
     x = torch.randn(shape, generator=rng).to(device)
     for t in plan.timesteps:

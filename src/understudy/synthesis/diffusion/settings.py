@@ -1,4 +1,4 @@
-"""What can be chosen of the diffusion generator, and two sets of choices by name."""
+"""Settings of the diffusion generator, and two presets."""
 
 from typing import Any, Literal, Self
 
@@ -6,10 +6,10 @@ from pydantic import Field, model_validator
 
 from understudy.base_settings import Settings
 
-FEW_STEPS, PUBLISHED_STEPS = 25, 250  # of sampling, where none are asked for
-MOST_FAST_STEPS = 100  # of dpm-solver and ddim: beyond, neighbouring time steps would fall together
+FEW_STEPS, PUBLISHED_STEPS = 25, 250  # default numbers of sampling steps
+MOST_FAST_STEPS = 100  # of dpm-solver and ddim: beyond that, neighbouring time steps would coincide
 
-# What differs from the defaults, which are `tiny`.
+# The differences from the defaults, which are `tiny`.
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {},
     "paper": {
@@ -32,32 +32,32 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class DiffusionSettings(Settings):
-    """``tiny`` trains on some hundred small images within minutes; ``paper`` is Fedssyn's for CIFAR."""
+    """``tiny`` trains on a few hundred small images within minutes; ``paper`` is Fedssyn's for CIFAR."""
 
     preset: Literal["tiny", "paper"] = "tiny"  # defaults of the other settings
     epochs: int = Field(default=100, ge=1)  # passes over the records
-    least_steps: int = Field(default=1000, ge=0)  # with few records, more epochs until so many updates are made
-    checkpoints: tuple[int, ...] = ()  # epochs after which a stage of training is kept as well
+    least_steps: int = Field(default=1000, ge=0)  # fewest updates; with few records, more epochs
+    checkpoints: tuple[int, ...] = ()  # epochs after which a stage of training is also kept
     batch: int = Field(default=32, ge=1)  # records in a batch
     lr: float = Field(default=2e-3, gt=0)  # learning rate of AdamW
     decay: float = Field(default=0.01, ge=0)  # weight decay of AdamW
     ema: float = Field(
         default=0.9995, ge=0, lt=1
-    )  # kept of the moving average per update, at most; rises as (1+s)/(10+s)
+    )  # largest share of the moving average kept per update; rises as (1+s)/(10+s)
     weights: Literal["ema", "raw"] = "ema"  # which to sample from: the moving average, or the last
     flip: bool = False  # mirror half of the images; not for digits or letters
     predicts: Literal["noise", "velocity"] = "velocity"  # what the network predicts; velocity takes far fewer updates
-    full_size: int = Field(default=16, ge=8)  # largest side for the network; larger images are folded into channels
+    full_size: int = Field(default=16, ge=8)  # largest side the network sees; larger images are folded into channels
     width: int = Field(default=24, ge=1)  # channels at full size
     multipliers: tuple[int, ...] = Field(default=(1, 2), min_length=1)  # of the width, per level; each halves the side
     blocks: int = Field(default=1, ge=1)  # residual blocks per level
     attention: tuple[int, int] = (4, 8)  # smallest and largest side at which pixels attend to each other
-    head: int = Field(default=24, ge=1)  # channels of an attention head
-    groups: int = Field(default=8, ge=1)  # of GroupNorm
+    head: int = Field(default=24, ge=1)  # channels per attention head
+    groups: int = Field(default=8, ge=1)  # groups of GroupNorm
     dropout: float = Field(default=0.0, ge=0, lt=1)  # share of units dropped; 0 in private training
-    # Noise along the way mends what a hardly trained network gets wrong, which the two without it carry on.
+    # Noise along the way corrects the errors of a barely trained network; the two samplers without it keep them.
     sampler: Literal["ancestral", "dpm-solver", "ddim"] = "ancestral"  # how images are drawn
-    sampling_steps: int = Field(default=FEW_STEPS, ge=1, le=1000)  # calls of the network per image
+    sampling_steps: int = Field(default=FEW_STEPS, ge=1, le=1000)  # network calls per image
     draws_per_record: int = Field(default=8, ge=1)  # private training: draws per record, averaged before clipping
 
     @model_validator(mode="before")
@@ -75,9 +75,9 @@ class DiffusionSettings(Settings):
     def _fits_together(self) -> Self:
         late = [epoch for epoch in self.checkpoints if not 1 <= epoch <= self.epochs]
         if late:
-            raise ValueError(f"checkpoints: there is no epoch {late[0]}, they run from 1 to {self.epochs}")
+            raise ValueError(f"checkpoints: there is no epoch {late[0]}; epochs run from 1 to {self.epochs}")
         if self.width % self.groups:
-            raise ValueError(f"groups: {self.groups} do not divide the width {self.width}")
+            raise ValueError(f"groups: {self.groups} does not divide the width {self.width}")
         odd = [self.width * m for m in self.multipliers if m < 1 or self.width * m % self.head]
         if odd:
             raise ValueError(f"head: {self.head} does not divide the {odd[0]} channels of a level")
@@ -90,5 +90,5 @@ class DiffusionSettings(Settings):
 
     @property
     def stages(self) -> list[int]:
-        """The epochs after which a stage is given out, the last one among them."""
+        """The epochs after which a stage is yielded, including the last."""
         return sorted({*self.checkpoints, self.epochs})

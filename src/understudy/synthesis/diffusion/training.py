@@ -2,12 +2,12 @@
 
     ‖ε − ε_w(√ᾱ_t x₀ + √(1−ᾱ_t) ε, t, label)‖² averaged over pixels, t uniform over the T time steps
 
-(or the same with the velocity in ε's place) by AdamW, with a running average of the weights beside. The average begins
-at the random start, so its decay rises with the number s of updates, min(ema, (1+s)/(10+s)): otherwise a thousand
-updates would still be mostly the start.
+(or the same with the velocity in place of ε) by AdamW, with a running average of the weights. The average starts at the
+random initial weights, so its decay rises with the number s of updates, min(ema, (1+s)/(10+s)); otherwise it would
+still be mostly the start after a thousand updates.
 
-A private run takes Poisson draws of records; each record's loss is the average over several (t, ε) before its gradient
-is clipped, which costs no privacy (Differentially Private Diffusion Models), and the decay is 0.999 at most.
+A private run takes Poisson samples of records. Each record's loss is averaged over several (t, ε) before its gradient
+is clipped, which costs no privacy (Differentially Private Diffusion Models), and the decay is at most 0.999.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +26,8 @@ from understudy.synthesis.diffusion.schedule import T, add_noise, remaining, wan
 from understudy.synthesis.diffusion.settings import DiffusionSettings
 
 PRIVATE_EMA = 0.999
-LOOK_EVERY = 100  # steps: what is no number stays none, and to look makes a device wait
-MAP_AT_ONCE = 1_500_000  # numbers in one map of full size and width, in a private pass: bounds what it holds
+LOOK_EVERY = 100  # steps: what is not finite stays so, and checking makes a device wait
+MAP_AT_ONCE = 1_500_000  # numbers in one full-size map of a private pass: limits its memory
 
 Weights = dict[str, Tensor]
 
@@ -37,7 +37,7 @@ def ema_decay(updates: int, height: float) -> float:
 
 
 class Average:
-    """Of the weights on their way."""
+    """A running average of the weights."""
 
     def __init__(self, weights: Sequence[Tensor], height: float):
         self.weights = [w.detach().clone() for w in weights]
@@ -58,7 +58,7 @@ def train(
 ) -> Iterator[tuple[int, Weights]]:
     """The weights after each epoch of ``settings.stages``; ``x``: pixels between −1 and 1."""
     named = dict(net.named_parameters())
-    live = [p.detach() for p in named.values()]  # the same numbers
+    live = [p.detach() for p in named.values()]  # share memory with the parameters
     adam = torch.optim.AdamW(named.values(), lr=settings.lr, weight_decay=settings.decay, fused=True)
     if private is None:
         steps, height = settings.steps(len(x)), settings.ema
@@ -82,7 +82,7 @@ def train(
 def _plain_gradients(
     net: nn.Module, x: Tensor, y: Tensor, settings: DiffusionSettings, rng: torch.Generator, steps: int
 ) -> Iterator[None]:
-    """One batch after another, each record once an epoch; the gradients are left in the network."""
+    """One batch after another, each record once per epoch; the gradients are left in the network."""
     kept = remaining().to(x.device)
     stream = int(torch.randint(2**62, (1,), generator=rng))
     batches = islice(_batches(len(x), settings.batch, rng), steps)
@@ -122,7 +122,7 @@ def _loss(net: nn.Module, noisy: Tensor, t: Tensor, labels: Tensor, goal: Tensor
 
 
 def _with_dropout(share: float, stream: int, step: int, work: Callable[[], Tensor]) -> Tensor:
-    """Dropout can only draw from the global stream: it has one of its own here, the same wherever training pauses."""
+    """Dropout can only draw from the global stream; here it gets its own, the same wherever training pauses."""
     if not share:
         return work()
     with private_global_stream(stream, step):
@@ -137,7 +137,7 @@ def _batches(records: int, batch: int, rng: torch.Generator) -> Iterator[Tensor]
 def _drawn(
     rows: Tensor, each: tuple[int, ...], shape: Sequence[int], flip: bool, rng: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What a step draws for its ``rows``: who is mirrored, time steps ``each``, noise of ``shape`` each."""
+    """What a step draws for its ``rows``: which to mirror, time steps ``each``, noise of ``shape`` for each."""
     heads = torch.rand(len(rows) if flip else 0, 1, 1, 1, generator=rng) < 0.5
     return rows, heads, torch.randint(T, each, generator=rng), torch.randn(*each, *shape, generator=rng)
 

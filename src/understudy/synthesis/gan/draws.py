@@ -1,4 +1,6 @@
-"""What a GAN draws for its steps, apart from taking them, so that the draws of many go ahead to the device."""
+"""What a GAN draws for its steps, separate from taking them, so that the draws of many steps go to the device
+together.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +13,7 @@ from understudy.learning.ahead import ahead
 from understudy.synthesis.gan.losses import other_orders, quarters_moved
 from understudy.synthesis.gan.settings import GanSettings
 
-Change = dsa.Draw | Tensor | None  # of images: augmentation, an order of their quarters, none
+Change = dsa.Draw | Tensor | None  # to images: augmentation, an order of their quarters, or none
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Turn:
     """What an update of one network draws."""
 
     z: Tensor  # (n, latent): what images are painted from
-    real: Change = None  # of records
+    real: Change = None  # to records
     painted: Change = None
 
     def tensors(self) -> list[Tensor]:
@@ -27,7 +29,7 @@ class Turn:
         return [self.z, *(part for part in numbers if part is not None)]
 
     def sent(self, there: Iterator[Tensor]) -> "Turn":
-        """The same with its ``tensors`` on the device, from where they come in their order."""
+        """The same with its ``tensors`` on the device, taken in order from ``there``."""
 
         def change(drawn: Change) -> Change:
             if drawn is None:
@@ -43,8 +45,8 @@ class Drawn:
 
     rows: Tensor  # which records
     judge: Turn
-    painter: Turn | None  # None: it is not its turn
-    told: Sequence[Tensor] = ()  # private: to the painter, in the judge's turn and in its own
+    painter: Turn | None  # None: not its turn
+    told: Sequence[Tensor] = ()  # private: labels for the painter, in the judge's turn and in its own
 
     def tensors(self) -> list[Tensor]:
         of_painter = [] if self.painter is None else self.painter.tensors()
@@ -68,7 +70,7 @@ def painters_turn(settings: GanSettings, images: int, rng: torch.Generator) -> T
 
 
 def judges_turn(settings: GanSettings, images: int, rng: torch.Generator) -> Turn:
-    """As many images on both sides, and both are augmented by one draw, or the judge would tell them by it."""
+    """Equally many images on both sides, augmented by one draw; otherwise the judge could tell them apart by it."""
     z = _noise(settings, images, rng)
     if not settings.augments:
         return Turn(z, _spoiling(settings, images, rng))
@@ -79,8 +81,8 @@ def judges_turn(settings: GanSettings, images: int, rng: torch.Generator) -> Tur
 def judges_private_turn(
     settings: GanSettings, records: int, images: int, coins: torch.Generator, rng: torch.Generator
 ) -> Turn:
-    """The same for a private step: one kind of change, but each side has numbers of its own. The painted side gets no
-    noise, so nothing in it may follow from who came, and a record more moves what is drawn for places behind it."""
+    """The same for a private step: one kind of change, but each side draws its own numbers. The painted side gets no
+    noise, so nothing in it may depend on who was sampled, and one more record shifts all draws after it."""
     z = _noise(settings, images, rng)
     if not settings.augments:
         return Turn(z, _spoiling(settings, records, coins))
@@ -103,5 +105,5 @@ def changed(x: Tensor, change: Change) -> Tensor:
 
 
 def augmented(x: Tensor, drawn: dsa.Draw) -> Tensor:
-    """What is let in is black."""
+    """Exposed pixels are black."""
     return dsa.apply(drawn, x + 1) - 1

@@ -1,11 +1,12 @@
 """A class-conditional GAN for few records, one of the generators that Fedssyn is compared with.
 
 Papers: Differentiable Augmentation for Data-Efficient GAN Training; Improved Consistency Regularization for GANs;
-Negative Data Augmentation (``variant`` chooses; `synthesis.gan.losses` has the formulas).
-Images are drawn with the average of the painter's weights over training, labels are told to both networks.
+Negative Data Augmentation (``variant`` chooses; `synthesis.gan.losses` has the formulas). The GAN's generator is called
+the painter here and its discriminator the judge. Images are sampled with the painter's weights averaged over training;
+both networks are given the labels.
 
 Private: only the judge sees records, by DP-SGD; the painter learns from the judge. Labels in training are then drawn
-evenly over the classes, since the records' own would be a further release.
+evenly over the classes, since using the records' own would be a further release.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,13 +27,13 @@ from understudy.synthesis.generator import Generator, Learnt, Stage, generator
 from understudy.synthesis.image_layout import layout_of
 from understudy.synthesis.labels_told import groups_of, require_seen, told_in_full
 
-AT_ONCE = 500  # images that are painted in one pass
-PAINTER = "painter."  # before the names of its weights
+AT_ONCE = 500  # images painted in one pass
+PAINTER = "painter."  # prefix of the names of its weights
 
 
 @generator("gan", settings=GanSettings)
 class ConditionalGan(Generator):
-    """GAN with differentiable augmentation, balanced consistency or negative augmentation; told the label."""
+    """Class-conditional GAN with differentiable augmentation, balanced consistency or negative augmentation."""
 
     smallest = 2
 
@@ -74,7 +75,7 @@ class ConditionalGan(Generator):
 
     @torch.no_grad()
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
-        if "count" in state:  # of a private fit nobody may know
+        if "count" in state:  # not released by a private fit
             require_seen(groups_of(labels, problem)[0], state["count"])
         wanted = self.settings
         with torch.device("meta"):  # no weights are drawn: they are in the state
@@ -90,7 +91,7 @@ class ConditionalGan(Generator):
 
 
 def _evenly(problem: Problem) -> Callable[[int, torch.Generator], Tensor]:
-    """Draws what is told of labels: every class as likely; of several labels, each by a fair coin."""
+    """Draws labels to give the networks: all classes equally likely; with several labels, each by a fair coin."""
 
     def draw(images: int, rng: torch.Generator) -> Tensor:
         if problem.multilabel:

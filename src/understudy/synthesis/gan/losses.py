@@ -1,16 +1,16 @@
-"""What the judge and the painter of a GAN are asked to lower, image by image.
+"""The losses of a GAN's judge and painter, per image.
 
-Hinge: the judge max(0, 1 − s) on real and max(0, 1 + s) on painted images, the painter −s. Non-saturating:
-softplus(−s) and softplus(s), the painter softplus(−s). s is the judge's score, larger for what looks real.
+Hinge: the judge max(0, 1 − s) on real and max(0, 1 + s) on painted images, the painter −s. Non-saturating: softplus(−s)
+and softplus(s), the painter softplus(−s). s is the judge's score, larger for what looks real.
 
-Beside that, by variant (x an image, T its augmentation):
+In addition, by variant (x an image, T its augmentation):
 
 - plain: nothing;
-- diffaugment (Differentiable Augmentation for Data-Efficient GAN Training): everybody sees T(x) in the place of x;
+- diffaugment (Differentiable Augmentation for Data-Efficient GAN Training): T(x) replaces x everywhere;
 - consistency (Improved Consistency Regularization for GANs, its balanced form): the judge pays λ·(s(x) − s(T(x)))²
   on real images and on painted ones;
-- negative (Negative Data Augmentation): of what the judge must call painted, a share are real images spoilt: their
-  quarters in another order.
+- negative (Negative Data Augmentation): of what the judge must call painted, a share are spoilt real images, with
+  their quarters rearranged.
 """
 
 from collections.abc import Callable
@@ -24,18 +24,18 @@ from torch.nn import functional
 
 Variant = Literal["plain", "diffaugment", "consistency", "negative"]
 Loss = Literal["hinge", "non-saturating"]
-Score = Callable[[Tensor, Tensor], Tensor]  # images, what is told of their labels -> (n,)
+Score = Callable[[Tensor, Tensor], Tensor]  # images, encoded labels -> (n,)
 
-ORDERS = list(permutations(range(4)))[1:]  # of four quarters, all but the one they had
+ORDERS = list(permutations(range(4)))[1:]  # of four quarters, all but the original
 
 
 def real_cost(score: Tensor, loss: Loss) -> Tensor:
-    """For the judge, of an image that is real."""
+    """The judge's loss on a real image."""
     return functional.relu(1 - score) if loss == "hinge" else functional.softplus(-score)
 
 
 def painted_cost(score: Tensor, loss: Loss) -> Tensor:
-    """For the judge, of an image that is not."""
+    """The judge's loss on a painted image."""
     return functional.relu(1 + score) if loss == "hinge" else functional.softplus(score)
 
 
@@ -45,7 +45,7 @@ def painter_cost(score: Tensor, loss: Loss) -> Tensor:
 
 @dataclass(frozen=True)
 class Terms:
-    """The judge's cost, (n,), of images that come with their changed selves."""
+    """The judge's loss, (n,), on images that come with their changed versions."""
 
     variant: Variant
     loss: Loss
@@ -76,14 +76,14 @@ class Terms:
 
 
 def other_orders(u: Tensor) -> Tensor:
-    """(n, 4): of the quarters of n images, each one of 23 by ``u``, (n,) in [0, 1); none is the order they had."""
+    """(n, 4): orders of the quarters of n images, each one of the 23 new ones, chosen by ``u``, (n,) in [0, 1)."""
     return torch.tensor(ORDERS)[(u * len(ORDERS)).long().clamp(max=len(ORDERS) - 1)]
 
 
 def quarters_moved(x: Tensor, order: Tensor) -> Tensor:
-    """Each image with its four quarters in an ``order``, (n, 4), of its own.
+    """Each image with its four quarters in its own ``order``, (n, 4).
 
-    The middle row or column of a side that is odd stays where it is.
+    The middle row or column of an odd side stays where it is.
     """
     high, wide = x.shape[2] // 2, x.shape[3] // 2
     corners = [(slice(a, a + high), slice(b, b + wide)) for a in (0, x.shape[2] - high) for b in (0, x.shape[3] - wide)]

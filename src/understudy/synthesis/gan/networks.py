@@ -14,7 +14,7 @@ from understudy.synthesis.image_layout import ImageLayout
 
 
 class Painter(nn.Module):
-    """Latent noise and what is told of the label -> images."""
+    """Latent noise and encoded labels -> images."""
 
     def __init__(self, layout: ImageLayout, told: int, latent: int, width: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Painter(nn.Module):
 
 
 class Judge(nn.Module):
-    """Images and what is told of their labels -> how real they look, (n,).
+    """Images and encoded labels -> how real they look, (n,).
 
     The score of cGANs with Projection Discriminator: w·h(x) + ⟨V_y, h(x)⟩, with a row of V for each class.
     """

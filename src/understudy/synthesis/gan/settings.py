@@ -6,18 +6,18 @@ from understudy.learning import dsa
 from understudy.synthesis.checkpoints import CourseSettings
 from understudy.synthesis.gan.losses import Loss, Terms, Variant
 
-SLIGHT: tuple[dsa.DsaKind, ...] = ("crop", "scale", "rotate")  # changes after which an image is as real as before
+SLIGHT: tuple[dsa.DsaKind, ...] = ("crop", "scale", "rotate")  # changes that leave an image as real as before
 
 
 class GanSettings(CourseSettings):
     epochs: int = Field(default=150, ge=1)
-    least_steps: int = Field(default=0, ge=0)  # with few records, more epochs until so many updates are made
+    least_steps: int = Field(default=0, ge=0)  # fewest updates; with few records, more epochs
     batch: int = Field(default=32, ge=1)  # records in a batch
-    variant: Variant = "diffaugment"  # what helps with few records
-    loss: Loss = "non-saturating"  # of painter and judge
+    variant: Variant = "diffaugment"  # regularisation for few records
+    loss: Loss = "non-saturating"  # loss of painter and judge
     augmentation: tuple[dsa.DsaKind, ...] | None = Field(
         default=None, min_length=1
-    )  # changes to images before they are judged; None: the variant's own
+    )  # changes to images before they are judged; null: the variant's own
     consistency: float = Field(default=10.0, ge=0)  # λ, with variant: consistency
     negative: float = Field(default=0.25, ge=0, le=1)  # share of spoilt images, with variant: negative
     lr: float = Field(default=5e-4, gt=0)  # learning rate of Adam, for both networks
@@ -29,22 +29,22 @@ class GanSettings(CourseSettings):
     hidden: int = Field(default=128, ge=1)  # units of the judge's dense layer
 
     def steps(self, records: int) -> int:
-        """Of the judge."""
+        """Steps of the judge."""
         return max(self.epochs * -(-records // self.batch), self.least_steps)
 
     @property
     def kinds(self) -> tuple[dsa.DsaKind, ...]:
-        """How images are augmented; what the judge must not notice at all is less than what it sees everywhere."""
+        """How images are augmented; changes that the judge must ignore are milder than those it sees everywhere."""
         own = SLIGHT if self.variant == "consistency" else dsa.WITHOUT_FLIP
         return self.augmentation or own
 
     @property
     def augments(self) -> bool:
-        """Whether images are, before the judge sees them."""
+        """Whether images are augmented before the judge sees them."""
         return self.variant in ("diffaugment", "consistency")
 
     def paints_after(self, step: int) -> bool:
-        """Whether the painter learns after this step of the judge, the first being 1."""
+        """Whether the painter learns after this step of the judge, counted from 1."""
         return step % self.judge_steps == 0
 
     @property

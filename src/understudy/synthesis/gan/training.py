@@ -22,17 +22,17 @@ from understudy.synthesis.gan.losses import painter_cost
 from understudy.synthesis.gan.networks import Judge, Painter
 from understudy.synthesis.gan.settings import GanSettings
 
-WARM_UP = 10  # updates after which the average forgets its start
+WARM_UP = 10  # updates over which the average forgets its start
 
 
 def kept_share(average: float, updates: int) -> float:
-    """Of the average, in an update after so many others: less at first, so that the start does not stay in it."""
+    """Share of the average kept in the next update: less at first, so that the start is forgotten."""
     return min(average, (1 + updates) / (WARM_UP + updates))
 
 
 @dataclass
 class Gan:
-    """All that training moves."""
+    """Everything that training changes."""
 
     painter: Painter
     judge: Judge
@@ -64,8 +64,8 @@ class Gan:
     def judge_privately(
         self, x: Tensor, told: Tensor, painted_told: Tensor, turn: Turn, gradient: PrivateGradients
     ) -> None:
-        """The real side by a private step. The painted side rests on no record: it gets no noise, but is clipped image
-        by image like the other one, or it would outweigh it."""
+        """The real side takes a private step. The painted side depends on no record, so it gets no noise, but it is
+        clipped per image like the real one, which it would otherwise outweigh."""
         terms = self.settings.terms
         with torch.no_grad():
             painted = self.painter(turn.z, painted_told)
@@ -89,7 +89,7 @@ class Gan:
 
 
 def train(gan: Gan, x: Tensor, told: Tensor, rng: torch.Generator) -> Iterator[int]:
-    """Stops after each checkpoint and at the end, and says after which epoch; ``x`` between −1 and 1."""
+    """Yields the epoch after each checkpoint and at the end; ``x`` between −1 and 1."""
     settings = gan.settings
     steps = settings.steps(len(x))
 
@@ -113,9 +113,9 @@ def train_privately(
     rng: torch.Generator,
     private: PrivateSteps,
 ) -> Iterator[int]:
-    """Records are seen by the judge's private steps alone; the painter learns from the judge, which costs nothing.
+    """Only the judge's private steps see records; the painter learns from the judge, which costs nothing.
 
-    As many images are painted a step as ``batch`` says, with labels that rest on no record: who came must not show.
+    Each step paints ``batch`` images with labels that depend on no record, so that they do not show who was sampled.
     """
     settings, images = gan.settings, gan.settings.batch
     gradient = PrivateGradients(gan.judge, private)
@@ -137,7 +137,7 @@ def train_privately(
 
 
 def _of_one(cost: Callable[..., Tensor]) -> RecordLoss:
-    """The cost of one image, which comes without a first axis."""
+    """The loss of one image, given without a batch axis."""
 
     def loss(call: Callable[..., Tensor], *row: Tensor) -> Tensor:
         return cost(call, *(part[None] for part in row))[0]

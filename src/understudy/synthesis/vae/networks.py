@@ -1,8 +1,8 @@
 """Encoder and decoder of the β-VAE, for images of 8×8 to 64×64 pixels.
 
-At 64×64 they are the published ones: four 4×4 convolutions of stride 2 with 32 channels, then 256 and 256.
-Smaller images get fewer stages, so that a map of at least 4×4 is left; a side that does not halve evenly is
-padded with black, and cut off again on the way out.
+At 64×64 they are the published ones: four 4×4 convolutions of stride 2 with 32 channels, then 256 and 256. Smaller
+images get fewer stages, so that a map of at least 4×4 is left; a side that does not halve evenly is padded with black
+and cropped again in the output.
 """
 
 import torch
@@ -13,7 +13,7 @@ from understudy.synthesis.image_layout import ImageLayout
 
 
 class Encoder(nn.Module):
-    """Pixels between 0 and 1, and what is told of the label -> mean and log-variance of the latent."""
+    """Pixels between 0 and 1, and encoded labels -> mean and log-variance of the latent."""
 
     def __init__(self, layout: ImageLayout, told: int, latent: int, width: int, hidden: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Latent, and what is told of the label -> logits of the pixels; the encoder mirrored."""
+    """Latent and encoded labels -> logits of the pixels; the encoder mirrored."""
 
     def __init__(self, layout: ImageLayout, told: int, latent: int, width: int, hidden: int) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Decoder(nn.Module):
 
 
 class Autoencoder(nn.Module):
-    """Both, so that a record's gradient is clipped as one; ``noise``: (n, latent), standard normal."""
+    """Both, so that a record's gradient is clipped as a whole; ``noise``: (n, latent), standard normal."""
 
     def __init__(self, layout: ImageLayout, told: int, latent: int, width: int, hidden: int) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Autoencoder(nn.Module):
 
 
 def _he_start(layer: nn.Module) -> None:
-    """He's initialisation: torch's own is so small that the first epochs are lost."""
+    """He's initialisation; torch's own is so small that the first epochs are wasted."""
     if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
         nn.init.kaiming_normal_(layer.weight)
         assert layer.bias is not None

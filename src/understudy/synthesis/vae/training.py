@@ -1,4 +1,4 @@
-"""How a β-VAE is trained: the objective with rising capacity, and the loops that lower it.
+"""How a β-VAE is trained: the objective with rising capacity, and the loops that minimise it.
 
 The objective is eq. 8 of Understanding disentangling in β-VAE, with Bernoulli pixels:
 
@@ -24,29 +24,29 @@ class VaeSettings(CourseSettings):
     """The defaults are Fedssyn's for dSprites."""
 
     epochs: int = Field(default=360, ge=1)
-    least_steps: int = Field(default=0, ge=0)  # with few records, more epochs until so many updates are made
+    least_steps: int = Field(default=0, ge=0)  # fewest updates; with few records, more epochs
     batch: int = Field(default=256, ge=1)  # records in a batch
     lr: float = Field(default=5e-4, gt=0)  # learning rate of Adam
     latent: int = Field(default=10, ge=1)  # length of the latent vector
     gamma: float = Field(default=100.0, ge=0)  # γ, weight of |KL − C|
     capacity: float = Field(default=20.0, ge=0)  # largest C, in nats
-    capacity_share: float = Field(default=24 / 360, ge=0, le=1)  # share of all steps in which C rises from 0
+    capacity_share: float = Field(default=24 / 360, ge=0, le=1)  # share of all steps over which C rises from 0
     width: int = Field(default=32, ge=1)  # channels of every convolution
     hidden: int = Field(default=256, ge=1)  # units of the dense layers
     spread: Literal["unit", "class", "prior"] = "unit"  # latents of a class: N(μ_c, I), with its own spread, or N(0, I)
-    conditional: bool = False  # tell encoder and decoder the label
+    conditional: bool = False  # give encoder and decoder the label
 
     @model_validator(mode="after")
     def _a_class_shows_somewhere(self) -> Self:
         if self.spread == "prior" and not self.conditional:
-            raise ValueError("spread: prior draws every class alike, so the decoder must be told: conditional: true")
+            raise ValueError("spread: prior draws all classes alike, so it needs conditional: true")
         return self
 
     def steps(self, records: int) -> int:
         return max(self.epochs * -(-records // self.batch), self.least_steps)
 
     def capacity_at(self, step: int, steps: int) -> float:
-        """C(t): from 0 to ``capacity``, in a straight line over the first ``capacity_share`` of all steps."""
+        """C(t): from 0 to ``capacity``, linearly over the first ``capacity_share`` of all steps."""
         rise = self.capacity_share * steps
         return self.capacity if step >= rise else self.capacity * step / rise
 
@@ -59,17 +59,17 @@ def divergence_from_unit(mean: Tensor, log_variance: Tensor) -> Tensor:
 def objective(logits: Tensor, x: Tensor, divergence: Tensor, gamma: float, capacity: float) -> Tensor:
     """Reconstruction, summed over pixels and averaged over the batch, + γ·|KL − C|.
 
-    KL is averaged before it is compared with C, so this is no mean over records. On a batch of one it is that
-    record's own objective, with its own |KL − C|: what a private step clips.
+    KL is averaged before it is compared with C, so this is not a mean over records. On a batch of one it is that
+    record's own objective, with its own |KL − C|, which is what a private step clips.
     """
     pixels = functional.binary_cross_entropy_with_logits(logits, x, reduction="sum") / len(x)
     return pixels + gamma * (divergence.mean() - capacity).abs()
 
 
 def train(net: Autoencoder, x: Tensor, told: Tensor, settings: VaeSettings, rng: torch.Generator) -> Iterator[int]:
-    """Stops after each checkpoint and at the end, and says after which epoch.
+    """Yields the epoch after each checkpoint and at the end.
 
-    ``x``: pixels between 0 and 1; ``told``: (n, t), what encoder and decoder are told of the labels.
+    ``x``: pixels between 0 and 1; ``told``: (n, t), the labels as given to encoder and decoder.
     """
     adam = torch.optim.Adam(net.parameters(), lr=settings.lr, fused=True)
     steps = settings.steps(len(x))
@@ -87,10 +87,10 @@ def train(net: Autoencoder, x: Tensor, told: Tensor, settings: VaeSettings, rng:
 def train_privately(
     net: Autoencoder, x: Tensor, told: Tensor, settings: VaeSettings, private: PrivateSteps
 ) -> Iterator[int]:
-    """The same by DP-SGD: each record's own objective, with noise of its own from ``private.coins``.
+    """The same by DP-SGD: each record's own objective, with its own noise from ``private.coins``.
 
-    There |KL − C(t)| is taken for each record, which is no less than that of the mean KL: posteriors are drawn to the
-    capacity one by one, not only on average.
+    |KL − C(t)| is then per record, which is at least that of the mean KL: each posterior is drawn to the capacity, not
+    only their average.
     """
     adam = torch.optim.Adam(net.parameters(), lr=settings.lr)
     gradient = PrivateGradients(net, private)
@@ -104,7 +104,7 @@ def train_privately(
 
 
 def record_objective(settings: VaeSettings, capacity: float) -> RecordLoss:
-    """Of one record: image, label and noise come without a first axis."""
+    """The objective of one record: image, label and noise come without a batch axis."""
 
     def loss(call: Callable[..., tuple[Tensor, Tensor, Tensor]], x: Tensor, told: Tensor, noise: Tensor) -> Tensor:
         return _loss(call, x[None], told[None], noise[None], settings=settings, capacity=capacity)

@@ -1,12 +1,12 @@
 """The β-VAE with which Fedssyn's clients make images of dSprites.
 
-Paper: Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity.
-An image of class c is decoded from z ~ N(μ_c, I), μ_c being the mean of the class's posterior means.
+Paper: Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity. An image of
+class c is decoded from z ~ N(μ_c, I), where μ_c is the mean of the class's posterior means.
 
-Where we go further: any image of 8×8 to 64×64 pixels; ``spread: class`` draws z with the class's own spread
-(the variance of its posterior means plus its mean posterior variance), since a unit sphere around μ_c strays
-into other classes where one latent space holds several; ``conditional`` tells encoder and decoder the label, and
-then ``spread: prior`` draws every class from N(0, I). Only that can be private: nothing but the weights is released.
+Where we go further: any image of 8×8 to 64×64 pixels; ``spread: class`` draws z with the class's own spread (the
+variance of its posterior means plus its mean posterior variance), since a unit sphere around μ_c strays into other
+classes where one latent space holds several; ``conditional`` gives encoder and decoder the label, and then ``spread:
+prior`` draws every class from N(0, I). Only that can be private, because it releases nothing but the weights.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,13 +26,13 @@ from understudy.synthesis.labels_told import groups_of, require_seen, told_in_fu
 from understudy.synthesis.vae.networks import Autoencoder, Decoder, Encoder
 from understudy.synthesis.vae.training import VaeSettings, train, train_privately
 
-AT_ONCE = 500  # images that are encoded or decoded in one pass
-DECODER = "decoder."  # before the names of its weights
+AT_ONCE = 500  # images encoded or decoded in one pass
+DECODER = "decoder."  # prefix of the names of its weights
 
 
 @generator("vae", settings=VaeSettings)
 class Vae(Generator):
-    """β-VAE with rising capacity; draws around each class's mean in latent space (Fedssyn on dSprites)."""
+    """β-VAE with rising capacity; samples around each class's mean in latent space (Fedssyn on dSprites)."""
 
     smallest = 2
 
@@ -42,13 +42,13 @@ class Vae(Generator):
     def course(
         self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
     ) -> Iterator[Stage]:
-        """The decoder's weights; each class's count, mean and spread in the latent space, unless the prior's."""
+        """The decoder's weights; each class's count, mean and spread in latent space, unless the prior is used."""
         if private is None:
             self.require_enough(examples)
         elif self.settings.spread != "prior" or not self.settings.conditional:
             raise UserError(
                 "Generator 'vae' needs conditional: true and spread: prior to be private, "
-                "since each class's place in the latent space would be a further release."
+                "because each class's place in the latent space would be a further release."
             )
         sizes = self._sizes(problem)
         pixels = problem.unscale(examples.x).to(torch.float32).div_(255).to(self.device)
@@ -66,7 +66,7 @@ class Vae(Generator):
             yield Stage(epoch, self._finite(_weights(net.decoder) | found))
 
     def _whereabouts(self, encoder: Encoder, x: Tensor, told: Tensor, group: Tensor, groups: int) -> Learnt:
-        """Where each class lies in the latent space, if that is where it is drawn; how many records it has."""
+        """Where each class lies in the latent space, if it is drawn there, and how many records it has."""
         if self.settings.spread == "prior":
             return {"count": torch.bincount(group, minlength=groups)}
         mean, variance = _encode(encoder, x, told)
@@ -79,7 +79,7 @@ class Vae(Generator):
 
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
         group, _ = groups_of(labels, problem)
-        if "count" in state:  # of a private fit nobody may know
+        if "count" in state:  # not released by a private fit
             require_seen(group, state["count"])
         z = torch.randn(len(labels), self.settings.latent, generator=rng)
         if self.settings.spread != "prior":
@@ -98,9 +98,9 @@ class Vae(Generator):
         return layout_of(problem, "vae"), told, wanted.latent, wanted.width, wanted.hidden
 
     def _told(self, y: Tensor, problem: Problem) -> Tensor:
-        """(n, t): what encoder and decoder are told of the labels."""
+        """(n, t): the labels as given to encoder and decoder."""
         if problem.multilabel and not self.settings.conditional:
-            raise UserError("Generator 'vae' needs conditional: true where records have several labels.")
+            raise UserError("Generator 'vae' needs conditional: true when records have several labels.")
         return told_in_full(y, problem) if self.settings.conditional else torch.zeros(len(y), 0)
 
 
@@ -117,7 +117,7 @@ def _encode(encoder: Encoder, x: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _statistics(mean: Tensor, variance: Tensor, group: Tensor, groups: int) -> dict[str, Tensor]:
-    """Of each class: how many records, their mean in the latent space, and the spread around it."""
+    """For each class: how many records, their mean in the latent space, and the spread around it."""
     count = torch.bincount(group, minlength=groups)
     share = functional.one_hot(group, groups).to(mean.dtype) / count.clamp(min=1)  # (n, groups)
     centre = share.T @ mean
