@@ -69,7 +69,7 @@ def test_its_bugs_can_be_planted(clone: Path) -> None:
 
 @pytest.mark.parametrize("name", ["Fed", "fed_new", "2fed", "fed new", "class", "../fed", ""])
 def test_a_bad_name_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match="cannot be a method's name; write small letters"):
+    with pytest.raises(UserError, match="cannot be a method's name; use lower-case letters"):
         write(Skeleton(name, term=False), ROOT)
 
 
@@ -93,4 +93,4 @@ def test_it_is_for_clones_only(clone: Path, tmp_path: Path) -> None:
         words, cwd=tmp_path, env={"PYTHONPATH": str(clone / "src")}, check=False, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert done.stderr == "This is no clone of understudy; change to its folder, the one with the Makefile.\n"
+    assert done.stderr == "This is not a clone of understudy; change to its folder, the one with the Makefile.\n"

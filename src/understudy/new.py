@@ -14,7 +14,7 @@ from understudy.skeletons import METHOD, METHOD_BUG, METHOD_TEST, QUICK, TERM, T
 CONTRACT, BUGS = "tests/contract/test_contract.py", "tests/mutants/averaging.toml"
 NEEDED = ("src/understudy/methods", "tests/methods", CONTRACT, BUGS)
 GOOD_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-IMPORTS = re.compile(r"(^from understudy\..*\n)+", re.MULTILINE)  # where the new one stands depends on its name
+IMPORTS = re.compile(r"(^from understudy\..*\n)+", re.MULTILINE)  # where the new import goes depends on its name
 TABLE = re.compile(r"^QUICK: .*?^(?=\})", re.MULTILINE | re.DOTALL)
 
 
@@ -29,7 +29,7 @@ class Skeleton:
 
     @property
     def title(self) -> str:
-        """What the names of its classes begin with."""
+        """The prefix of its class names."""
         return "".join(part.capitalize() for part in self.name.split("-"))
 
     def fill(self, text: str) -> str:
@@ -47,13 +47,13 @@ class Skeleton:
         suite, bugs = (root / CONTRACT).read_text(), (root / BUGS).read_text()
         place = TABLE.search(suite)
         if place is None:
-            raise UserError(f"{CONTRACT} has no table QUICK any more; tell src/understudy/new.py where settings go.")
+            raise UserError(f"{CONTRACT} no longer has a table QUICK; change TABLE in src/understudy/new.py to match.")
         bug = self.fill(TERM_BUG if self.term else METHOD_BUG)
         return {CONTRACT: suite[: place.end()] + self.fill(QUICK) + suite[place.end() :], BUGS: bugs.rstrip() + bug}
 
 
 def write(skeleton: Skeleton, root: Path) -> list[str]:
-    """The paths that were written, below the clone."""
+    """The paths written, relative to the clone."""
     _check(skeleton, root)
     texts = {**skeleton.changed_files(root), **skeleton.new_files()}
     for path, text in texts.items():
@@ -64,9 +64,9 @@ def write(skeleton: Skeleton, root: Path) -> list[str]:
 def _check(skeleton: Skeleton, root: Path) -> None:
     name, title = skeleton.name, skeleton.title
     if not all((root / path).exists() for path in NEEDED):
-        raise UserError("This is no clone of understudy; change to its folder, the one with the Makefile.")
+        raise UserError("This is not a clone of understudy; change to its folder, the one with the Makefile.")
     if not GOOD_NAME.fullmatch(name) or keyword.iskeyword(skeleton.module):
-        raise UserError(f"'{name}' cannot be a method's name; write small letters and digits, such as fed-new2.")
+        raise UserError(f"'{name}' cannot be a method's name; use lower-case letters and digits, such as fed-new2.")
     there = re.compile(rf'@(method|add_on)\(\s*"{name}"|^class {title}(Settings|Pull)?\b', re.MULTILINE)
     taken = [file for file in sorted((root / "src/understudy").rglob("*.py")) if there.search(file.read_text())]
     taken += [root / f"src/understudy/methods/{skeleton.module}", *(root / path for path in skeleton.new_files())]
@@ -78,7 +78,7 @@ def _check(skeleton: Skeleton, root: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m understudy.new", description="The skeleton of a method.")
     parser.add_argument("what", choices=["method"])
-    parser.add_argument("name", help="as it is typed in a config")
+    parser.add_argument("name", help="as written in a config")
     parser.add_argument("--term", action="store_true", help="a term of the averaging family")
     given = parser.parse_args()
     try:

@@ -1,4 +1,4 @@
-"""What `understudy.new` writes. NAME is as typed, MODULE as imported, Title begins the classes."""
+"""What `understudy.new` writes: NAME as typed, MODULE as imported, Title as the prefix of the classes."""
 
 METHOD = '''\
 """Title: "The title of the paper", algorithm 1.
@@ -7,7 +7,7 @@ What a client does, with the paper's equation and the symbol of each setting,
 
     w_k ← w − η ∇f_k(w),
 
-and what the server makes of the replies. Where we depart from the paper, and why.
+and what the server does with the replies. Where we depart from the paper, and why.
 """
 
 import torch
@@ -26,7 +26,7 @@ from understudy.learning.plan import passes
 
 class TitleSettings(Settings):
     local: Local = Local(epochs=1, lr=0.1)
-    share: float = Field(default=1.0, gt=0)  # of the way to the mean that the server goes
+    share: float = Field(default=1.0, gt=0)  # how far the server goes towards the mean
 
 
 @method("NAME", settings=TitleSettings)
@@ -48,7 +48,7 @@ class Title(Method):
     def round(self, server: Server, state: State) -> State:
         shapes = {"change": state["model"].shape, "records": ()}
         sums = server.sum(self.fit, state.only("model"), server.cohort(), shapes, least={"records": 0})
-        mean = sums["change"] / sums["records"].clamp(min=1)  # nobody with a record: no change
+        mean = sums["change"] / sums["records"].clamp(min=1)  # no client has a record: no change
         return state.but(model=(state["model"] + self.settings.share * mean).to(torch.float32))
 '''
 
@@ -85,7 +85,7 @@ about = "the server goes the whole way to the mean"
 TERM = '''\
 """Title: "The title of the paper", equation 1.
 
-A client minimises its loss and a term, with the symbol of each setting,
+A client minimises its loss plus a term, with the symbol of each setting,
 
     f_k(θ) + μ · r(θ, w),
 

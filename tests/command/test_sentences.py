@@ -51,7 +51,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     assert "latin.yaml is not text in UTF-8" in refused("run", "latin.yaml", cwd=tmp_path).stderr
     assert "deep.yaml is not valid YAML" in refused("run", "deep.yaml", cwd=tmp_path).stderr
     (tmp_path / "twice.yaml").write_text("seed: 1\nmethod: {rounds: 1, rounds: 2}\n")
-    assert "the key 'rounds' is there twice" in refused("run", "twice.yaml", cwd=tmp_path).stderr
+    assert "the key 'rounds' appears twice" in refused("run", "twice.yaml", cwd=tmp_path).stderr
     (tmp_path / "odd.yaml").write_text("method: {3: 4}\n")
     assert "method has the key 3, which is no name" in refused("run", "odd.yaml", cwd=tmp_path).stderr
     (tmp_path / "itself.yaml").write_text("data: {labels: &x [*x]}\n")
