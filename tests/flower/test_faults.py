@@ -85,7 +85,7 @@ def test_sites_that_raise_lie_are_late_or_refuse_are_left_out_and_the_run_goes_o
     # What its policy forbids never left client-3, and both sides have it in writing.
     assert [failures(federation, round)["client-3"] for round in range(1, 5)] == [sentence("policy")] * 4
     assert (tmp_path / "sites/client-3/state").stat().st_mode & 0o077 == 0  # for its own people only
-    why = "its policy does not let weights leave, and the task would send 'change'"
+    why = "its policy does not let weights leave, but the task would send 'change'"
     assert {line["why"] for line in at_home["client-3"]} == {why}
     # Every reply that left is in its own site's log: what the server counted, and no more than was sent.
     left = [line for line in at_home["client-2"] if line["outcome"] == "done"]

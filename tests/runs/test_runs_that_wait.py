@@ -109,7 +109,7 @@ def test_without_one_whom_a_person_held_back_the_run_goes_on_if_enough_are_left(
     approve(out, "--yes")
     result = us.run(out=out, resume=True)
     assert result.summary["finished"]
-    assert result.metrics[0]["failures"] == [{"client": "client-1", "why": "a person there said no to its reply"}]
+    assert result.metrics[0]["failures"] == [{"client": "client-1", "why": "a person there declined its reply"}]
 
 
 def test_too_few_left_after_a_no_is_said(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_too_few_left_after_a_no_is_said(tmp_path: Path) -> None:
     with pytest.raises(RunStopped, match="A person must approve"):
         us.run(given, out=tmp_path / "run")
     approve(tmp_path / "run", "--no")
-    with pytest.raises(RunStopped, match=r"The opening failed: 0 of 3 .* a person there said no to its reply"):
+    with pytest.raises(RunStopped, match=r"The opening failed: 0 of 3 .* a person there declined its reply"):
         us.run(given, out=tmp_path / "run", resume=True)
 
 
