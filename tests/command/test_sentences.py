@@ -63,7 +63,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"hello world\n", BINARY, b"ssh-rsa AAAA me\n", b""])
 def test_a_file_that_is_no_key_admits_nobody(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "north.pub").write_bytes(content)
-    assert "north.pub is no public key of a site" in refused("keys", "admit", "north.pub", cwd=tmp_path).stderr
+    assert "north.pub is not a site's public key" in refused("keys", "admit", "north.pub", cwd=tmp_path).stderr
     assert not (tmp_path / "keys").exists()
 
 

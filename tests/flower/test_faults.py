@@ -104,7 +104,7 @@ def test_a_process_that_dies_a_node_that_is_killed_a_cut_link_and_a_killed_serve
 
     # The process that answers dies in round 1: it is started again and asked again.
     federation.wait_until(lambda: 1 in federation.lines(), 400)
-    assert "ended with code 9; it starts again" in federation.log("client-1")
+    assert "ended with code 9; restarting it" in federation.log("client-1")
 
     # Flower's node is killed while its site works on round 2: it comes back under its key.
     federation.wait_until(lambda: (federation.folder / "faults" / "2-client-1.done").exists(), 120)

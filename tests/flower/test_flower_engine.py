@@ -179,7 +179,7 @@ def test_what_was_read_is_not_kept(tmp_path: Path) -> None:
 
 def test_who_is_away_is_named_so(tmp_path: Path) -> None:
     grid = FakeGrid({1: "a"}, {"a": good})
-    assert outcomes(make(tmp_path, grid), "a", "b")["b"] == "it was not there"
+    assert outcomes(make(tmp_path, grid), "a", "b")["b"] == "it was offline"
 
 
 def test_who_comes_late_to_the_exchange_is_still_asked(tmp_path: Path) -> None:
