@@ -165,7 +165,7 @@ def test_a_damaged_file_of_a_run_is_named(
     ("change", "sentence"),
     [
         ("rounds=0", "method.rounds is 0: the run ends after its opening."),
-        ("method.local.epochs=0", "method.local has no epoch or step in it: the clients do not train."),
+        ("method.local.epochs=0", "method.local has neither epochs nor steps: the clients do not train."),
     ],
 )
 def test_a_run_that_learns_nothing_says_so(change: str, sentence: str, tmp_path: Path) -> None:

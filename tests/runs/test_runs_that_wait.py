@@ -62,7 +62,7 @@ def test_an_opening_waits_for_people_and_goes_on_to_the_same_model(engine: Any, 
     (sentence,) = said
     assert sentence == (
         "A person must approve what Fedssyn.generate would send from client-0, client-1, client-2 (the opening): "
-        f"look at it with `understudy approve {tmp_path / 'waited'}`, say --yes or --no there, and go on with "
+        f"review it with `understudy approve {tmp_path / 'waited'}`, decide with --yes or --no, and run again with "
         "resume=True."
     )
     assert same_model(result, straight)

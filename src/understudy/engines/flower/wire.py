@@ -88,9 +88,9 @@ def _header(text: bytes) -> dict[str, Any]:
     wanted = {"client": str, "outcome": str, "code": str, "version": str, "charges": list}
     fits = isinstance(said, dict) and said.keys() == wanted.keys()
     if not fits or any(type(said[key]) is not kind for key, kind in wanted.items()):
-        raise UserError("its answer has an unexpected header")
+        raise UserError("its answer has a header that does not fit")
     if said["outcome"] not in get_args(Outcome) or not all(isinstance(charge, dict) for charge in said["charges"]):
-        raise UserError("its answer has an unexpected header")
+        raise UserError("its answer has a header that does not fit")
     return dict(said)
 
 
