@@ -1,4 +1,4 @@
-"""The base of everything that is read from a config, and what its fields mean."""
+"""The base class of everything read from a config, and what its fields mean."""
 
 import ast
 import inspect
@@ -14,14 +14,14 @@ from pydantic import BaseModel, ConfigDict, model_validator
 class Settings(BaseModel):
     """Frozen values with defaults; a key that is not a field is an error."""
 
-    instead: ClassVar[tuple[tuple[str, str], ...]] = ()  # pairs of keys of which one takes the other's place
+    instead: ClassVar[tuple[tuple[str, str], ...]] = ()  # pairs of keys where one replaces the other
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
     def _true_is_no_number(cls, given: object) -> object:
-        """Python takes it for 1: `rounds=true` would be one round."""
+        """To Python, true is 1: `rounds=true` would mean one round."""
         for name, value in given.items() if isinstance(given, dict) else ():
             field = cls.model_fields.get(name)
             takes = _plain_kinds(field.annotation) if field is not None else set()
@@ -32,11 +32,11 @@ class Settings(BaseModel):
 
 
 class NoSettings(Settings):
-    """Of what has none."""
+    """For anything without settings."""
 
 
 def meanings(kind: type[Settings]) -> dict[str, str]:
-    """By field: the comment behind it, or nothing. A field that only gets another default keeps its meaning."""
+    """The comment behind each field, or "". A subclass that only changes a field's default keeps the comment."""
     said: dict[str, str] = {}
     for one in reversed(kind.__mro__):
         if issubclass(one, Settings):
@@ -45,7 +45,7 @@ def meanings(kind: type[Settings]) -> dict[str, str]:
 
 
 def settings_in(annotation: Any) -> list[type[Settings]]:
-    """The settings that a field can hold, through unions and lists, in the order in which they are written."""
+    """The settings classes that a field can hold, through unions and lists, in source order."""
     if isinstance(annotation, type) and issubclass(annotation, Settings):
         return [annotation]
     return [kind for part in typing.get_args(annotation) for kind in settings_in(part)]
@@ -58,10 +58,10 @@ def _plain_kinds(annotation: Any) -> set[Any]:
 
 
 def _comments(kind: type[Settings]) -> dict[str, str]:
-    """Of the fields that this class itself writes, and that have one."""
+    """Comments of the fields that this class itself defines, where there are any."""
     try:
         source = textwrap.dedent(inspect.getsource(kind))
-    except (OSError, TypeError):  # a class that was typed into a shell has no file
+    except (OSError, TypeError):  # a class typed into a shell has no file
         return {}
     notes = {
         token.start[0]: token.string.lstrip("# ")

@@ -1,4 +1,4 @@
-"""What is wrong with a name or a key, in one sentence that suggests the right one."""
+"""One sentence about a wrong name or key, with the right one suggested."""
 
 import difflib
 import typing
@@ -12,7 +12,7 @@ from understudy.errors import UserError
 
 
 def checked(settings: type[Settings], given: Mapping[str, Any], where: str) -> Any:
-    """``settings`` from plain values, or a UserError about the first thing that is wrong."""
+    """``settings`` from plain values, or a UserError about the first mistake."""
     try:
         return settings(**given)
     except ValidationError as errors:
@@ -20,7 +20,7 @@ def checked(settings: type[Settings], given: Mapping[str, Any], where: str) -> A
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], more: str = "") -> UserError:
-    """There is no ``what`` of that name; here is the nearest one, and the list."""
+    """There is no ``what`` of that name; suggests the nearest one and lists the rest."""
     names = list(known)
     near = difflib.get_close_matches(name, names, 1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
@@ -30,7 +30,7 @@ def unknown_name(what: str, name: str, known: Iterable[str], more: str = "") -> 
 def unknown_key(key: str, known: Iterable[str], where: str) -> UserError:
     names = list(known)
     near = difflib.get_close_matches(key.rpartition(".")[2], names, 1, cutoff=0.5)
-    hint = f"Did you mean '{near[0]}'?" if near else f"Known are: {', '.join(sorted(names))}."
+    hint = f"Did you mean '{near[0]}'?" if near else f"Known settings: {', '.join(sorted(names))}."
     full = f"{where}.{key}" if where else key
     return UserError(f"There is no setting '{full}'. {hint}")
 

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and files of lines that are."""
+"""Files that are written whole or not at all, and files of lines likewise."""
 
 import json
 import os
@@ -8,14 +8,14 @@ from typing import Any, BinaryIO
 
 
 def make_private(folder: Path) -> None:
-    """A folder that only its owner may look into; one that is there already stays as its owner made it."""
+    """A folder that only its owner can read; an existing one keeps its permissions."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """The file has its old content or its new one, never half of it, come a kill or a power cut.
+    """The file has its old content or its new one, never a mix, even after a kill or a power cut.
 
-    What is not ``durable`` may be gone after a power cut: for files that can be made again.
+    A file that is not ``durable`` may be lost in a power cut: for files that can be made again.
     """
     draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     with draft.open("wb") as file:
@@ -34,7 +34,7 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def add_line(path: Path, line: Mapping[str, Any], *, durable: bool = True) -> None:
-    """At the end of a file that is only ever added to, as JSON. What a kill or a full disk left of an earlier line goes
+    """Appends one line of JSON to an append-only file. If a kill or a full disk left half a line at the end, that goes
     first: nobody could rely on it, and it would spoil this one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+") as file:

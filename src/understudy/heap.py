@@ -1,7 +1,7 @@
-"""Memory that a step gives back is kept for the next step.
+"""Keeps memory that one step frees for the next.
 
 The C library returns large blocks to the system as soon as they are free and fetches them again, page by page, a
-moment later. A training step frees and takes the same activations over and over, so this costs eager networks up to
+moment later. Training steps free and allocate the same activations over and over, so this costs eager networks up to
 a third of their speed. No result depends on it.
 """
 
@@ -13,7 +13,7 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # of mallopt(3)
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """For the rest of this process and of those forked from it; False where the C library has no such setting."""
+    """In this process and those forked from it, from now on; False if the C library has no such setting."""
     mallopt = getattr(_c_library(), "mallopt", None)
     if mallopt is None:
         return False

@@ -1,4 +1,4 @@
-"""Somebody's own method, network or generator, named as ``mine.py:Mine``."""
+"""A user's own method, network or generator, named as ``mine.py:Mine``."""
 
 import importlib.util
 import sys
@@ -15,7 +15,7 @@ def is_own(name: str) -> bool:
 
 
 def full_name(name: str) -> str:
-    """With the file's whole path, so that a run can be resumed from anywhere."""
+    """With the file's full path, so that a run can be resumed from anywhere."""
     if not is_own(name):
         return name
     file, _, attribute = name.rpartition(":")

@@ -1,29 +1,29 @@
-"""A word for the person who waits: what a command is at, once it has been silent for a while."""
+"""Tells a waiting user what a command is doing, once it has been silent for a while."""
 
 import sys
 import threading
 import time
 
-FIRST, NEXT = 1.5, 15.0  # seconds of silence before a word, and before the same word again
+FIRST, NEXT = 1.5, 15.0  # seconds of silence before a message, and before repeating it
 
 _said_something = threading.Event()
 _at = "Working"
 
 
 def begin() -> None:
-    """Watches this process from now on, until ``over``."""
+    """Starts watching this process, until ``over``."""
     _said_something.clear()
     threading.Thread(target=_watch, args=(time.monotonic(),), name="patience", daemon=True).start()
 
 
 def doing(what: str) -> None:
-    """What is going on, such as `Dealing records out to 100 clients`."""
+    """Notes what is going on, such as `Dealing records out to 100 clients`."""
     global _at
     _at = what
 
 
 def over() -> None:
-    """From here on the command speaks for itself."""
+    """From now on the command prints its own output."""
     _said_something.set()
 
 

@@ -1,8 +1,8 @@
 """Random generators that depend on nothing but the words they are made from.
 
 Every draw in Understudy comes from a generator named by what it is for: ``generator(seed, "split")``,
-``generator(seed, round, client, "batches")``. The same words give the same stream on every machine, in
-whatever order, number of processes or resumption the work is done.
+``generator(seed, round, client, "batches")``. The same words give the same stream on every machine, whatever
+the order of the work and the number of processes, and after resuming.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ def numpy_generator(*words: Word) -> np.random.Generator:
 
 @contextmanager
 def private_global_stream(*words: Word) -> Iterator[None]:
-    """Layers that can only draw from torch's global generator (dropout, a module's own initialisation)
-    draw from a stream of their own in here; outside, the global generator is as it was."""
+    """In here, layers that can only draw from torch's global generator (dropout, a module's own
+    initialisation) draw from a separate stream; afterwards the global generator is as it was."""
     with global_streams_kept():
         torch.default_generator.manual_seed(seed_from(*words))
         accelerator = _in_use()
@@ -45,7 +45,7 @@ def private_global_stream(*words: Word) -> Iterator[None]:
 
 @contextmanager
 def global_streams_kept() -> Iterator[None]:
-    """Whatever is drawn from the global generators in here, afterwards they are as they were."""
+    """Whatever is drawn in here, the global generators are afterwards as they were."""
     accelerator = _in_use()
     kind, count = ("cuda", 0) if accelerator is None else (_kind(), accelerator.device_count())
     with torch.random.fork_rng(devices=range(count), device_type=kind):
@@ -53,8 +53,8 @@ def global_streams_kept() -> Iterator[None]:
 
 
 def _in_use() -> Any:
-    """The module of the accelerator that this process works with. One that nobody has begun to use is let alone: to
-    ask for its generator would begin to, which in a forked worker fails."""
+    """The module of the accelerator that this process uses. One not yet in use is left alone: asking for its generator
+    would initialise it, which fails in a forked worker."""
     if not torch.accelerator.is_available():
         return None
     module = torch.get_device_module(_kind())

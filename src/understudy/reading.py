@@ -1,4 +1,4 @@
-"""Text from outside: whatever is wrong with it, one sentence says so."""
+"""Reads text from outside; whatever is wrong with it is reported in one sentence."""
 
 import json
 from pathlib import Path
@@ -19,12 +19,12 @@ def text_of(path: Path) -> str:
 
 
 class _EachKeyOnce(yaml.SafeLoader):
-    """Of a key that is there twice, YAML would take the last without a word."""
+    """YAML would silently take the last of two equal keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         if twice := [key for key in keys if keys.count(key) > 1]:
-            raise yaml.constructor.ConstructorError(None, None, f"the key '{twice[0]}' is there twice", node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, f"the key '{twice[0]}' appears twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
 

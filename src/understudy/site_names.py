@@ -1,4 +1,4 @@
-"""What a site may be called: its name becomes that of files and folders."""
+"""Which names a site may have: files and folders are named after it."""
 
 import re
 

@@ -7,7 +7,7 @@ What a client does, with the paper's equation and the symbol of each setting,
 
     w_k ← w − η ∇f_k(w),
 
-and what the server makes of the replies. Where we depart from the paper, and why.
+and what the server does with the replies. Where we depart from the paper, and why.
 """
 
 import torch

@@ -163,7 +163,7 @@ def test_ctrl_c_leaves_a_folder_that_can_be_resumed(tmp_path: Path) -> None:
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    assert "Stopped. Go on with: understudy run --resume --out long" in said
+    assert "Stopped. Resume with: understudy run --resume --out long" in said
     done = metrics.read_text().count("\n")
     resumed = understudy("run", "--resume", "--out", "long", f"rounds={done + 1}", "--json", cwd=tmp_path)
     assert json.loads(resumed.stdout)["rounds"] == done + 1

@@ -51,7 +51,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     assert "latin.yaml is not text in UTF-8" in refused("run", "latin.yaml", cwd=tmp_path).stderr
     assert "deep.yaml is not valid YAML" in refused("run", "deep.yaml", cwd=tmp_path).stderr
     (tmp_path / "twice.yaml").write_text("seed: 1\nmethod: {rounds: 1, rounds: 2}\n")
-    assert "the key 'rounds' is there twice" in refused("run", "twice.yaml", cwd=tmp_path).stderr
+    assert "the key 'rounds' appears twice" in refused("run", "twice.yaml", cwd=tmp_path).stderr
     (tmp_path / "odd.yaml").write_text("method: {3: 4}\n")
     assert "method has the key 3, which is no name" in refused("run", "odd.yaml", cwd=tmp_path).stderr
     (tmp_path / "itself.yaml").write_text("data: {labels: &x [*x]}\n")
@@ -63,7 +63,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"hello world\n", BINARY, b"ssh-rsa AAAA me\n", b""])
 def test_a_file_that_is_no_key_admits_nobody(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "north.pub").write_bytes(content)
-    assert "north.pub is no public key of a site" in refused("keys", "admit", "north.pub", cwd=tmp_path).stderr
+    assert "north.pub is not a site's public key" in refused("keys", "admit", "north.pub", cwd=tmp_path).stderr
     assert not (tmp_path / "keys").exists()
 
 
@@ -165,7 +165,7 @@ def test_a_damaged_file_of_a_run_is_named(
     ("change", "sentence"),
     [
         ("rounds=0", "method.rounds is 0: the run ends after its opening."),
-        ("method.local.epochs=0", "method.local has no epoch or step in it: the clients do not train."),
+        ("method.local.epochs=0", "method.local has neither epochs nor steps: the clients do not train."),
     ],
 )
 def test_a_run_that_learns_nothing_says_so(change: str, sentence: str, tmp_path: Path) -> None:

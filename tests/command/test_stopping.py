@@ -59,7 +59,7 @@ def test_a_run_that_is_told_to_end_says_how_it_goes_on(tmp_path: Path, moment: s
         wait_for(lambda: bool(processes(process.pid)))
     else:
         wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 3)
-    assert "Stopped. Go on with: understudy run --resume --out long" in stopped(process)
+    assert "Stopped. Resume with: understudy run --resume --out long" in stopped(process)
 
 
 def test_a_command_that_is_told_to_end_while_it_loads_says_so(tmp_path: Path) -> None:

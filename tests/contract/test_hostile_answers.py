@@ -155,7 +155,7 @@ def test_scores_are_taken_once_for_each_time_that_they_were_asked_for(tmp_path: 
 
     result = tampered_play(Case(AsksTwice), tmp_path / "run", only(VICTIM, again), without_test_set(), rounds=1)
     (failure,) = result.metrics[1]["failures"]
-    assert (failure["client"], failure["why"]) == (VICTIM, "it sent scores that nobody asked for")
+    assert (failure["client"], failure["why"]) == (VICTIM, "it sent scores without being asked for them")
 
 
 # ---- charges
@@ -211,7 +211,7 @@ def test_a_charge_that_was_sent_cannot_be_changed_afterwards(tmp_path: Path) -> 
 
     result = tampered_play(CASES["dp-fedavg"], tmp_path / "run", only(VICTIM, cheaper, round=2), rounds=2)
     assert said, "it was asked in round 2"
-    assert "not of this ask" in result.metrics[2]["failures"][0]["why"]
+    assert "not belong to this ask" in result.metrics[2]["failures"][0]["why"]
 
 
 def test_charges_where_none_are_promised_are_a_failure(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_charges_of_an_earlier_round_that_come_again_are_a_failure(tmp_path: Pat
 
     result = played(CASES["dp-fedavg"], tmp_path, replays, rounds=2)
     assert result.metrics[1]["failures"] == []
-    assert "a charge of privacy that is not of this ask" in result.metrics[2]["failures"][0]["why"]
+    assert "a privacy charge that does not belong to this ask" in result.metrics[2]["failures"][0]["why"]
     check_only_the_victim_failed(result, 2, others=3)
 
 

@@ -93,7 +93,7 @@ def test_a_client_whose_worker_dies_again_and_again_is_named_in_the_summary(
     assert (summary["workers_died"], summary["lost"], summary["failed"]) == (3, ["beech"], 1)
     (failure,) = killed.metrics[2]["failures"]
     assert failure["client"] == "beech"
-    assert "died 3 times over Averaging.train (the last with code -9)" in failure["why"]
+    assert "died 3 times over Averaging.train (last with code -9)" in failure["why"]
     assert killed.metrics[3]["failed"] == 0, "it is asked again in the next round"
 
 

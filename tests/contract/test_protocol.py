@@ -236,7 +236,7 @@ def test_what_left_is_in_the_ledger_even_if_the_method_stopped_reading(tmp_path:
     ("method", "sentence"),
     [
         (AsksTwiceAtOnce, "while replies to another ask were still coming"),
-        (AsksAStranger, "'nobody', who is not there"),
+        (AsksAStranger, "'nobody', who is not a client"),
     ],
 )
 @pytest.mark.parametrize("engine", [{"name": "inline"}, {"name": "workers", "workers": 2}])

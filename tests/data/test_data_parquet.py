@@ -175,7 +175,7 @@ def test_a_name_with_that_ending_is_a_path() -> None:
 def test_without_pyarrow_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "a.parquet", x=[[0.0]], y=[0])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"needs further packages.*'\.\[parquet\]'"):
+    with pytest.raises(UserError, match=r"needs more packages.*'\.\[parquet\]'"):
         read_parquet(path, ())
 
 

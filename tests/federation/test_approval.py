@@ -149,7 +149,7 @@ def test_after_a_no_it_refuses_and_the_charge_stands(tmp_path: Path, method: Noi
     ApprovalQueue(site.folder).decide(held, "no")
     for _ in range(2):
         refused = ask(site, method)
-        assert (refused.outcome, refused.why) == ("refused", "a person there said no to its reply")
+        assert (refused.outcome, refused.why) == ("refused", "a person there declined its reply")
         assert (Noisy.works, len(site.charge_log.charges())) == (1, 1)
     assert ask(site_with(tmp_path), method).outcome == "refused", "a no holds also where the policy asks no more"
     (again,) = ApprovalQueue(site.folder).held()
@@ -202,7 +202,7 @@ def test_a_damaged_record_of_decisions_lets_nothing_leave(tmp_path: Path, method
     (site.folder / "approvals.jsonl").write_text('{"decision": "y')
     stays = ask(site, method)
     assert stays.outcome == "failed"
-    assert "approvals.jsonl of the site, line 1, cannot be read, so nothing leaves" in stays.why
+    assert "The site's approvals.jsonl, line 1, cannot be read, so nothing leaves" in stays.why
 
 
 def test_killed_on_the_way_to_the_desk_it_waits_all_the_same(tmp_path: Path, method: Noisy) -> None:

@@ -107,7 +107,7 @@ def test_a_store_that_was_cut_in_half_says_so_and_what_to_do(tmp_path: Path, har
         part.write_bytes(part.read_bytes()[:-1] + b"?")
     else:
         victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
-    with pytest.raises(UserError, match=r"missing or damaged.*begin anew"):
+    with pytest.raises(UserError, match=r"missing or damaged.*start over"):
         TensorStore(tmp_path).get("r1")
 
 

@@ -181,7 +181,7 @@ def test_a_run_ends_in_good_order_where_the_budget_does(tmp_path: Path) -> None:
 
 
 def test_without_a_promise_no_record_is_touched(tmp_path: Path) -> None:
-    with pytest.raises(RunStopped, match=r"Spender\.release spends privacy; say `privacy"):
+    with pytest.raises(RunStopped, match=r"Spender\.release spends privacy; write `privacy"):
         private_run(tmp_path / "run")
 
 
@@ -200,10 +200,10 @@ def test_nor_does_one_for_a_public_count_of_records(tmp_path: Path) -> None:
     ("method", "policy", "sentence"),
     [
         (Spender, "kinds: [weights, scalars, examples]", "its policy does not let statistics leave"),
-        (Open, "examples_a_round: 2", "its policy lets 2 examples leave in a round, and these would be 3"),
-        (Open, "smallest_class: 5", "5 records behind every class whose examples leave, and some class has fewer"),
+        (Open, "examples_a_round: 2", "its policy lets 2 examples leave per round, and this would make 3"),
+        (Open, "smallest_class: 5", "5 records behind every class whose examples leave, but some class has fewer"),
         (Spender, "epsilon: 2.0", "the site's policy allows 2 at"),
-        (Leaky, "epsilon: 9", "its policy allows ε up to 9, and 'radius' would leave without any such guarantee"),
+        (Leaky, "epsilon: 9", "its policy allows ε up to 9, but 'radius' would leave without any such guarantee"),
     ],
 )
 def test_a_site_has_the_last_word(method: type[Method], policy: str, sentence: str, tmp_path: Path) -> None:
@@ -290,8 +290,8 @@ class OtherNames(Method):
 @pytest.mark.parametrize(
     ("policy", "sentence"),
     [
-        ("smallest_class: 1000", "wants 1000 records behind every class"),
-        ("examples_a_round: 2", "lets 2 examples leave in a round"),
+        ("smallest_class: 1000", "requires 1000 records behind every class"),
+        ("examples_a_round: 2", "lets 2 examples leave per round"),
         ("kinds: [examples]", "does not let labels leave"),
         ("approval: [examples]", "A person must approve"),
     ],

@@ -51,7 +51,7 @@ def test_examples_leave_where_enough_records_stand_behind_their_classes(labels: 
     ],
 )
 def test_a_class_with_few_records_holds_its_examples_back(labels: torch.Tensor) -> None:
-    with pytest.raises(Forbidden, match="wants 3 records behind every class whose examples leave, and some class"):
+    with pytest.raises(Forbidden, match="requires 3 records behind every class whose examples leave, but some class"):
         check(Policy(smallest_class=3), images=images(len(labels)), labels=labels)
 
 
@@ -89,7 +89,7 @@ def test_labels_of_another_make_cannot_be_checked_and_stay(labels: torch.Tensor)
 @pytest.mark.parametrize("shape", [(1, 5, 1, 2, 2), (5, 4), (1, 17), (20,)])
 def test_examples_are_counted_however_they_are_packed(shape: tuple[int, ...]) -> None:
     packed = torch.zeros(shape)
-    with pytest.raises(Forbidden, match="lets 4 examples leave in a round"):
+    with pytest.raises(Forbidden, match="lets 4 examples leave per round"):
         check(Policy(examples_a_round=4), images=packed)
     with pytest.raises(Forbidden, match="some would leave without a label"):
         check(Policy(smallest_class=3), images=packed, labels=torch.zeros(1, dtype=torch.uint8))
@@ -106,7 +106,7 @@ def test_examples_without_labels_cannot_be_checked_and_stay() -> None:
 def test_every_part_of_examples_counts_towards_the_round() -> None:
     parts = {"images": images(2), "more": images(3), "labels": torch.zeros(5, dtype=torch.uint8)}
     check_reply(Policy(examples_a_round=6), Message(parts), KINDS, OWN, PROBLEM, 1)
-    with pytest.raises(Forbidden, match="lets 6 examples leave in a round, and these would be 7"):
+    with pytest.raises(Forbidden, match="lets 6 examples leave per round, and this would make 7"):
         check_reply(Policy(examples_a_round=6), Message(parts), KINDS, OWN, PROBLEM, 2)
     assert rows_of("examples", Message(parts), KINDS, PROBLEM) == 5
     assert rows_of("labels", Message(parts), KINDS, PROBLEM) == 5

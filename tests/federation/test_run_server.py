@@ -181,7 +181,7 @@ def test_scores_that_nobody_asked_for_are_that_clients_failure() -> None:
     assert server.record.scores.count == 10
     assert not list(server.ask(method.count, MODEL, ["ash"], at_least=0))
     assert server.record.scores.count == 10
-    assert [failure["why"] for failure in server.record.failures] == ["it sent scores that nobody asked for"]
+    assert [failure["why"] for failure in server.record.failures] == ["it sent scores without being asked for them"]
 
 
 def test_draws_of_the_server_differ_by_round_and_purpose_and_go_on_within_one() -> None:
@@ -240,7 +240,7 @@ def test_an_ask_whose_replies_nobody_reads_says_so() -> None:
     server, engine, method = begun(number)
     server.ask(method.count, MODEL, to=NAMES)
     assert engine.requests == []
-    with pytest.raises(UserError, match=r"count was asked and nobody read the replies.*loop over"):
+    with pytest.raises(UserError, match=r"count was asked but its replies were never read.*loop over"):
         server.check_replies()
 
 

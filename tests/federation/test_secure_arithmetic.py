@@ -34,7 +34,7 @@ def test_a_box_opens_only_with_its_key_unchanged_and_for_its_receiver() -> None:
     assert b"two shares" not in box
     spoilt = box[:-1] + bytes([box[-1] ^ 1])
     for wrong in ((key, spoilt, "from 1 for 2"), (key, box, "from 1 for 3"), (bytes(32), box, "from 1 for 2")):
-        with pytest.raises(UserError, match="changed on their way"):
+        with pytest.raises(UserError, match="changed in transit"):
             keys.unseal(*wrong)
 
 
@@ -60,7 +60,7 @@ def test_one_share_fewer_does_not_open_it() -> None:
     shares = dict(enumerate(split(seed, 5, 3), 1))
     for two in itertools.combinations(shares, 2):
         few = {place: shares[place] for place in two}
-        with pytest.raises(UserError, match="2 shares of a seed are here, 3 are needed"):
+        with pytest.raises(UserError, match="There are 2 shares of a seed; 3 are needed"):
             join(few, 3)
         assert join(few, 2) != seed  # what the library makes of them
 

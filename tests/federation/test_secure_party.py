@@ -86,7 +86,7 @@ def test_survivors_open_each_others_own_masks_and_no_key(table: Table) -> None:
 
 
 def test_a_client_does_not_give_both_kinds_of_share_for_one_peer(table: Table) -> None:
-    with pytest.raises(UserError, match="one kind of share for a client, and was asked for both of number 2"):
+    with pytest.raises(UserError, match="one kind of share per client, but was asked for both of number 2"):
         table.unmask(0, [0, 1, 2], [2])
 
 
@@ -115,7 +115,7 @@ def test_it_masks_once(table: Table) -> None:
 def test_it_does_not_mask_with_too_few_peers_or_with_strangers() -> None:
     table = Table()
     table.share()
-    with pytest.raises(UserError, match="wants 1 of its 2 peers, and 0 came"):
+    with pytest.raises(UserError, match="needs 1 of its 2 peers, but 0 came"):
         party.receive(
             table.memories[0],
             ROUND,
@@ -129,7 +129,7 @@ def test_it_shares_with_enough_others_or_not_at_all() -> None:
     brief = Message(
         {party.ME: torch.tensor(0), party.PEERS: torch.tensor([1]), party.KEYS: table.public[1].unsqueeze(0)}
     )
-    with pytest.raises(UserError, match="wants 3 different clients, and was offered 2"):
+    with pytest.raises(UserError, match="needs 3 different clients, but was offered 2"):
         party.share(table.memories[0], ROUND, brief, RULES)
 
 

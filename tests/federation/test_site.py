@@ -136,7 +136,7 @@ def test_asked_again_it_sends_the_same_bytes_without_working_again(site: Site, m
 def test_asked_otherwise_for_the_same_step_it_refuses(site: Site, method: Counting) -> None:
     answer(site, method, request(1, 1))
     other = answer(site, method, request(1, 1, brief=1.0))
-    assert (other.outcome, other.why) == ("refused", "it answered this step already, to another brief")
+    assert (other.outcome, other.why) == ("refused", "it has already answered this step, for another brief")
 
 
 def test_a_round_of_several_asks_can_be_repeated_from_its_beginning(site: Site, method: Counting) -> None:
@@ -180,7 +180,7 @@ def test_work_that_failed_after_a_charge_costs_again(site: Site, method: Countin
 def test_a_server_with_another_config_is_refused(site: Site, method: Counting) -> None:
     other = answer(site, method, request(1, 1, config="other words"))
     assert other.outcome == "refused"
-    assert other.why.startswith("it was set up with another config than the server (seed, problem, model and")
+    assert other.why.startswith("it was set up with another config than the server's (seed, problem, model and")
 
 
 def test_memory_written_in_place_counts_as_changed() -> None:
@@ -215,7 +215,7 @@ def test_a_task_that_raises_is_a_failure_with_its_reason_and_its_trace_stays_at_
 
 
 def test_a_task_that_it_does_not_know_is_named(site: Site, method: Counting) -> None:
-    assert "knows no task 'Counting.cuont'" in answer(site, method, request(1, 1, task="Counting.cuont")).why
+    assert "has no task 'Counting.cuont'" in answer(site, method, request(1, 1, task="Counting.cuont")).why
 
 
 def test_old_versions_go_once_the_checkpoint_is_past_them(site: Site, method: Counting) -> None:

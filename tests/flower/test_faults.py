@@ -85,7 +85,7 @@ def test_sites_that_raise_lie_are_late_or_refuse_are_left_out_and_the_run_goes_o
     # What its policy forbids never left client-3, and both sides have it in writing.
     assert [failures(federation, round)["client-3"] for round in range(1, 5)] == [sentence("policy")] * 4
     assert (tmp_path / "sites/client-3/state").stat().st_mode & 0o077 == 0  # for its own people only
-    why = "its policy does not let weights leave, and the task would send 'change'"
+    why = "its policy does not let weights leave, but the task would send 'change'"
     assert {line["why"] for line in at_home["client-3"]} == {why}
     # Every reply that left is in its own site's log: what the server counted, and no more than was sent.
     left = [line for line in at_home["client-2"] if line["outcome"] == "done"]
@@ -104,7 +104,7 @@ def test_a_process_that_dies_a_node_that_is_killed_a_cut_link_and_a_killed_serve
 
     # The process that answers dies in round 1: it is started again and asked again.
     federation.wait_until(lambda: 1 in federation.lines(), 400)
-    assert "ended with code 9; it starts again" in federation.log("client-1")
+    assert "ended with code 9; restarting it" in federation.log("client-1")
 
     # Flower's node is killed while its site works on round 2: it comes back under its key.
     federation.wait_until(lambda: (federation.folder / "faults" / "2-client-1.done").exists(), 120)

@@ -69,9 +69,9 @@ SITE = ServerAddress("server.example.org:8443", Path("keys/ca.crt"), Path("keys/
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("[SSL: CERTIFICATE_VERIFY_FAILED] unable to get local issuer certificate", "does not belong to keys/ca.crt"),
-        ("[SSL: CERTIFICATE_VERIFY_FAILED] IP address mismatch, certificate", "not made out to server.example.org"),
-        ("[code: 2004] Failed to activate SuperNode.", "not admitted keys/north.pub"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] unable to get local issuer certificate", "does not match keys/ca.crt"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] IP address mismatch, certificate", "not valid for server.example.org"),
+        ("[code: 2004] Failed to activate SuperNode.", "not yet admitted keys/north.pub"),
         ("[code: 2004] Failed to activate SuperNode.", "at most 5 s ahead"),
         ("Something else\nINFO:     Finished server process", "it said: Something else"),
         ("INFO:     Finished server process", "it said: nothing."),
@@ -83,8 +83,8 @@ def test_why_a_node_ended_is_told_in_a_sentence(said: str, told: str) -> None:
 
 def test_a_server_that_does_not_answer_is_named() -> None:
     nobody = ServerAddress(f"127.0.0.1:{free_port()}", None, None)
-    assert silence(nobody) == f"Nothing answers at {nobody.address} (Connection refused); it is tried again."
+    assert silence(nobody) == f"Nothing answers at {nobody.address} (Connection refused); trying again."
 
 
 def test_what_is_no_name_of_a_host_is_told_too() -> None:
-    assert "no name of a host" in str(silence(ServerAddress("a..b:8443", None, None)))
+    assert "not a valid host name" in str(silence(ServerAddress("a..b:8443", None, None)))

@@ -168,7 +168,7 @@ def test_words_of_a_site_do_not_steer_the_terminal(tmp_path: Path) -> None:
         return _to(message, content=wire.pack(json.dumps(header).encode(), b""))
 
     (why,) = outcomes(make(tmp_path, FakeGrid({1: "a"}, {"a": rude}), 5), "a").values()
-    assert why == "it failed, with a code that this server lacks"
+    assert why == "it failed with a code that this server does not know"
 
 
 def test_what_was_read_is_not_kept(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_what_was_read_is_not_kept(tmp_path: Path) -> None:
 
 def test_who_is_away_is_named_so(tmp_path: Path) -> None:
     grid = FakeGrid({1: "a"}, {"a": good})
-    assert outcomes(make(tmp_path, grid), "a", "b")["b"] == "it was not there"
+    assert outcomes(make(tmp_path, grid), "a", "b")["b"] == "it was offline"
 
 
 def test_who_comes_late_to_the_exchange_is_still_asked(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_no_more_is_fetched_than_is_taken() -> None:
     error = pulled(grid(link), "large", count=1)["large"].error
     assert (error.code, error.reason) == (
         wire.UNREADABLE,
-        f"A message of more than {LARGEST} bytes came; no more are taken.",
+        f"A message of more than {LARGEST} bytes came; that is the most accepted.",
     )
     assert link.fetched < size
     assert len(link.confirmed) == 1  # Flower need not keep it
@@ -191,5 +191,5 @@ def test_a_superlink_that_is_killed_ends_the_run_with_a_sentence(tmp_path: Path)
             link.process.kill()
             opened.get_nodes()
 
-    with pytest.raises(UserError, match=r"SuperLink ended \(-9\).*then go on with resume=True"):
+    with pytest.raises(UserError, match=r"SuperLink ended \(-9\).*then run again with resume=True"):
         run()

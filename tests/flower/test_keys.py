@@ -40,9 +40,9 @@ def test_a_sites_key_is_what_flower_takes(tmp_path: Path) -> None:
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     make_server(tmp_path, [])
     make_node(tmp_path, "ash")
-    with pytest.raises(UserError, match="holds certificates already"):
+    with pytest.raises(UserError, match="already holds certificates"):
         make_server(tmp_path, [])
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         make_node(tmp_path, "ash")
 
 
@@ -60,7 +60,7 @@ def test_what_is_no_key_is_refused(tmp_path: Path) -> None:
     made = make_server(tmp_path / "server", [])
     text = tmp_path / "site.pub"
     text.write_text("hello")
-    with pytest.raises(UserError, match="no public key of a site"):
+    with pytest.raises(UserError, match="not a site's public key"):
         admit(made.folder, text)
     other = ed25519.Ed25519PrivateKey.generate().public_key()
     text.write_bytes(other.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH))

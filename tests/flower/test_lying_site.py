@@ -20,8 +20,8 @@ WHY = {
     3: "a part whose name is too long or cannot be printed",
     4: "its change is below 0",
     5: "its reply goes beyond ±1e+15 in change",
-    6: "a version of its memory that cannot be",
-    7: "2000 charges of privacy",
+    6: "an impossible version of its memory",
+    7: "2000 privacy charges",
 }
 
 

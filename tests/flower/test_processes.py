@@ -42,7 +42,7 @@ def test_paths_with_spaces_and_quotes_are_one_word_to_nginx(tmp_path: Path) -> N
     quoted = str(folder).replace('"', '\\"')
     assert f'pid "{quoted}/nginx.pid";' in nginx_config(folder)
     assert f'ssl_certificate_key "{quoted}/keys/server.key";' in nginx_config(folder)
-    with pytest.raises(UserError, match=r"no path with a \$"):
+    with pytest.raises(UserError, match=r"not accept a path with a \$"):
         nginx_config(tmp_path / "$HOME")
 
 

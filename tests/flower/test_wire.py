@@ -58,7 +58,7 @@ def test_an_answer_in_anothers_name_does_not_count() -> None:
 @pytest.mark.parametrize("side", ["request", "answer"])
 def test_what_is_too_large_is_refused(side: str) -> None:
     if side == "request":
-        with pytest.raises(UserError, match="at most 5 are taken"):
+        with pytest.raises(UserError, match="at most 5 are accepted"):
             wire.read_request(wire.pack_request(REQUEST), site="ash", largest=5)
     else:
         answer = wire.read_answer(wire.pack_answer(ANSWER), client="ash", largest=5)

@@ -342,7 +342,7 @@ class Peeking(Term):
 
 
 def test_a_hook_that_looks_at_records_all_the_same_finds_none(tmp_path: Path) -> None:
-    with pytest.raises(RunStopped, match="records were looked at outside of the clipped gradient"):
+    with pytest.raises(RunStopped, match="records were read outside the clipped gradient"):
         run_with(tmp_path / "run", Peeking(), rounds=3)
 
 

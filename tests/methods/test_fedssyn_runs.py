@@ -138,7 +138,7 @@ def test_a_policy_that_forbids_examples_keeps_a_client_from_giving_only(tmp_path
     (failure,) = result.metrics[0]["failures"]
     assert (failure["client"], failure["why"]) == (
         "beech",
-        "its policy does not let examples leave, and the task would send 'x'",
+        "its policy does not let examples leave, but the task would send 'x'",
     )
     assert len(Painted.seen) == 2  # it did not even begin
     assert len(memory(tmp_path / "run", "beech")["dealt.y"]) == 4  # of 16

@@ -119,12 +119,12 @@ def test_one_is_lost_in_every_phase() -> None:
 
 
 def test_too_many_lost_undo_the_round_with_a_sentence() -> None:
-    with pytest.raises(TooFewReplies, match="2 clients sent their masked count, numbers, 3 are needed"):
+    with pytest.raises(TooFewReplies, match="2 clients sent their masked count, numbers; 3 are needed"):
         sums(lost={"add": ["ash", "beech", "cedar"]})
     # Five hold shares of each seed, three open it.
-    with pytest.raises(TooFewReplies, match="2 clients sent their share for ash, 3 that fit together are"):
+    with pytest.raises(TooFewReplies, match="2 clients sent their share for ash; 3 that fit together are"):
         sums(lost={"unmask": ["cedar", "elm", "fir"]})
-    with pytest.raises(TooFewReplies, match="2 clients sent public keys, 3 are needed"):
+    with pytest.raises(TooFewReplies, match="2 clients sent public keys; 3 are needed"):
         sums(lost={"advertise": ["cedar", "elm", "fir"]})
 
 
@@ -207,7 +207,7 @@ def test_methods_whose_server_needs_single_replies_are_refused_before_anything_r
 
 def test_a_method_that_asks_all_the_same_gets_nothing() -> None:
     play = stage(Asking())
-    with pytest.raises(UserError, match="asked for single replies"):
+    with pytest.raises(UserError, match="asks for single replies"):
         play.play(1)
     assert play.replies == []
 

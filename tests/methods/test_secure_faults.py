@@ -125,13 +125,13 @@ def test_what_the_others_can_spare_costs_nothing(name: str) -> None:
 def test_a_share_that_is_not_the_one_it_was_given_is_its_own_failure() -> None:
     play = faulty("unmask", rows("shares", [1]))
     summed(play, 1)
-    assert play.refused == [(LIAR, "its share for beech is not the one that it was given")]
+    assert play.refused == [(LIAR, "its share for beech is not the one it was given")]
 
 
 def test_keys_whose_seed_was_never_shared_are_found_out_when_their_owner_is_gone() -> None:
     """Then the others' masks could only be taken off with a key that nobody can put together."""
     play = faulty("advertise", another_mask_key, gone=["add"])
-    with pytest.raises(TooFewReplies, match="4 clients sent their share for cedar, 3 that fit together are needed"):
+    with pytest.raises(TooFewReplies, match="4 clients sent their share for cedar; 3 that fit together are needed"):
         summed(play, 1)
     assert play.left_out == {LIAR: "the shares of its secrets do not fit together"}
     assert summed(play, 2) == WITHOUT
@@ -170,6 +170,6 @@ def test_one_that_nobody_but_the_liar_accuses_stays() -> None:
         return message.but(opened=opened)
 
     play = faulty("unmask", accuse, threshold=1.0)
-    with pytest.raises(TooFewReplies, match="4 clients sent their share for ash, 5 that fit together are needed"):
+    with pytest.raises(TooFewReplies, match="4 clients sent their share for ash; 5 that fit together are needed"):
         summed(play, 1)
     assert play.left_out == {}

@@ -89,7 +89,7 @@ def test_done_again_it_stays_as_it_is(base: Path, tmp_path: Path) -> None:
 
 def test_another_branch_in_the_same_folder_is_refused(base: Path, tmp_path: Path) -> None:
     branch(base, tmp_path / "branch", FASTER)
-    with pytest.raises(UserError, match=r"another run than this branch \(branched\.changes\.method\.local\.lr is 0\.3"):
+    with pytest.raises(UserError, match=r"a run other than this branch \(branched\.changes\.method\.local\.lr is 0\.3"):
         branch(base, tmp_path / "branch", {**FASTER, "method.local.lr": 0.5})
     us.run(out=base, resume=True, rounds=3)
     with pytest.raises(UserError, match=r"branched\.round is 2 there and 3 here"):
@@ -112,12 +112,12 @@ def test_neither_a_run_nor_a_branch_whose_config_was_edited_goes_on(base: Path, 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"data.clients": 2}, r"method, its add-ons and its rounds alone: data\.clients is 3 there and 2 here"),
-        ({"seed": 5}, r"alone: data_digest is|alone: seed is 0"),
-        ({"model": "mlp"}, r"alone: model\."),
-        ({"privacy": {"delta": 1e-5}}, "alone: privacy is None"),
-        ({"method.name": "fedavgm"}, r"has no '\w+' of that size, with which the branch would go on"),
-        ({"with": ["fedssyn"]}, r"A branch has no opening, and this one would ask \w+\.generate there"),
+        ({"data.clients": 2}, r"only change its method, add-ons and rounds: data\.clients is 3 there and 2 here"),
+        ({"seed": 5}, r"rounds: data_digest is|rounds: seed is 0"),
+        ({"model": "mlp"}, r"rounds: model\."),
+        ({"privacy": {"delta": 1e-5}}, "rounds: privacy is None"),
+        ({"method.name": "fedavgm"}, r"has no '\w+' of the size that the branch needs to continue"),
+        ({"with": ["fedssyn"]}, r"A branch has no opening, but this one would ask \w+\.generate there"),
         ({"method.local.speed": 1}, "There is no setting 'method.local.speed'"),
     ],
 )
@@ -139,7 +139,7 @@ def test_an_opening_that_was_held_is_not_missed(tmp_path: Path) -> None:
 
 def test_a_run_cannot_begin_with_a_config_of_a_branch(base: Path, tmp_path: Path) -> None:
     branch(base, tmp_path / "branch", FASTER)
-    with pytest.raises(UserError, match="to begin a new run, leave out 'branched'"):
+    with pytest.raises(UserError, match="to start a new run, leave out 'branched'"):
         us.run(tmp_path / "branch/config.yaml", out=tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

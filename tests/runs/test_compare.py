@@ -122,9 +122,9 @@ def test_a_row_as_plain_values_can_be_written_as_json(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_run_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"nowhere is no run folder: it does not exist"):
+    with pytest.raises(UserError, match=r"nowhere is not a run folder: it does not exist"):
         compare([tmp_path / "nowhere"])
-    with pytest.raises(UserError, match=r"is no run folder: it has no config.yaml"):
+    with pytest.raises(UserError, match=r"is not a run folder: it has no config.yaml"):
         compare([tmp_path])
 
 

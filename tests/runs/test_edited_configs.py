@@ -53,7 +53,7 @@ def test_a_config_that_was_edited_in_the_folder_is_not_resumed(what: str, tmp_pa
     run = begun(tmp_path / "run")
     edit(run, EDITS[what])
     edited = (tmp_path / "run/config.yaml").read_bytes()
-    with pytest.raises(UserError, match=r"config\.yaml was edited after the run had begun"):
+    with pytest.raises(UserError, match=r"config\.yaml was edited after the run began"):
         us.run(out=tmp_path / "run", resume=True, rounds=2)
     assert (tmp_path / "run/config.yaml").read_bytes() == edited, "what is refused is left alone"
     assert run.summary()["rounds"] == 1
@@ -69,7 +69,7 @@ def test_rounds_and_engine_may_be_edited(tmp_path: Path) -> None:
 def test_but_not_rounds_that_learning_rates_follow(tmp_path: Path) -> None:
     run = begun(tmp_path / "run", changes={"method.local.schedule": "cosine"})
     edit(run, lambda words: words["method"].update(rounds=3))
-    with pytest.raises(UserError, match=r"config\.yaml was edited after the run had begun"):
+    with pytest.raises(UserError, match=r"config\.yaml was edited after the run began"):
         us.run(out=tmp_path / "run", resume=True)
 
 
@@ -80,7 +80,7 @@ def test_a_checkpoint_without_a_digest_is_resumed_and_that_is_told(tmp_path: Pat
     del listing["notes"]["config"]  # as an older version wrote it
     entry.write_text(json.dumps(listing))
     assert us.run(out=tmp_path / "run", resume=True, rounds=2, observer=listening).summary["rounds"] == 2
-    assert any("of an older version: whether its config.yaml was edited cannot be" in said for said in listening.said)
+    assert any("from an older version: whether its config.yaml was edited cannot be" in said for said in listening.said)
     edit(run, EDITS["learning rate"])
     with pytest.raises(UserError, match="was edited"):  # it has a digest by now
         us.run(out=tmp_path / "run", resume=True, rounds=3)

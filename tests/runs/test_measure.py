@@ -209,8 +209,8 @@ def mixed(zeta2: float, sigma2: float) -> Shuffled:
 @pytest.mark.parametrize(
     ("zeta2", "sigma2", "holds", "said"),
     [
-        (2.0, 10.0, True, "Both lie within the bounds"),
-        (2.1, 9.0, False, "ζ² is 5.0 % above its bound: the lemma speaks of the whole pool"),
+        (2.0, 10.0, True, "Both are within the bounds"),
+        (2.1, 9.0, False, "ζ² is 5.0 % above its bound: the lemma assumes the whole pool"),
         (3.0, 11.0, False, "ζ² is 50.0 % above its bound and σ² is 10.0 % above its bound"),
     ],
 )
@@ -253,13 +253,13 @@ def test_the_table_and_the_notes(run: Result) -> None:
 def test_what_cannot_be_measured_is_said(run: Result, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="at is 'half'"):
         measure(str(run.folder), at="half")
-    with pytest.raises(UserError, match="has its settings already; leave out seed=1"):
+    with pytest.raises(UserError, match="settings are fixed; leave out seed=1"):
         measure(str(run.folder), ["seed=1"])
     with pytest.raises(UserError, match="name a run folder, not a config"):
         measure("digits-skewed", target=0.5)
-    with pytest.raises(UserError, match="no run folder"):
+    with pytest.raises(UserError, match="not a run folder"):
         measure(str(tmp_path))
-    with pytest.raises(UserError, match="measure looks at all clients' records"):
+    with pytest.raises(UserError, match="measure reads all clients' records"):
         us.run(WORDS, out=tmp_path / "private", measure=1, changes={"with": [], "privacy": {"epsilon": 1.0}})
 
 

@@ -114,11 +114,11 @@ def test_a_run_with_nothing_to_score_on_says_so(tmp_path: Path, capfd: pytest.Ca
 
 def test_errors_speak_python_here_and_name_options_on_a_command_line(tmp_path: Path) -> None:
     us.run(PLAN, data=us.Federation.from_arrays(arrays()), out=tmp_path / "run")
-    with pytest.raises(UserError, match=r"add resume=True to go on with it, or choose another out\.$"):
+    with pytest.raises(UserError, match=r"add resume=True to continue it, or choose another out\.$"):
         us.run(PLAN, data=us.Federation.from_arrays(arrays()), out=tmp_path / "run")
     with (
         speaking_to_a_command_line(),
-        pytest.raises(UserError, match=r"add --resume to go on with it, or choose another --out\.$"),
+        pytest.raises(UserError, match=r"add --resume to continue it, or choose another --out\.$"),
     ):
         us.run(PLAN, data=us.Federation.from_arrays(arrays()), out=tmp_path / "run")
 

@@ -188,7 +188,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"policy": "nope.yaml"}, r"nope\.yaml.*a site does not work without its policy"),
     (
         {"data": {"limit": None, "sites": {"ash": None}, "classes": 2, "shape": [4]}},
-        r"records of this config lie with its sites",
+        r"This config's records are at its sites",
     ),
     ({"engine": "flower", "data.clients": 60}, r"at most 50 sites, not 60"),
 ]
@@ -207,7 +207,7 @@ def test_what_cannot_be_run_is_refused_before_the_folder_is_touched(
 def test_a_folder_that_holds_a_run_or_anything_else_is_left_alone(tmp_path: Path) -> None:
     us.run(TINY, out=tmp_path / "run")
     before = (tmp_path / "run/metrics.jsonl").read_text()
-    with pytest.raises(UserError, match="holds a run already; add resume=True"):
+    with pytest.raises(UserError, match="already holds a run; add resume=True"):
         us.run(TINY, out=tmp_path / "run")
     assert (tmp_path / "run/metrics.jsonl").read_text() == before
     (tmp_path / "mine").mkdir()

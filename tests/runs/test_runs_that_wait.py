@@ -62,7 +62,7 @@ def test_an_opening_waits_for_people_and_goes_on_to_the_same_model(engine: Any, 
     (sentence,) = said
     assert sentence == (
         "A person must approve what Fedssyn.generate would send from client-0, client-1, client-2 (the opening): "
-        f"look at it with `understudy approve {tmp_path / 'waited'}`, say --yes or --no there, and go on with "
+        f"review it with `understudy approve {tmp_path / 'waited'}`, decide with --yes or --no, and run again with "
         "resume=True."
     )
     assert same_model(result, straight)
@@ -109,7 +109,7 @@ def test_without_one_whom_a_person_held_back_the_run_goes_on_if_enough_are_left(
     approve(out, "--yes")
     result = us.run(out=out, resume=True)
     assert result.summary["finished"]
-    assert result.metrics[0]["failures"] == [{"client": "client-1", "why": "a person there said no to its reply"}]
+    assert result.metrics[0]["failures"] == [{"client": "client-1", "why": "a person there declined its reply"}]
 
 
 def test_too_few_left_after_a_no_is_said(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_too_few_left_after_a_no_is_said(tmp_path: Path) -> None:
     with pytest.raises(RunStopped, match="A person must approve"):
         us.run(given, out=tmp_path / "run")
     approve(tmp_path / "run", "--no")
-    with pytest.raises(RunStopped, match=r"The opening failed: 0 of 3 .* a person there said no to its reply"):
+    with pytest.raises(RunStopped, match=r"The opening failed: 0 of 3 .* a person there declined its reply"):
         us.run(given, out=tmp_path / "run", resume=True)
 
 

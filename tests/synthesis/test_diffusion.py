@@ -222,7 +222,7 @@ def test_several_labels_are_refused() -> None:
 
 def test_without_its_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"needs further packages.*\.\[diffusion\]"):
+    with pytest.raises(UserError, match=r"needs more packages.*\.\[diffusion\]"):
         Diffusion(BRIEF)
 
 

@@ -120,7 +120,7 @@ def test_what_cannot_be_drawn_gets_one_sentence(folder: Path, tmp_path: Path) ->
         generated(folder, "client-9")
     with pytest.raises(UserError, match="is a run without fedcog"):
         generated(digits_run(tmp_path / "plain", 1, add=[]))
-    with pytest.raises(UserError, match="is no run folder"):
+    with pytest.raises(UserError, match="is not a run folder"):
         generated(tmp_path / "nowhere")
     (folder / "checkpoint").rename(tmp_path / "away")
     try:

@@ -1,6 +1,6 @@
-"""The command. It only reads words, calls the rooms, and prints; heavy imports wait until they are needed.
+"""The command. It only parses arguments, calls the rooms and prints; heavy imports wait until they are needed.
 
-One module a group of commands; each adds its commands to `words.app` when it is imported, in the order below.
+One module per group of commands; each adds its commands to `app.app` when imported, in the order below.
 """
 
 import sys

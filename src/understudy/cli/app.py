@@ -1,4 +1,4 @@
-"""What commands share: the top, the words they take, and how JSON is printed."""
+"""What commands share: the top-level app, common arguments, and how JSON is printed."""
 
 import json
 import signal
@@ -14,11 +14,11 @@ from understudy.errors import UserError, speaking_to_a_command_line
 
 
 class Stopped(KeyboardInterrupt):
-    """A class of its own: after a plain one inside `exec`, Python ends by SIGINT, whatever code was wanted."""
+    """A subclass, because after a plain KeyboardInterrupt inside `exec` Python ends with SIGINT, whatever the code."""
 
 
 class Commands(TyperGroup):
-    """All commands end alike when a person or the system stops them, and what they started ends with them."""
+    """All commands end the same way when the user or the system stops them, and what they started ends with them."""
 
     def invoke(self, ctx: click.Context) -> Any:
         told = _heed_signals()
@@ -29,7 +29,7 @@ class Commands(TyperGroup):
             pass
         except (typer.Exit, UserError):
             raise
-        except Exception:  # an import that is broken off can raise anything
+        except Exception:  # an interrupted import can raise anything
             if not told:
                 raise
         print("\nStopped.", file=sys.stderr)
@@ -37,7 +37,7 @@ class Commands(TyperGroup):
 
 
 def _heed_signals() -> list[int]:
-    """SIGTERM does what Ctrl-C does; in the list are those that came."""
+    """SIGTERM does what Ctrl-C does; the list holds the signals received."""
     told: list[int] = []
 
     def stop(which: int, _: object) -> None:
@@ -45,7 +45,7 @@ def _heed_signals() -> list[int]:
         raise Stopped
 
     signal.signal(signal.SIGTERM, stop)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where a shell has it ignored
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if the shell set it to be ignored
         signal.signal(signal.SIGINT, stop)
     return told
 

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @app.command()
 def approve(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A site's folder, or a run's: all its clients.")],
-    yes: Annotated[bool | None, typer.Option("--yes/--no", help="Let what waits leave, or not.")] = None,
-    only: Annotated[list[str] | None, typer.Option(metavar="ID", help="This one; may be given again.")] = None,
-    sheet: Annotated[Path | None, typer.Option(help="Draw the images that wait into this file.")] = None,
-    per_class: Annotated[int, typer.Option(min=1, help="Images of a class in a cell of the sheet.")] = 16,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A site's folder, or a run's for all its clients.")],
+    yes: Annotated[bool | None, typer.Option("--yes/--no", help="Let the waiting replies leave, or not.")] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this reply; may be repeated.")] = None,
+    sheet: Annotated[Path | None, typer.Option(help="Draw the waiting images into this file.")] = None,
+    per_class: Annotated[int, typer.Option(min=1, help="Images per class in a cell of the sheet.")] = 16,
     as_json: Json = False,
 ) -> None:
-    """Look at what would leave a site, and say yes or no. Without --yes or --no it only lists.
+    """Review what would leave a site, and approve or decline it. Without --yes or --no it only lists.
 
-    To answer for nothing that came since you looked, name what you saw with --only.
+    To decide only on what you have seen, and on nothing that arrived since, name it with --only.
     """
     from understudy.view.waiting import draw_waiting, print_waiting
 
@@ -45,7 +45,7 @@ def _chosen(folder: Path, only: list[str]) -> "list[tuple[ApprovalQueue, Held]]"
     from understudy.federation.approval import ApprovalQueue
 
     if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}; name a site's folder or a run's.")
+        raise UserError(f"There is no folder {folder}; name a site's or a run's folder.")
     homes = sorted((folder / "clients").iterdir()) if (folder / "clients").is_dir() else [folder]
     found = [(queue, one) for queue in map(ApprovalQueue, homes) for one in queue.held()]
     unknown = set(only) - {one.id for _, one in found}
@@ -57,7 +57,7 @@ def _chosen(folder: Path, only: list[str]) -> "list[tuple[ApprovalQueue, Held]]"
 def _decided(
     found: "list[tuple[ApprovalQueue, Held]]", yes: bool, *, everything: bool
 ) -> "list[tuple[ApprovalQueue, Held]]":
-    """A decision is only changed for what is named."""
+    """An earlier decision changes only for replies that are named."""
     changed = [(queue, one) for queue, one in found if everything or one.decision is None]
     for queue, one in changed:
         queue.decide(one, "yes" if yes else "no")

@@ -14,7 +14,7 @@ app.add_typer(data_app, name="data")
 
 @data_app.command("list")
 def data_list(as_json: Json = False) -> None:
-    """Data sets by name, and which of them are here."""
+    """List data sets by name, and which of them are on this machine."""
     from understudy.data.sets import names
     from understudy.view.tables import print_data_sets
 
@@ -26,7 +26,7 @@ def data_list(as_json: Json = False) -> None:
 def data_get(
     name: str, folder: Annotated[Path | None, typer.Option("--data-dir", help="Where the files go.")] = None
 ) -> None:
-    """Fetch a data set from its home, with a checksum."""
+    """Download a data set from its publisher and verify its checksum."""
     from understudy.data.sets import get
 
     patience.doing(f"Fetching {name}")
@@ -41,7 +41,7 @@ def data_describe(
     seed: int = 0,
     as_json: Json = False,
 ) -> None:
-    """How skewed a split is: `understudy data describe digits clients=10 split.alpha=0.1 --plot split.png`."""
+    """Show how skewed a split is: `understudy data describe digits clients=10 split.alpha=0.1 --plot split.png`."""
     from understudy.config.build import build_data
     from understudy.config.read import pairs
     from understudy.config.resolve import resolve

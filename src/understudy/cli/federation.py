@@ -10,11 +10,11 @@ from understudy import patience
 from understudy.cli.app import Overrides, app
 from understudy.errors import UserError
 
-keys_app = typer.Typer(help="Certificates of a server, and the keys by which sites are known.", no_args_is_help=True)
+keys_app = typer.Typer(help="The server's certificates, and the keys that identify sites.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
 
 ConfigFile = Annotated[str, typer.Argument(help="The YAML file or preset that all parties share.")]
-Insecure = Annotated[bool, typer.Option("--insecure", help="No TLS and no keys: for one machine of your own.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="No TLS and no keys: for use on one machine only.")]
 
 
 @app.command()
@@ -22,10 +22,10 @@ def server(
     config: ConfigFile,
     changes: Overrides = None,
     out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("run"),
-    keys: Annotated[Path, typer.Option(help="Certificates and the sites' keys: see `understudy keys`.")] = Path("keys"),
+    keys: Annotated[Path, typer.Option(help="Certificates and sites' keys: see `understudy keys`.")] = Path("keys"),
     listen: Annotated[str, typer.Option(help="Where sites reach this server.")] = "0.0.0.0:8443",
-    state: Annotated[Path, typer.Option(help="Flower's own files; sites stay registered there.")] = Path("server"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    state: Annotated[Path, typer.Option(help="Flower's own files, which keep the sites registered.")] = Path("server"),
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     insecure: Insecure = False,
 ) -> None:
     """Run a config with sites on other machines."""
@@ -48,7 +48,7 @@ def server(
                 observer=progress,
             )
     except KeyboardInterrupt:
-        print("\nStopped. Go on with the same command and --resume.", file=sys.stderr)
+        print("\nStopped. Resume with the same command and --resume.", file=sys.stderr)
         raise typer.Exit(130) from None
     print_summary(out, result.summary)
 
@@ -59,23 +59,25 @@ def client(
     changes: Overrides = None,
     name: Annotated[str, typer.Option(help="The site's name in the config.")] = ...,  # type: ignore[assignment]
     server: Annotated[str, typer.Option(help="HOST:PORT of the server.")] = "127.0.0.1:8443",
-    data: Annotated[Path | None, typer.Option(help="Own records: .npz, .parquet, or a folder of images.")] = None,
-    policy: Annotated[Path | None, typer.Option(help="What may leave this site, whatever a server asks.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The site's records: .npz, .parquet, or a folder of images.")
+    ] = None,
+    policy: Annotated[Path | None, typer.Option(help="What may leave this site, whatever the server asks for.")] = None,
     keys: Annotated[Path, typer.Option(help="The folder with ca.crt and the site's key.")] = Path("keys"),
-    folder: Annotated[Path | None, typer.Option(help="Memory, ledger and replies; default sites/NAME.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Memory, ledger and replies; by default sites/NAME.")] = None,
     insecure: Insecure = False,
-    at_door: Annotated[int | None, typer.Option(hidden=True)] = None,  # the process that answers, see runs.remote
+    at_door: Annotated[int | None, typer.Option(hidden=True)] = None,  # for the answering process, see runs.remote
 ) -> None:
-    """Take part in a federation with records that stay here; runs until it is stopped."""
+    """Take part in a federation with records that stay here; runs until stopped."""
     from understudy.config.read import check_listed_site, pairs, read
 
     check_listed_site(name, read(config), pairs(changes or []))
-    patience.over()  # it waits for requests, as long as it takes
+    patience.over()  # it waits for requests, however long that takes
     at = folder or Path("sites", name)
     if at_door is not None:
         try:
             _answer(at_door, config, changes or [], name, data, policy, at)
-        except KeyboardInterrupt:  # the process that keeps the site there says that it was stopped
+        except KeyboardInterrupt:  # the attending process reports that it was stopped
             raise typer.Exit(130) from None
     else:
         _attend(name, server, None if insecure else keys, at)
@@ -108,12 +110,10 @@ def _say(sentence: str) -> None:
 
 @keys_app.command("server")
 def keys_server(
-    folder: Annotated[Path, typer.Argument(help="Where they go; keep it from others.")] = Path("keys"),
-    host: Annotated[
-        list[str] | None, typer.Option(help="Name or address that sites dial; more than one will do.")
-    ] = None,
+    folder: Annotated[Path, typer.Argument(help="Where they go; keep it private.")] = Path("keys"),
+    host: Annotated[list[str] | None, typer.Option(help="Name or address that sites dial; may be repeated.")] = None,
 ) -> None:
-    """Make an authority and a certificate for the server."""
+    """Make a certificate authority and a certificate for the server."""
     from understudy.engines.flower.keys import make_server
 
     made = make_server(folder, host or [])
@@ -124,7 +124,7 @@ def keys_server(
 def keys_client(
     name: str, folder: Annotated[Path, typer.Option("--keys", help="Where they go.")] = Path("keys")
 ) -> None:
-    """Make a site's key pair, at the site."""
+    """Make a site's key pair; run it at the site."""
     from understudy.engines.flower.keys import make_node
 
     print(f"Send {make_node(folder, name)} to the server's operator; {folder / name} stays here.")
@@ -134,9 +134,9 @@ def keys_client(
 def keys_admit(
     public: Annotated[list[Path], typer.Argument(metavar="SITE.pub...", help="Public keys of sites.")],
     folder: Annotated[Path, typer.Option("--keys", help="The server's folder.")] = Path("keys"),
-    name: Annotated[str | None, typer.Option(help="Another name than the file's.")] = None,
+    name: Annotated[str | None, typer.Option(help="A name other than the file's.")] = None,
 ) -> None:
-    """Let sites join, at the server; a running server must be started anew."""
+    """Let sites join; run it at the server, and restart a running server."""
     from understudy.engines.flower.keys import admit
 
     if name is not None and len(public) > 1:

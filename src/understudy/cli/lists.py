@@ -1,4 +1,4 @@
-"""What there is by name."""
+"""Lists of what can be named in a config."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ def methods(
     name: Annotated[str | None, typer.Argument(help="A method or an add-on; without a name they are listed.")] = None,
     as_json: Json = False,
 ) -> None:
-    """What methods and add-ons there are, what each sends; with NAME its paper, its settings and what they mean."""
+    """List methods and add-ons and what each sends; with NAME show its paper, its settings and what they mean."""
     from understudy.config.describe import describe_methods
     from understudy.view.tables import print_methods
 
@@ -22,7 +22,7 @@ def methods(
 
 @app.command()
 def models(as_json: Json = False) -> None:
-    """Networks by name, with their parameter counts and settings."""
+    """List networks by name, with their parameter counts and settings."""
     from understudy.config.describe import describe_models
     from understudy.view.tables import print_models
 
@@ -35,7 +35,7 @@ def generators(
     name: Annotated[str | None, typer.Argument(help="A generator; without a name they are listed.")] = None,
     as_json: Json = False,
 ) -> None:
-    """What can make images from a client's records, for fedssyn and central; with NAME its settings."""
+    """List what can make images from a client's records, for fedssyn and central; with NAME show its settings."""
     from understudy.config.describe import describe_generators
     from understudy.view.listings import print_generators
 
@@ -45,7 +45,7 @@ def generators(
 
 @app.command()
 def presets(as_json: Json = False) -> None:
-    """Configs that come with the package."""
+    """List the configs that come with the package."""
     from understudy.config.read import presets as found
 
     print_json(found()) if as_json else print("\n".join(f"{name:24} {about}" for name, about in found().items()))

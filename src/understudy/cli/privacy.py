@@ -1,4 +1,4 @@
-"""What noise promises, and what a promise costs."""
+"""What noise guarantees, and what a guarantee costs."""
 
 from typing import Annotated
 
@@ -6,12 +6,12 @@ import typer
 
 from understudy.cli.app import Json, RunDir, app, print_json
 
-privacy_app = typer.Typer(help="What noise promises, and what a promise costs.", no_args_is_help=True)
+privacy_app = typer.Typer(help="What noise guarantees, and what a guarantee costs.", no_args_is_help=True)
 app.add_typer(privacy_app, name="privacy")
 
-Rate = Annotated[float, typer.Option(help="With which each record is in a release; 1: always.")]
-Steps = Annotated[int, typer.Option(help="Releases, one after another.")]
-Delta = Annotated[float, typer.Option(help="Probability with which ε may fail; below 1/n.")]
+Rate = Annotated[float, typer.Option(help="Probability that a record is in a release; 1: always.")]
+Steps = Annotated[int, typer.Option(help="Number of releases.")]
+Delta = Annotated[float, typer.Option(help="Probability that ε may fail; below 1/n.")]
 By = Annotated[str, typer.Option("--accountant", help="rdp, as papers print, or pld, which is tighter.")]
 
 
@@ -24,7 +24,7 @@ def privacy_epsilon(
     by: By = "rdp",
     as_json: Json = False,
 ) -> None:
-    """ε of so many releases of the sampled Gaussian mechanism."""
+    """ε of this many releases of the sampled Gaussian mechanism."""
     from understudy.privacy.accounting import Spending, account, accountant_named
 
     claim = account([Spending(rate, noise, steps)], delta, accountant_named(by))
@@ -36,14 +36,14 @@ def privacy_epsilon(
 
 @privacy_app.command("noise")
 def privacy_noise(
-    epsilon: Annotated[float, typer.Option(help="What may be spent.")],
+    epsilon: Annotated[float, typer.Option(help="The budget.")],
     rate: Rate,
     steps: Steps,
     delta: Delta,
     by: By = "rdp",
     as_json: Json = False,
 ) -> None:
-    """The least noise with which so many releases fit ε."""
+    """The least noise with which this many releases stay within ε."""
     from understudy.privacy.accounting import Spending, account, accountant_named, noise_for
 
     accountant = accountant_named(by)
@@ -57,7 +57,7 @@ def privacy_noise(
 
 @privacy_app.command("ledger")
 def privacy_ledger(folder: RunDir, as_json: Json = False) -> None:
-    """What left each client of a run, what that cost, and what no guarantee covers."""
+    """Show what left each client of a run, what that cost, and what no guarantee covers."""
     from understudy.runs.folder import RunFolder
     from understudy.view.ledger import print_ledger
 

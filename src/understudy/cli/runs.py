@@ -14,9 +14,9 @@ from understudy.errors import UserError
 def run(
     config: Annotated[str | None, typer.Argument(help="A YAML file or a preset (see `understudy presets`).")] = None,
     changes: Overrides = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one below runs/.")] = None,
-    engine: Annotated[str | None, typer.Option(help="inline, workers, or flower, on this machine.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one in runs/.")] = None,
+    engine: Annotated[str | None, typer.Option(help="inline, workers or flower, all on this machine.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run one federation from a config or a preset."""
@@ -31,7 +31,7 @@ def run(
     source = None if config is None or "=" in config else config
     overrides = pairs(words) | ({"engine": {"name": engine}} if engine is not None else {})
     if resume and out is None:
-        raise UserError("--resume needs --out, the folder of the run to go on with.")
+        raise UserError("--resume needs --out, the folder of the run to resume.")
     if resume and out is not None and source is None:
         resolved = resolve_for_resume(out, overrides)
     elif source is None:
@@ -44,7 +44,7 @@ def run(
             result = play(resolved, folder, resume=resume, observer=progress)
     except KeyboardInterrupt:
         begun = (folder / "config.yaml").exists()
-        how = f"Go on with: understudy run --resume --out {folder}" if begun else "Nothing was written."
+        how = f"Resume with: understudy run --resume --out {folder}" if begun else "Nothing was written."
         print(f"\nStopped. {how}", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
@@ -56,7 +56,7 @@ def run(
 @app.command()
 def compare(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders.")],
-    target: Annotated[float | None, typer.Option(help="Accuracy that rounds are counted to, such as 0.8.")] = None,
+    target: Annotated[float | None, typer.Option(help="Count the rounds to this accuracy, such as 0.8.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare runs in a table."""

@@ -14,12 +14,12 @@ from understudy.errors import UserError
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="A study; without a name they are listed.")] = None,
     scale: Annotated[
-        str, typer.Option(help="smoke, desk or paper; not every study has all three, the list says which.")
+        str, typer.Option(help="smoke, desk or paper; not every study has all three, see the list.")
     ] = "desk",
     out: Annotated[Path | None, typer.Option(help="Where its runs, table and picture go.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a study that compares methods, each tuned alike; a stopped one goes on where it was."""
+    """Run a study that compares methods, all tuned the same way; a stopped study continues where it was."""
     from understudy.papers.reproduce import STUDIES, study
     from understudy.papers.stored import write_table
     from understudy.view.findings import write_findings
@@ -42,15 +42,18 @@ def reproduce(
 def sheet(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The picture: .png, .svg or .pdf.")],
-    per_class: Annotated[int | None, typer.Option(min=1, help="Images of a class in a cell.")] = None,
+    per_class: Annotated[int | None, typer.Option(min=1, help="Images per class in a cell.")] = None,
     generated: Annotated[
-        bool, typer.Option("--generated", help="Draw what a fedcog client makes for its next round; it never leaves.")
+        bool,
+        typer.Option(
+            "--generated", help="Draw what a fedcog client generates for its next round; it never leaves the client."
+        ),
     ] = False,
     client: Annotated[
         str | None, typer.Option(help="With --generated: whose images; by default the first client's.")
     ] = None,
 ) -> None:
-    """Draw the synthetic images that left the clients of a run."""
+    """Draw the synthetic images that left a run's clients."""
     from understudy.runs.regenerated import generated as made_again
     from understudy.view.generated import draw_generated
     from understudy.view.sheet import draw_sheet

@@ -1,4 +1,4 @@
-"""What the theory of data shuffling talks about, measured."""
+"""Measures the quantities in the theory of data shuffling."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +12,9 @@ from understudy.cli.app import Json, Overrides, app, print_json
 def measure(
     source: Annotated[str, typer.Argument(metavar="RUN_DIR|CONFIG", help="A run folder, a YAML file or a preset.")],
     changes: Overrides = None,
-    at: Annotated[str, typer.Option(help="The shared model: final, the run's, or initial.")] = "final",
-    target: Annotated[float | None, typer.Option(help="Accuracy that rounds are counted to, such as 0.8.")] = None,
-    against: Annotated[Path | None, typer.Option(metavar="DIR", help="A run to compare the rounds with.")] = None,
+    at: Annotated[str, typer.Option(help="At which model: final (the run's) or initial.")] = "final",
+    target: Annotated[float | None, typer.Option(help="Count the rounds to this accuracy, such as 0.8.")] = None,
+    against: Annotated[Path | None, typer.Option(metavar="DIR", help="A run to compare rounds with.")] = None,
     as_json: Json = False,
 ) -> None:
     """Measure ζ², σ², δ² and L at one model, before and after shuffling, beside the bounds of Fedssyn's Lemma 1."""

@@ -1,1 +1,1 @@
-"""Where clients run: in this process, or in worker processes."""
+"""Where clients run: in this process, in worker processes, or on other machines."""

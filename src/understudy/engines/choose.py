@@ -1,4 +1,4 @@
-"""The engine that a config asks for, among those that need nothing but this process."""
+"""Chooses the engine that a config asks for, among those that run on this machine."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +15,7 @@ OpenEngine = Callable[[Mapping[str, Site], Method], AbstractContextManager[Engin
 
 
 def choose_engine(settings: EngineSettings, sites: Mapping[str, Site], method: Method) -> Engine:
-    """Forked workers share an accelerator badly, so off the CPU clients run one after another."""
+    """Forked workers do not share an accelerator well, so off the CPU clients run one after another."""
     if settings.name == "inline" or method.net.device.type != "cpu":
         return Inline(sites, method)
     return Workers(sites, method, min(settings.workers, len(sites)))
@@ -24,7 +24,7 @@ def choose_engine(settings: EngineSettings, sites: Mapping[str, Site], method: M
 def on_this_machine(settings: EngineSettings) -> OpenEngine:
     @contextmanager
     def opened(sites: Mapping[str, Site], method: Method) -> Iterator[Engine]:
-        patience.over()  # workers are copies of this process, and a thread that speaks may not be copied
+        patience.over()  # workers are forked from this process, and a thread that prints must not be forked
         engine = choose_engine(settings, sites, method)
         try:
             yield engine

@@ -1,4 +1,4 @@
-"""A process that works for another one ends with it."""
+"""Ends a process together with the one it works for."""
 
 import contextlib
 import ctypes
@@ -7,8 +7,8 @@ import signal
 
 
 def end_with_parent(parent: int) -> None:
-    """Said by the child itself; where the kernel offers it, it is killed when ``parent`` ends, however that ends."""
+    """Called in the child; if the kernel supports it, the child is killed when ``parent`` ends, for whatever reason."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    if os.getppid() != parent:  # it has ended already
+    if os.getppid() != parent:  # it has already ended
         os._exit(1)

@@ -1,8 +1,8 @@
-"""Clients spread over worker processes of this machine, one torch thread each.
+"""Clients spread over worker processes on this machine, one torch thread each.
 
-Workers are forked, so they share data and network with the run and start at once. What is said over their
-pipes is a JSON header and the bytes of a Message; replies wait in the client's folder until their turn. A worker that
-is killed is replaced, and what it was asked is asked again: a step can be repeated, and gives the same bits.
+Workers are forked, so they share data and network with the run and start at once. Their pipes carry a JSON header and
+the bytes of a Message; replies wait in the client's folder for their turn. A killed worker is replaced, and its request
+is sent again: a step can be repeated, and gives the same bits.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ TRIES = 3  # workers that may die over one request before its client counts as f
 @dataclass(frozen=True)
 class Assignment:
     request: Request
-    deaths: int = 0  # of workers that had it
+    deaths: int = 0  # of workers that were given it
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Worker:
 class Workers(Engine):
     def __init__(self, sites: Mapping[str, Site], method: Method, workers: int):
         self._sites, self._method = sites, method
-        self._again: deque[Assignment] = deque()  # what workers died over
+        self._again: deque[Assignment] = deque()  # requests that workers died over
         self._workers = [self._start() for _ in range(workers)]
 
     def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
@@ -73,7 +73,7 @@ class Workers(Engine):
                 early.update({got.client: got for got in self._receive()})
 
     def _let_go_of_unfinished(self) -> None:
-        # A method that stopped reading half-way leaves answers behind that nobody waits for.
+        # A method that stopped reading half-way leaves unread answers behind.
         while any(worker.busy for worker in self._workers):
             list(self._receive())
         self._again.clear()
@@ -96,7 +96,7 @@ class Workers(Engine):
         process = context.Process(
             target=_serve, args=(os.getpid(), theirs, ours, self._sites, self._method), daemon=True
         )
-        # A signal that reached the copy before it can answer to it would be lost, and its end waited for for ever.
+        # A signal that reaches the child before it can handle it would be lost, and we would wait forever for its end.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
             process.start()
@@ -107,7 +107,7 @@ class Workers(Engine):
 
     def _send(self, worker: Worker, job: Assignment) -> None:
         worker.busy = job
-        with contextlib.suppress(ConnectionError):  # a dead worker shows when its answer is read
+        with contextlib.suppress(ConnectionError):  # a dead worker is noticed when its answer is read
             worker.pipe.send_bytes(job.request.header())
             worker.pipe.send_bytes(job.request.body)
 
@@ -119,7 +119,7 @@ class Workers(Engine):
                 continue
             try:
                 said = json.loads(worker.pipe.recv_bytes())
-            except (EOFError, OSError):  # killed, before its answer or in the middle of it
+            except (EOFError, OSError):  # killed before its answer or in the middle of it
                 worker.process.join()
                 self._workers[at] = self._start()
                 yield from self._after_a_death(replace(job, deaths=job.deaths + 1), worker.process.exitcode)
@@ -133,15 +133,15 @@ class Workers(Engine):
             self._again.append(job)
             return
         why = (
-            f"its worker process died {job.deaths} times over {job.request.task} (the last with code {code}); "
+            f"its worker process died {job.deaths} times over {job.request.task} (last with code {code}); "
             "if memory ran out, set fewer engine.workers"
         )
         yield replace(give_up(self._sites[job.request.client], job.request, why), deaths=job.deaths, lost=True)
 
 
 def _serve(parent: int, pipe: Connection, other_end: Connection, sites: Mapping[str, Site], method: Method) -> None:
-    other_end.close()  # so that the run's end shows as an end of file
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's to answer
+    other_end.close()  # so that the end of the run shows as end of file
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run itself handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     end_with_parent(parent)

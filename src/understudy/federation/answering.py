@@ -1,8 +1,8 @@
 """The client's side of an exchange: one function, whichever engine brought the request.
 
-A step has one brief. Asked again, a client sends the same bytes; asked otherwise, or for a step that it did not
-answer and that is behind its newest, it refuses. A task works on a copy of the memory that the request names and
-ends in a new version. A reply that a person has to look at first is kept like any other, and waits.
+A step has one brief. Asked again, a client sends the same bytes; it refuses another brief for that step, and any
+unanswered step older than its newest. A task works on a copy of the memory that the request names and produces a new
+version. A reply that a person must review first is kept like any other, and waits.
 """
 
 import contextlib
@@ -31,19 +31,19 @@ RUN = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 def answer(site: Site, method: Method, request: Request) -> Answer:
-    """Whatever a task does, the caller gets an answer and the federation goes on."""
+    """Whatever a task does, the caller gets an answer and the federation continues."""
     given = _whatever_happens(site, method, request)
     return given if given.outcome in ("done", "waiting") else _failure(site, request, given)
 
 
 def give_up(site: Site, request: Request, why: str) -> Answer:
-    """For an engine whose process died over a request so often that it does not ask again."""
+    """For an engine that stops asking, because its process has died too often over a request."""
     return _failure(site, request, failed(site.name, why))
 
 
 def _failure(site: Site, request: Request, given: Answer) -> Answer:
-    """Written down. A task that failed may have touched records first, and how it failed may depend on them: what it
-    spent is spent, and the same work costs again."""
+    """Logged. A failed task may have touched records first, and how it failed may depend on them: what it spent is
+    spent, and repeating the work costs again."""
     with contextlib.suppress(OSError):
         SiteLog(site.folder).failure(request, given)
     if site.privacy is None:
@@ -61,7 +61,7 @@ def _whatever_happens(site: Site, method: Method, request: Request) -> Answer:
     except UserError as error:
         return failed(site.name, str(error), outcome=_outcome(error), code=error.code)
     except Exception as error:
-        # A defect in a task must not take the other clients' work with it. What it says may quote records: it stays
+        # A bug in one task must not cost the other clients their work. Its message may quote records, so it stays
         # here, for the task's author.
         with contextlib.suppress(OSError):
             site.folder.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
     before = step.answered_before()
     kept = before is not None and step.keeps_its_reply()
     done = before if before is not None and kept else step.do()
-    # Not before the reply is listed: killed in between, the work is repeated, and it never left.
+    # Not before the reply is listed: after a kill in between, the work is repeated, and the first reply never left.
     paid = [Charge.of(charge) for charge in done["charges"]]
     site.charge_log.close(paid)
     if kept:
@@ -94,19 +94,19 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
 
 
 class _Step:
-    """One step of a round at a site: what is kept of it, and what there is to do."""
+    """One step of a round at a site: what is stored of it, and what is left to do."""
 
     def __init__(self, site: Site, method: Method, request: Request):
         self.site, self.method, self.request = site, method, request
         self.file, self.queue = site.reply(request), ApprovalQueue(site.folder)
-        # Of all that may be in the reply, what the site adds to it included.
+        # Of everything that may be in the reply, including what the site adds.
         self.kinds: dict[str, Kind] = {**job_of(site, method, request).kinds, SCORE: "statistics"}
         self.problem = method.net.problem
         self.answered = _answered(site, request)
         self.digest = hashlib.sha256(f"{request.task} {request.start} ".encode() + request.body).hexdigest()
 
     def answered_before(self) -> dict[str, Any] | None:
-        """What is kept of this very step; a step has one brief, and steps go forward only."""
+        """What is stored of this step; a step has one brief, and steps only go forward."""
         answered, request = self.answered, self.request
         before: dict[str, Any] | None = answered["steps"].get(str(request.step))
         last = max(map(int, answered["steps"]), default=0)
@@ -120,7 +120,7 @@ class _Step:
         return self.file.exists() or self.queue.holds(self.request)
 
     def do(self) -> dict[str, Any]:
-        """The work, checked against the site's policy, then on disk, then listed: from there on it counts."""
+        """Does the work, checks it against the site's policy, writes it, then lists it: from then on it counts."""
         worked, answered = work(self.site, self.method, self.request), self.answered
         self._check(worked.reply, answered["examples"], worked.paid)
         answered["examples"] += self._examples(worked.reply)
@@ -130,20 +130,20 @@ class _Step:
         return done
 
     def check_again(self, paid: list[Charge]) -> None:
-        """The policy may be stricter by now."""
+        """Because the policy may have become stricter."""
         if self.site.policy is not None:
             reply = Message.from_bytes(self.queue.data(self.request, self.file))
             self._check(reply, self.answered["examples"] - self._examples(reply), paid)
 
     def let_go(self, done: dict[str, Any], paid: list[Charge]) -> None:
-        """Unless a person has to look first."""
+        """Lets the reply leave, unless a person must review it first."""
         leaving = Leaving(self.request, self.file, self.kinds, self.problem, done["charges"])
         self.queue.check(self.site.policy, leaving)
         if self.site.logs_replies:
             SiteLog(self.site.folder).reply(self.request, self.file.read_bytes(), self.kinds, paid)
 
     def in_vain(self, paid: list[Charge]) -> list[dict[str, Any]]:
-        """Spent by the same task when it failed, which the server may not have heard of. It covers nothing of this
+        """Charges of the same task when it failed, which the server may not know of. They cover nothing in this
         reply."""
         if self.site.privacy is None:
             return []
@@ -158,7 +158,7 @@ class _Step:
         return rows_of("examples", reply, self.kinds, self.problem)
 
     def _write(self, worked: Worked) -> dict[str, Any]:
-        """Memory, charges and reply on disk; they count once they are listed."""
+        """Writes memory, charges and reply to disk; they count once listed."""
         version = _keep(self.site, self.request, worked.memory)
         charges = [charge.as_dict() for charge in worked.paid]
         if self._costly(charges):
@@ -168,7 +168,7 @@ class _Step:
         return {"version": version, "charges": charges}
 
     def _costly(self, charges: list[dict[str, Any]]) -> bool:
-        """To make again, in privacy or in a person's time: then it must survive a power cut, as memory must."""
+        """Whether redoing it would cost privacy or a person's time: then it must survive a power cut, like memory."""
         return bool(charges) or (self.site.policy is not None and bool(self.site.policy.approval))
 
 
@@ -187,14 +187,14 @@ def _check_request(site: Site, request: Request) -> None:
 
 
 def _cannot_be_a_file(request: Request) -> str | None:
-    """A server's words become names of files here: nothing may lead out of the site's folder."""
+    """Files here are named after what the server sends: no name may lead out of the site's folder."""
     if not RUN.fullmatch(request.run):
         return "run"
     return next((name for name in ("start", "settled") if not VERSION.fullmatch(getattr(request, name))), None)
 
 
 def _answered(site: Site, request: Request) -> dict[str, Any]:
-    """What it answered in this round so far; a new round begins with nothing."""
+    """What it has answered in this round so far; a new round starts empty."""
     file = site.answered(request.run)
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh: dict[str, Any] = {"round": request.round, "steps": {}, "examples": 0}
@@ -209,7 +209,7 @@ def _answered(site: Site, request: Request) -> dict[str, Any]:
 
 
 def _keep(site: Site, request: Request, memory: Memory) -> str:
-    """A new version where memory changed. All of this round's stay until the round counts."""
+    """Stores a new version if memory changed. All versions of this round stay until the round counts."""
     store, version = site.memory(request.run), request.start
     if memory.changed:
         version = f"r{request.round}s{request.step}"

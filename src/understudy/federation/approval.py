@@ -1,9 +1,9 @@
-"""A person's yes before a reply leaves a site.
+"""A person's approval before a reply leaves a site.
 
-Where the site's policy wants it, a reply waits on the site's queue (``waiting/`` in its folder), from which nothing is
-ever sent, until a person has decided (``understudy approve``). A decision is bound to the bytes that the person could
-look at: other bytes need another one. It never touches the site's charge log: the work was done, so its charge stands,
-also after a no (whether there was a yes or a no may itself tell something about the records).
+If the site's policy asks for it, a reply waits in the site's approval queue (``waiting/`` in its folder), from which
+nothing is ever sent, until a person has decided (``understudy approve``). A decision is bound to the bytes that the
+person could review: other bytes need another decision. It never touches the site's charge log: the work was done, so
+its charge stands, even after a no (yes or no may itself reveal something about the records).
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from understudy.privacy.policy import Policy
 
 Decision = Literal["yes", "no"]
 REPLY, ABOUT = "reply.safetensors", "about.json"
-FEW = 8  # numbers that can be shown as they are
+FEW = 8  # at most this many numbers are shown as they are
 PLACE = ("run", "round", "step", "sha256")  # what a decision is about
 
 
@@ -51,7 +51,7 @@ class Declined(Forbidden):
 
 @dataclass(frozen=True)
 class Leaving:
-    """A reply that a site is about to send: for which request, from which file, and what is in it."""
+    """A reply that a site is about to send: for which request, from which file, and its contents."""
 
     request: Request
     file: Path
@@ -62,17 +62,17 @@ class Leaving:
 
 @dataclass(frozen=True)
 class Held:
-    """A reply on the queue."""
+    """A reply in the queue."""
 
     folder: Path
     about: dict[str, Any]  # client, run, round, step, task, parts, epsilon, problem
     reply: Message
     sha256: str  # of the reply's bytes
-    decision: Decision | None  # None: it waits
+    decision: Decision | None  # None: not decided yet
 
     @property
     def id(self) -> str:
-        """It names the bytes as well, so that nobody says yes to others than those they looked at."""
+        """It also identifies the bytes, so that nobody approves other bytes than those they reviewed."""
         return f"{self.folder.name}-{self.sha256[:8]}"
 
     @property
@@ -95,7 +95,7 @@ class Held:
         return {part["part"]: part["kind"] for part in self.about["parts"]}
 
     def a_class(self) -> dict[int, int]:
-        """Records of each class that has any."""
+        """How many records each class has, where it has any."""
         found = self.examples()
         counts = [] if found is None else found.label_counts(self.problem.classes).tolist()
         return {label: count for label, count in enumerate(counts) if count}
@@ -103,7 +103,7 @@ class Held:
 
 @dataclass(frozen=True)
 class ApprovalQueue:
-    """Where the replies of one site wait for a person."""
+    """Where replies of one site wait for a person."""
 
     home: Path  # the site's folder
 
@@ -111,11 +111,11 @@ class ApprovalQueue:
         return (self._place(request) / REPLY).exists()
 
     def data(self, request: Request, file: Path) -> bytes:
-        """Of the reply, wherever it is."""
+        """The bytes of the reply, wherever it is."""
         return (file if file.exists() else self._place(request) / REPLY).read_bytes()
 
     def check(self, policy: Policy | None, leaving: Leaving) -> None:
-        """Before every sending: a reply that may not leave is put on the queue, one that may is back in its file."""
+        """Before every send: a reply that may not leave goes to the queue, one that may goes back to its file."""
         place, file = self._place(leaving.request), leaving.file
         wanted = () if policy is None else policy.approval
         if not wanted and not place.exists():
@@ -134,10 +134,10 @@ class ApprovalQueue:
         shutil.rmtree(place, ignore_errors=True)
 
     def held(self) -> list[Held]:
-        """What waits, and what was decided and has not been asked for since."""
+        """Replies that wait, and those decided but not asked for since."""
         found = []
         for file in sorted(self.home.glob(f"waiting/*/{REPLY}")):
-            with contextlib.suppress(FileNotFoundError):  # a run that goes on may fetch it meanwhile
+            with contextlib.suppress(FileNotFoundError):  # a running run may fetch it meanwhile
                 about, data = json.loads((file.parent / ABOUT).read_text()), file.read_bytes()
                 digest = hashlib.sha256(data).hexdigest()
                 said = self._said((about["run"], about["round"], about["step"], digest))
@@ -145,7 +145,7 @@ class ApprovalQueue:
         return found
 
     def decide(self, one: Held, decision: Decision) -> None:
-        """On disk before it returns; of several about the same bytes the last counts."""
+        """On disk before it returns; of several decisions on the same bytes, the last counts."""
         kept = {key: one.about[key] for key in ("client", "run", "round", "step", "task", "parts")}
         when = datetime.now(UTC).isoformat(timespec="seconds")
         line = {"decision": decision, "when": when, "by": _who(), "sha256": one.sha256, **kept}
@@ -155,7 +155,7 @@ class ApprovalQueue:
             os.fsync(file.fileno())
 
     def forget(self, run: str) -> None:
-        """The run is past the round: nobody will ask for it again."""
+        """The run is past this round: these replies will not be asked for again."""
         for place in self.home.glob(f"waiting/{run}-r*s*"):
             shutil.rmtree(place, ignore_errors=True)
 
@@ -180,12 +180,12 @@ class ApprovalQueue:
                 yield json.loads(line)
             except ValueError:
                 raise UserError(
-                    f"{self._decisions.name} of the site, line {number}, cannot be read, so nothing leaves: "
-                    "restore the file from a copy, or take that line out and decide again."
+                    f"The site's {self._decisions.name}, line {number}, cannot be read, so nothing leaves: "
+                    "restore the file from a copy, or delete that line and decide again."
                 ) from None
 
     def _hold(self, place: Path, leaving: Leaving, reply: Message) -> None:
-        """Out of the file that engines send from; what is said about it is there before it is."""
+        """Moves it out of the file that engines send from; its description is on disk before it."""
         if not leaving.file.exists():
             return
         place.mkdir(parents=True, exist_ok=True)
@@ -205,12 +205,12 @@ def _about(leaving: Leaving, reply: Message) -> dict[str, Any]:
 
 
 def _telling(kind: str, tensor: Tensor) -> bool:
-    """A few numbers, such as how many near-duplicates there were, say more than their shape."""
+    """A few numbers, such as a count of near-duplicates, tell more than their shape."""
     return kind == "statistics" and 0 < tensor.numel() <= FEW
 
 
 def _epsilon(charges: Sequence[Charge]) -> float | None:
-    """Of this reply alone; None where nothing is promised: no charge, or noise that can be repeated."""
+    """Of this reply alone; None if there is no guarantee: no charge, or repeatable noise."""
     if not charges or any(charge.test_noise for charge in charges):
         return None
     return epsilon_of(charges, charges[0].delta, charges[0].accountant)

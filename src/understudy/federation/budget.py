@@ -1,4 +1,4 @@
-"""What a task may spend: charges go through here, before a record is touched."""
+"""What a task may spend: it charges here before it touches a record."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Budget:
     ):
         self.privacy = privacy
         self._log, self._occasion, self._policy, self._records = log, occasion, policy, records
-        self.charged: list[Charge] = []  # by this task, this time
+        self.charged: list[Charge] = []  # by this run of the task
 
     def charge(
         self,
@@ -46,7 +46,7 @@ class Budget:
         mechanism: str = "sampled Gaussian",
     ) -> None:
         """``steps`` releases at ``rate`` with σ = ``noise``; ``covers`` names the parts of the reply that depend on
-        records through them only, ``divisor`` what each sum is divided by. Raises where the budget ends."""
+        records only through them, ``divisor`` is what each sum is divided by. Raises if the budget does not suffice."""
         privacy = self._promise()
         charge = Charge(
             self._occasion.run,
@@ -69,15 +69,15 @@ class Budget:
         self.charged.append(self._log.open(charge, self._limits(privacy)))
 
     def _promise(self) -> PrivacySettings:
-        """What the config promises, if it can be kept."""
+        """The guarantee that the config promises, if it can be kept."""
         privacy = self.privacy
         if privacy is None:
-            raise UserError(f"{self._occasion.task} spends privacy; say `privacy: {{delta: 1e-5}}` in the config.")
-        records = privacy.records or (self._records if "counts" in privacy.public else 0)  # never a secret number
+            raise UserError(f"{self._occasion.task} spends privacy; write `privacy: {{delta: 1e-5}}` in the config.")
+        records = privacy.records or (self._records if "counts" in privacy.public else 0)  # never a secret count
         if records and (why := no_promise(privacy.delta, records)):
             raise UserError(f"privacy.{why}.")
         if privacy.test_noise and self._policy is not None and not self._policy.test_noise:
-            raise UserError("the policy of the site refuses noise that can be repeated (privacy.test_noise)")
+            raise UserError("the site's policy does not allow repeatable noise (privacy.test_noise)")
         return privacy
 
     def _limits(self, privacy: PrivacySettings) -> list[Limit]:
@@ -89,12 +89,12 @@ class Budget:
         return limits
 
     def secret_stream(self, seed: int, *words: int | str) -> torch.Generator:
-        """Seeded by the operating system, so that nobody can repeat it; from the run's seed under test noise."""
+        """Seeded by the operating system, so that nobody can repeat it; with test noise, from the run's seed."""
         if self.privacy is not None and self.privacy.test_noise:
             return generator(seed, *words)
         return secret_generator()
 
 
 def no_budget(id: str, round: int) -> Budget:
-    """Of a client outside any run: it cannot spend."""
+    """For a client outside any run, which cannot spend."""
     return Budget(ChargeLog(Path(f"no-charges-of-{id}")), Occasion("", round, 0, "A task"), None, None, 0)

@@ -1,4 +1,4 @@
-"""Client: what a task sees. It exists only while the task works."""
+"""Client: what a task sees. It exists only while the task runs."""
 
 import copy
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -25,7 +25,7 @@ class Memory(MutableMapping[str, Tensor]):
 
     @property
     def changed(self) -> bool:
-        """Something was put in, taken out, or written in place."""
+        """Whether something was added, removed, or written in place."""
         now = {name: (tensor, tensor._version) for name, tensor in self._kept.items()}
         return now.keys() != self._before.keys() or any(
             now[name][0] is not tensor or now[name][1] != version for name, (tensor, version) in self._before.items()
@@ -48,7 +48,7 @@ class Memory(MutableMapping[str, Tensor]):
 
 
 class Client:
-    """One party, for the length of one task."""
+    """One party, for the duration of one task."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Client:
     ):
         self.id, self.round = id, round
         self.budget = budget or no_budget(id, round)  # charge(...) before a record is touched
-        self.common = common  # a test set that every party has: in a simulation, to see how local models do on it
+        self.common = common  # a test set that every party has: in a simulation, to score local models on it
         self.own = own  # its records
         self.held_out = held_out  # records kept back for scores
         self.memory = memory
@@ -73,8 +73,8 @@ class Client:
         self._secrets: dict[str, torch.Generator] = {}
 
     def without_records(self) -> "Client":
-        """The same client, as work outside a charged mechanism may see it: its memory and streams, none of its
-        records, nor how many there are."""
+        """The same client, as work outside a charged mechanism may see it: with its memory and streams, but neither
+        its records nor their number."""
         outside = copy.copy(self)
         del outside.own, outside.held_out
         return outside
@@ -86,20 +86,20 @@ class Client:
     def __getattr__(self, name: str) -> Any:
         if name in ("own", "held_out"):
             raise UserError(
-                "privacy: records were looked at outside of the clipped gradient, where no noise covers them; "
-                "leave that term out, or take a method without noise."
+                "privacy: records were read outside the clipped gradient, where no noise covers them; "
+                "leave that term out, or choose a method without noise."
             )
         raise AttributeError(name)
 
     @property
     def dealt(self) -> Examples:
-        """Synthetic records that it was given."""
+        """Synthetic records dealt to it."""
         if DEALT_X not in self.memory:
             return self.own.none()
         return Examples(self.memory[DEALT_X], labels_from_wire(self.memory[DEALT_Y]))
 
     def keep_dealt(self, dealt: Message) -> None:
-        """Records (``x``, and labels ``y`` as they come over the wire) that it trains on from now on."""
+        """Keeps records (``x``, and labels ``y`` in wire format) to train on from now on."""
         self.memory[DEALT_X], self.memory[DEALT_Y] = dealt["x"], dealt["y"]
 
     @property
@@ -108,13 +108,13 @@ class Client:
         return self.own.and_also(self.dealt)
 
     def rng(self, purpose: str) -> torch.Generator:
-        """The stream for one purpose in this round; called again it goes on. One task a purpose."""
+        """The stream for one purpose in this round; a second call continues it. One task per purpose."""
         if purpose not in self._streams:
             self._streams[purpose] = generator(self._seed, self.round, self.id, purpose)
         return self._streams[purpose]
 
     def secret_rng(self, purpose: str) -> torch.Generator:
-        """For privacy's noise and sampling alone: seeded by the operating system, whatever the run's seed."""
+        """Only for privacy's noise and sampling: seeded by the operating system, whatever the run's seed."""
         if purpose not in self._secrets:
             self._secrets[purpose] = self.budget.secret_stream(self._seed, self.round, self.id, "secret", purpose)
         return self._secrets[purpose]

@@ -7,7 +7,7 @@ import torch
 
 from understudy.errors import UserError
 
-Cohort = int | float  # a whole number: so many clients; a fraction up to 1.0: that share of them
+Cohort = int | float  # a whole number: this many clients; a fraction up to 1.0: that share of them
 
 
 def cohort_size(cohort: Cohort, clients: int) -> int:
@@ -19,12 +19,12 @@ def cohort_size(cohort: Cohort, clients: int) -> int:
             )
         return cohort
     if not 0 < cohort <= 1:
-        raise UserError(f"method.cohort is {cohort}; a share lies above 0 and at most at 1.0.")
+        raise UserError(f"method.cohort is {cohort}; write a share above 0 and at most 1.0.")
     return max(1, round(cohort * clients))
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """By name, with client-2 before client-10: however they were listed, sums have the same bits."""
+    """Sorted by name, with client-2 before client-10, so that sums have the same bits in whatever order they came."""
     return sorted(
         names,
         key=lambda name: [

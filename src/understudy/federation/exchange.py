@@ -1,7 +1,6 @@
 """What an engine moves: requests to clients and their answers.
 
-The header holds nothing that comes from anyone's data; the body is a Message in bytes, and only the body is
-counted.
+The header holds nothing derived from data; the body is a Message in bytes, and only the body is counted.
 """
 
 import json
@@ -17,14 +16,14 @@ NOTHING = ""  # the version of a client that has no memory yet
 
 @dataclass(frozen=True)
 class Request:
-    run: str  # a run's own name: what a client kept for another run does not count
-    config: str  # a digest of what both sides must agree on: method, network, problem, seed
+    run: str  # the run's unique name: what a client kept for another run does not count
+    config: str  # digest of what both sides must agree on: method, network, problem, seed
     client: str
     task: str
     round: int
-    step: int  # the n-th ask of the round
+    step: int  # the round's n-th ask
     start: str  # the version of memory to start from
-    settled: str  # the version that the checkpoint names: older ones may go
+    settled: str  # the version that the checkpoint names: older ones may be deleted
     score: bool  # score the brief's model on held-out records first
     body: bytes
 
@@ -41,7 +40,7 @@ class Request:
             raise UserError("A request came with a header that cannot be read.") from None
 
 
-# spent: it has no privacy budget left for this; waiting: a person at the site has to look at its reply first
+# spent: it has no privacy budget left for this; waiting: a person at the site must review its reply first
 Outcome = Literal["done", "failed", "refused", "spent", "waiting"]
 
 
@@ -49,16 +48,16 @@ Outcome = Literal["done", "failed", "refused", "spent", "waiting"]
 class Answer:
     client: str
     outcome: Outcome
-    why: str  # where it is not "done": a sentence for those who may read what the records say
+    why: str  # if not "done": a sentence for people who may see the records
     version: str  # of the client's memory after the task
-    read: Callable[[], bytes]  # early answers wait on disk until it is their turn
+    read: Callable[[], bytes]  # early answers wait on disk for their turn
     charges: Sequence[Mapping[str, Any]] = ()  # what the task spent, as the site's charge log has it
     code: str = ""  # of a failure; `why` stays on the site's machine, the code may travel
-    deaths: int = 0  # of processes that worked for it; counted by the engine, never told by a site
-    lost: bool = False  # it failed because of them
+    deaths: int = 0  # of processes working for it; counted by the engine, never reported by a site
+    lost: bool = False  # whether it failed because of them
 
     def header(self) -> dict[str, Any]:
-        """All but the bytes, as plain values."""
+        """Everything but the bytes, as plain values."""
         plain = {name: getattr(self, name) for name in ("client", "outcome", "why", "code", "version")}
         return {**plain, "charges": [dict(charge) for charge in self.charges]}
 
@@ -70,14 +69,16 @@ def failed(client: str, why: str, *, outcome: Outcome = "failed", code: str = "f
 class Engine(ABC):
     """Where clients run. It moves bytes and knows no method."""
 
-    late: Callable[[Request, Answer], None] = staticmethod(lambda request, answer: None)  # hears what came too late
+    late: Callable[[Request, Answer], None] = staticmethod(
+        lambda request, answer: None
+    )  # called with answers that came too late
 
     @abstractmethod
     def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
-        """One answer a request, in the order of the requests, a few in flight at a time."""
+        """One answer per request, in the order of the requests, a few in flight at a time."""
 
     def settle(self, clients: Iterable[str]) -> None:
-        """The round is on disk: what these clients replied will not be asked for again."""
+        """The round is on disk: these clients' replies will not be asked for again."""
 
     def close(self) -> None:
         """No more requests."""

@@ -1,7 +1,7 @@
-"""A method around another one that hands something out once: Fedssyn's shuffled images, FedMix's averages.
+"""A method that wraps another and hands something out once: Fedssyn's shuffled images, FedMix's averages.
 
-A client's parts come with the first brief that it gets, however late that is. Who has them already is in State, so a
-run that is resumed, or a round that is undone, hands them out again where they did not arrive.
+A client's parts come with the first brief that it gets, however late that is. State records who has them already, so
+after a resumed run or an undone round they are handed out again where they did not arrive.
 """
 
 from abc import abstractmethod
@@ -21,19 +21,19 @@ from understudy.federation.wrapped import WrappedMethod
 class ExchangeOnce(WrappedMethod):
     """A subclass asks for what it wants in ``start``, puts it into State, and opens with `open_with`."""
 
-    given: ClassVar[str]  # in State: who has its parts, one byte per client
-    once: ClassVar[tuple[str, ...]]  # the names of the parts, as they ride in a brief
+    given: ClassVar[str]  # name in State: which clients have their parts, one byte per client
+    once: ClassVar[tuple[str, ...]]  # names of the parts in a brief
 
     @abstractmethod
     def parts_for(self, state: State, at: int, clients: int) -> Message:
-        """What the client at that place of all ``clients`` is handed."""
+        """What client number ``at`` of all ``clients`` is handed."""
 
     @abstractmethod
     def keep(self, client: Client, parts: Message) -> None:
-        """On the client: into its memory, or wherever the method underneath looks for it."""
+        """On the client: stores them in its memory, or wherever the inner method looks for them."""
 
     def open_with(self, server: Server, kept: Message) -> State:
-        """The opening of the method underneath, with ``kept`` in State; clients may get their parts in it already."""
+        """The inner method's opening, with ``kept`` in State; clients may already get their parts in it."""
         state = kept.but({self.given: kept.get(self.given, torch.zeros(len(server.clients), dtype=torch.uint8))})
         handout = Handout(server, self, state)
         return self.inner.start(handout).but(state).but({self.given: handout.given})
@@ -43,7 +43,7 @@ class ExchangeOnce(WrappedMethod):
         return self.inner.round(handout, state).but({self.given: handout.given})
 
     def jobs(self) -> dict[str, Job]:
-        """The tasks of the method underneath, each of which may bring a client its parts, and its own."""
+        """The inner method's tasks, each of which may bring a client its parts, and its own."""
         inner = {name: Job(name, self._receiving(job.work), job.kinds) for name, job in self.inner.jobs().items()}
         return {**inner, **Method.jobs(self)}
 
@@ -77,7 +77,7 @@ class Handout(WrappedServer):
 
     @property
     def given(self) -> Tensor:
-        """Who has its parts: also those that answered just now, unless their reply was refused."""
+        """Which clients have their parts, including those that just answered, unless their reply was refused."""
         given = self._state[self._method.given].clone()
         given[[at for at, reply in self._heard_from.items() if reply.refusal is None]] = 1
         return given

@@ -1,6 +1,6 @@
-"""What clients send, read by the server: whatever it is, it ends in a message or in one sentence about that client.
+"""How the server reads what clients send: the result is always a message, or one sentence about that client.
 
-What has left a client is in the ledger from the moment it arrives, whatever becomes of it.
+Whatever leaves a client is in the ledger from the moment it arrives, whether it counts or not.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ from understudy.learning.evaluate import Tally
 from understudy.privacy.charges import Charge, Place, composed
 from understudy.privacy.ledger import Ledger, Release
 
-LARGEST = 1e15  # of a number in a reply: squares of millions of them still add up to a float32
+LARGEST = 1e15  # limit on numbers in a reply: the squares of millions of them still sum to a float32
 UNDECLARED = "undeclared"
-MOST_CHARGES = 64  # of one reply: one for each mechanism, and again for every time that the work failed
-MOST_WAYS = 256  # pairs of rate and noise of one client in a run, each of which takes time to count
+MOST_CHARGES = 64  # per reply: one per mechanism, and again for each time the work failed
+MOST_WAYS = 256  # pairs of rate and noise per client in a run; each takes time to account for
 
 
 class Incoming:
@@ -32,11 +32,11 @@ class Incoming:
         self.ledger = Ledger()
         self.kinds: Mapping[str, Mapping[str, Kind]] = {name: job.kinds for name, job in method.jobs().items()}
         self._problem, self._promise, self._run = method.net.problem, method.privacy, run
-        self._held_out = held_out  # the most records that each client may have scored on
-        self._released = released or (lambda release: None)  # hears of every reply before the method does
+        self._held_out = held_out  # the most records each client may have scored on
+        self._released = released or (lambda release: None)  # called with every reply before the method sees it
 
     def message(self, asked: Ask, answer: Answer, record: RoundRecord, heard: int) -> Message:
-        """What a client sent, if it counts; ``heard`` is the round in which it arrived."""
+        """What a client sent, if it counts; it arrived in round ``heard``."""
         client, data = answer.client, answer.read()
         record.up[client] = record.up.get(client, 0) + len(data)
         try:
@@ -53,7 +53,7 @@ class Incoming:
         return reply
 
     def failure(self, asked: Ask, answer: Answer, heard: int) -> None:
-        """Nothing left, but the work may have cost privacy."""
+        """Nothing left the client, but the work may have cost privacy."""
         self._write_down(asked, answer.client, b"", {}, self._charges(asked, answer), heard)
 
     def _check(self, asked: Ask, reply: Message) -> None:
@@ -66,34 +66,34 @@ class Incoming:
             raise UserError(f"its reply goes beyond ±{LARGEST:g} in {beyond[0]}")
 
     def _charges(self, asked: Ask, answer: Answer) -> list[Charge]:
-        """What the task spent, as its site says; refused where it could not be counted."""
+        """What the task spent, as its site reports; refused if it could not be accounted for."""
         if len(answer.charges) > MOST_CHARGES:
-            raise UserError(f"it sent {len(answer.charges)} charges of privacy; at most {MOST_CHARGES} are taken")
+            raise UserError(f"it sent {len(answer.charges)} privacy charges; at most {MOST_CHARGES} are accepted")
         charges = [Charge.of(charge) for charge in answer.charges]
         before = self.ledger.charges.get(answer.client, {})
         for charge in charges:
             self._check_charge(asked, charge, before)
         every = [*before.values(), *charges]
         if len({charge.way for charge in every}) > MOST_WAYS:
-            raise UserError(f"it spent privacy at more than {MOST_WAYS} different rates or noises")
+            raise UserError(f"it spent privacy at more than {MOST_WAYS} different rates or noise levels")
         if charges:
             composed(every, charges[0].delta, charges[0].accountant)
         return charges
 
     def _check_charge(self, asked: Ask, charge: Charge, before: Mapping[Place, Charge]) -> None:
-        """It is of this ask, and counted as the config promises it."""
+        """It belongs to this ask, and is accounted for as the config promises."""
         if self._promise is None:
-            raise UserError("it says that it spent privacy, and the config promises none")
+            raise UserError("it claims to have spent privacy, but the config promises none")
         if (charge.run, charge.round, charge.step) != (self._run, asked.round, asked.step):
-            raise UserError("it sent a charge of privacy that is not of this ask")
+            raise UserError("it sent a privacy charge that does not belong to this ask")
         promised = (self._promise.delta, self._promise.accountant, self._promise.test_noise)
         if (charge.delta, charge.accountant, charge.test_noise) != promised:
-            raise UserError("it counts privacy otherwise than the config promises it")
+            raise UserError("it accounts for privacy differently from what the config promises")
         if replace(before.get(charge.place, charge), covers=charge.covers) != charge:
-            raise UserError("it changed a charge of privacy that it had sent before")
+            raise UserError("it changed a privacy charge that it had sent before")
 
     def _parts(self, asked: Ask, message: Message) -> dict[str, tuple[str, int]]:
-        """Kinds and sizes; of what is not declared in one line, whatever a site calls it."""
+        """Kinds and sizes; undeclared parts share one line, whatever the site calls them."""
         kinds = {**self.kinds[asked.task], SCORE: "statistics"}
         sizes = {part: tensor.numel() * tensor.element_size() for part, tensor in message.items()}
         parts: dict[str, tuple[str, int]] = {part: (kinds[part], size) for part, size in sizes.items() if part in kinds}
@@ -117,6 +117,6 @@ class Incoming:
 
     def _tally(self, asked: Ask, client: str, numbers: torch.Tensor) -> Tally:
         if client not in asked.scoring:
-            raise UserError("it sent scores that nobody asked for")
+            raise UserError("it sent scores without being asked for them")
         asked.scoring.remove(client)
         return Tally.from_tensor(numbers, self._problem, self._held_out[client])

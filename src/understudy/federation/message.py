@@ -11,27 +11,27 @@ from understudy.errors import UserError
 from understudy.printing import is_short_line
 from understudy.privacy.policy import Kind as Kind
 
-# Kinds of numbers that travel; torch can hardly reckon with wider unsigned ones.
+# Types of numbers that travel; torch can hardly compute with wider unsigned ones.
 NUMBERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64} | {
     torch.float16,
     torch.bfloat16,
     torch.float32,
     torch.float64,
 }
-LONGEST_HEADER = 2**18  # bytes: room for a few thousand parts, which are read within a fraction of a second
+LONGEST_HEADER = 2**18  # bytes: room for a few thousand parts, read within a fraction of a second
 MOST_DIMENSIONS = 8
-MOST_NUMBERS = 2**48  # of a part, empty dimensions counted as 1: sizes and strides stay far from overflowing
+MOST_NUMBERS = 2**48  # per part, with empty dimensions counted as 1: sizes and strides stay far from overflow
 
 
 class NoSuchPart(UserError, KeyError):
-    """A part that somebody looks for is not there: a sentence, and all that a mapping promises."""
+    """A requested part is missing: a UserError with a sentence, and the KeyError that mappings raise."""
 
     def __str__(self) -> str:
         return f"A message came without its part '{self.args[0]}'."
 
 
 class Message(Mapping[str, Tensor]):
-    """A brief, a reply, the server's State: a mapping that nobody writes to.
+    """A brief, a reply, the server's State: a read-only mapping.
 
     On the wire it is safetensors (a short header, then the raw numbers); nothing in it can run code.
     """
@@ -68,11 +68,11 @@ class Message(Mapping[str, Tensor]):
 
     @property
     def nbytes(self) -> int:
-        """How long it is on the wire."""
+        """Its size on the wire."""
         return len(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        # Two names for one storage are legal here and not in safetensors: the second gets a copy.
+        # Two names for one storage are legal here but not in safetensors: the second gets a copy.
         seen: set[int] = set()
         own: dict[str, Tensor] = {}
         for name, tensor in self._parts.items():
@@ -83,23 +83,23 @@ class Message(Mapping[str, Tensor]):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Message":
-        """From another party: a UserError for whatever is no message, after bounded time and memory."""
+        """From another party: a UserError for anything but a message, within bounded time and memory."""
         if int.from_bytes(data[:8], "little") > LONGEST_HEADER:
             raise UserError(f"A message of {len(data)} bytes cannot be read: its header is too long.")
         try:
             made = cls(load(data))
-        except Exception as broken:  # safetensors and torch raise a dozen kinds, some with the sender's words in them
+        except Exception as broken:  # safetensors and torch raise a dozen kinds, some quoting the sender
             raise UserError(f"A message of {len(data)} bytes cannot be read ({type(broken).__name__}).") from None
         for part, tensor in made.items():
             _check_part(part, tensor)
         return made
 
     def not_finite(self) -> list[str]:
-        """The parts that hold an infinity or a NaN."""
+        """The parts that hold an infinity or NaN."""
         return [n for n, t in self._parts.items() if t.is_floating_point() and not _finite(t)]
 
     def beyond(self, limit: float) -> list[str]:
-        """The parts that hold a number above ``limit``, or below minus that."""
+        """The parts that hold a number beyond ±``limit``."""
         return [n for n, t in self._parts.items() if t.dtype != torch.bool and t.numel() and _furthest(t) > limit]
 
 
@@ -112,27 +112,27 @@ def _check_part(part: str, tensor: Tensor) -> None:
     if not is_short_line(part):
         raise UserError("A message holds a part whose name is too long or cannot be printed.")
     if tensor.dtype not in NUMBERS:
-        raise UserError(f"A message holds '{part}' in {str(tensor.dtype)[6:]}, which nobody sends here.")
+        raise UserError(f"A message holds '{part}' in {str(tensor.dtype)[6:]}, a type that is never sent.")
     if tensor.ndim > MOST_DIMENSIONS or math.prod(max(1, size) for size in tensor.shape) > MOST_NUMBERS:
-        raise UserError(f"A message holds '{part}' of a shape that no tensor has here.")
+        raise UserError(f"A message holds '{part}' of a shape that is not accepted.")
     if tensor.dtype == torch.bool and bool((tensor.view(torch.uint8) > 1).any()):
-        raise UserError(f"A message holds '{part}' with truth values that are neither true nor false.")
+        raise UserError(f"A message holds '{part}' with boolean values that are neither true nor false.")
 
 
 def _finite(tensor: Tensor) -> bool:
-    """A sum is quicker than a look at every number, and is finite only where all of them are."""
+    """A sum is quicker than checking every number, and is finite only if all of them are."""
     return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    # A tensor that is plain already stays the same object: tensor stores see by that what has not changed.
+    # A tensor that is already plain stays the same object: that shows tensor stores what has not changed.
     if tensor.requires_grad or tensor.device.type != "cpu" or not tensor.is_contiguous():
         return tensor.detach().cpu().contiguous()
     return tensor
 
 
 def labels_to_wire(y: Tensor, classes: int) -> Tensor:
-    """Class numbers in one byte where that is enough, in two otherwise; several labels a record as bytes."""
+    """Class numbers in one byte where that is enough, else in two; several labels per record as bytes."""
     return y.to(torch.uint8 if y.ndim == 2 or classes <= 256 else torch.int16)
 
 

@@ -1,8 +1,8 @@
 """The contract of a method.
 
 A method is one file: settings, what a client does (methods marked ``@task``), what the server does
-(``start`` and ``round``). It is built anew from the config wherever it runs, so it holds nothing that
-changes: what lasts is in the server's State or in a client's memory.
+(``start`` and ``round``). It is rebuilt from the config wherever it runs, so it holds nothing that
+changes: lasting state is in the server's State or in a client's memory.
 """
 
 import functools
@@ -27,16 +27,16 @@ State = Message
 
 @dataclass(frozen=True)
 class Dealt:
-    """Records that a client is given to train on beside its own."""
+    """Records dealt to a client to train on besides its own."""
 
     examples: Examples
     nbytes: int  # on the wire
-    given: bool  # it has them already
+    given: bool  # whether it has them already
 
 
 @dataclass(frozen=True)
 class Job:
-    """A task as the client's side runs it: the work, and the kind of each part that may leave."""
+    """A task as the client runs it: the work, and the kind of each part that may leave."""
 
     name: str
     work: Task
@@ -78,11 +78,11 @@ class Method(ABC):
     net: Network  # set by `bind`, before anything else is called
     rounds: int
     privacy: PrivacySettings | None = None  # what the config promises; set before `bind`
-    # What an add-on spends on the records of a client with so many of them before this method does; set before `bind`.
+    # What an add-on spends before this method does, at a client with this many records; set before `bind`.
     spent_before: Callable[[int], Spendings] = staticmethod(lambda own: ())
 
     def bind(self, net: Network, rounds: int) -> None:
-        """The network that this process works with; here a method refuses what it cannot do."""
+        """Sets the network that this process works with; here a method refuses what it cannot do."""
         self.net, self.rounds = net, rounds
 
     @by_sums
@@ -99,55 +99,55 @@ class Method(ABC):
         return state["model"]
 
     def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
-        """The network as this method needs it (MOON's projection, VHL's further outputs); still features and head."""
+        """The network as this method needs it (MOON's projection, VHL's extra outputs); still features and head."""
         return module
 
     def also(self, state: State) -> Mapping[str, Tensor]:
-        """Further weights worth a score, by name: FedDyn's corrected model beside the mean."""
+        """More weights to score, by name: FedDyn's corrected model besides the mean."""
         return {}
 
     def metrics(self, state: State) -> Mapping[str, float]:
-        """What else of a round belongs into its line."""
+        """Extra values for a round's line of metrics."""
         return {}
 
     def dealt(self, state: State, clients: Sequence[str]) -> Mapping[str, Dealt]:
-        """What each client is dealt, whether it was asked yet or not, for `understudy measure`; nothing by default."""
+        """What each client is dealt, whether or not it was asked yet, for `understudy measure`; nothing by default."""
         return {}
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
-        """The weights that a client scores at home."""
+        """The weights that a client scores locally."""
         return model
 
     def remarks(self, state: State) -> Sequence[str]:
-        """Sentences for a person about what happened in a round: they stand in its line."""
+        """Sentences about what happened in a round, for its line of metrics."""
         return ()
 
     @property
     def private(self) -> bool:
-        """Everything that clients send depends on their records through charged mechanisms only."""
+        """Whether everything clients send depends on their records only through charged mechanisms."""
         return False
 
     @property
     def scored_at_home(self) -> bool:
-        """Part of every model stays with its client, so only clients can score."""
+        """Whether part of every model stays with its client, so that only clients can score."""
         return False
 
     def model_brief(self, state: State) -> Message:
-        """The model alone, as clients score it at the end."""
+        """Only the model, as clients score it at the end."""
         return Message(model=self.result(state))
 
     @task()
     def score(self, client: Client, brief: Message) -> Message:
-        """Nothing but the scores that a site adds when it is asked for them; closes a run without a test set."""
+        """Only the scores that a site adds on request; closes a run without a test set."""
         return Message()
 
     def effort(self, records: int, classes: int) -> int:
-        """Samples that a client with so many records of so many classes sends through the network in a round, roughly;
-        asked before there is a network."""
+        """Roughly how many samples a client with this many records and classes sends through the network per round;
+        called before there is a network."""
         return 0
 
     def jobs(self) -> dict[str, Job]:
-        """Everything that a client can be asked for, by name."""
+        """Every task that a client can be asked for, by name."""
         found: dict[str, Job] = {}
         for attribute in dir(type(self)):
             function = getattr(type(self), attribute, None)

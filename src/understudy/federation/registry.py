@@ -1,4 +1,4 @@
-"""Methods and add-ons by name. Nothing here knows any of them."""
+"""Methods and add-ons by name. Nothing here knows any of them in particular."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -21,11 +21,11 @@ class Entry:
     role: Role
     build: Callable[..., Method]
     settings: type[Settings]
-    layer: int = 0  # add-ons with a smaller number are nearer to the method
-    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # values that somebody published, by name
-    needs: str = ""  # what must be typed beside its name to run it on the preset digits-skewed
-    family: str = ""  # its row in README's table, where what it sends does not tell
-    sends: str = ""  # what a client sends in a round, in words, where the kinds do not tell
+    layer: int = 0  # add-ons with a smaller number are closer to the method
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # published values, by name
+    needs: str = ""  # what must be typed besides its name to run it on the preset digits-skewed
+    family: str = ""  # its row in README's table, if that does not follow from what it sends
+    sends: str = ""  # what a client sends per round, in words, if the kinds do not tell
 
     @property
     def title(self) -> str:
@@ -71,7 +71,7 @@ def add_on(
     family: str = "",
     sends: str = "",
 ) -> Registering:
-    """Registers a function from settings and a method to a method; ``layer`` says how near to the method it is."""
+    """Registers a function from settings and a method to a method; ``layer`` says how close to the method it is."""
     return _register(lambda build: Entry(name, "add-on", build, settings, layer, presets or {}, needs, family, sends))
 
 

@@ -1,4 +1,4 @@
-"""The site's last word: whether a reply may leave, by the site's own policy."""
+"""The site's last check: whether its own policy lets a reply leave."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,13 +16,13 @@ from understudy.privacy.policy import Policy
 
 
 class Forbidden(UserError):
-    """The policy of the site does not allow it."""
+    """The site's policy does not allow it."""
 
     code = "policy"
 
 
 def check_kinds(policy: Policy | None, kinds: Mapping[str, Kind], *, private: bool) -> None:
-    """Before a record is touched: everything that the task may send is allowed."""
+    """Before a record is touched: everything the task may send must be allowed."""
     if policy is None:
         return
     if policy.epsilon is not None and not private:
@@ -31,18 +31,18 @@ def check_kinds(policy: Policy | None, kinds: Mapping[str, Kind], *, private: bo
 
 
 def may_score(policy: Policy | None) -> bool:
-    """Scores on held-out records are statistics without noise; where those may not leave, nothing is scored."""
+    """Scores on held-out records are statistics without noise; if those may not leave, nothing is scored."""
     return policy is None or ("statistics" in policy.kinds and policy.epsilon is None)
 
 
 def rows_of(kind: Kind, reply: Message, kinds: Mapping[str, Kind], problem: Problem) -> int:
-    """How many examples, or labels, a reply holds, whatever its parts are called and however they are packed."""
+    """How many examples or labels a reply holds, however its parts are named and packed."""
     numbers = math.prod(problem.shape) if kind == "examples" else None
     return sum(_rows(reply[part], numbers) for part in _of(kind, reply, kinds))
 
 
 def labelled(reply: Message, kinds: Mapping[str, Kind], problem: Problem) -> Examples | None:
-    """The labelled records in a reply: its examples, and the labels that go with them; None where it has no such."""
+    """The labelled records in a reply: its examples with their labels; None if it has none."""
     records, labels = _of("examples", reply, kinds), _of("labels", reply, kinds)
     if len(records) != 1 or len(labels) != 1:
         return None
@@ -55,7 +55,7 @@ def labelled(reply: Message, kinds: Mapping[str, Kind], problem: Problem) -> Exa
 
 
 def described(reply: Message, kinds: Mapping[str, Kind], charges: Sequence[Charge]) -> list[dict[str, Any]]:
-    """What is known of each part without looking at its numbers."""
+    """What is known about each part without reading its numbers."""
     covered = {part for charge in charges for part in charge.covers}
     return [
         {
@@ -74,7 +74,7 @@ def _of(kind: Kind, reply: Message, kinds: Mapping[str, Kind]) -> list[str]:
 
 
 def _rows(part: Tensor, numbers: int | None) -> int:
-    """``numbers`` make a record: a row may hold several."""
+    """A record has this many ``numbers``; a row may hold several records."""
     rows = len(part) if part.ndim else 1
     return rows if not numbers else max(rows, math.ceil(part.numel() / numbers))
 
@@ -88,7 +88,7 @@ def check_reply(
     sent: int,
     charges: Sequence[Charge] = (),
 ) -> None:
-    """Before it leaves; ``sent`` examples left in this round already, ``charges`` were paid for it."""
+    """Before it leaves; ``sent`` examples have already left in this round, ``charges`` were paid for this reply."""
     if policy is None:
         return
     _require_allowed(policy, reply, kinds)
@@ -97,7 +97,7 @@ def check_reply(
     leaving = rows_of("examples", reply, kinds, problem)
     if leaving and policy.examples_a_round is not None and sent + leaving > policy.examples_a_round:
         raise Forbidden(
-            f"its policy lets {policy.examples_a_round} examples leave in a round, and these would be {sent + leaving}"
+            f"its policy lets {policy.examples_a_round} examples leave per round, and this would make {sent + leaving}"
         )
     if policy.smallest_class:
         _require_company(policy.smallest_class, reply, kinds, own, problem)
@@ -106,33 +106,33 @@ def check_reply(
 def _require_allowed(policy: Policy, parts: Iterable[str], kinds: Mapping[str, Kind]) -> None:
     for part in parts:
         if kinds[part] not in policy.kinds:
-            raise Forbidden(f"its policy does not let {kinds[part]} leave, and the task would send '{part}'")
+            raise Forbidden(f"its policy does not let {kinds[part]} leave, but the task would send '{part}'")
 
 
 def _require_company(smallest: int, reply: Message, kinds: Mapping[str, Kind], own: Examples, problem: Problem) -> None:
-    """Behind every class that a reply tells of stand so many records; examples that bear no label cannot be checked."""
-    wanted = f"its policy wants {smallest} records behind every class whose examples leave"
+    """Every class in a reply must have this many records behind it; examples without a label cannot be checked."""
+    wanted = f"its policy requires {smallest} records behind every class whose examples leave"
     if rows_of("examples", reply, kinds, problem) > rows_of("labels", reply, kinds, problem):
-        raise Forbidden(f"{wanted}, and some would leave without a label")
+        raise Forbidden(f"{wanted}, but some would leave without a label")
     labels = [reply[part] for part in _of("labels", reply, kinds)]
     if not all(_tells_classes(part, problem) for part in labels):
-        raise Forbidden(f"{wanted}, and some labels are neither class numbers nor rows of one number per class")
+        raise Forbidden(f"{wanted}, but some labels are neither class numbers nor rows of one number per class")
     told = {label for part in labels for label in _classes_told(part)}
     held = dict(enumerate(own.label_counts(0).tolist()))
-    if any(held.get(label, 0) < smallest for label in told):  # which class it is, is nobody's business
-        raise Forbidden(f"{wanted}, and some class has fewer")
+    if any(held.get(label, 0) < smallest for label in told):  # which class it is stays private
+        raise Forbidden(f"{wanted}, but some class has fewer")
 
 
 def _tells_classes(labels: Tensor, problem: Problem) -> bool:
-    """It is (n,) whole numbers, or (n, classes)."""
+    """Whether it is (n,) whole numbers, or (n, classes)."""
     if labels.ndim < 2:
         return not labels.is_floating_point() or bool((labels == labels.round()).all())
     return labels.ndim == 2 and labels.shape[1] == problem.classes
 
 
 def _classes_told(labels: Tensor) -> list[int]:
-    """The classes in (n,) labels; in rows of numbers, one per class, those with at least an even share, and the one
-    with the largest number, which logits and other scales tell as well."""
+    """The classes in (n,) labels; in rows with one number per class, those with at least an even share, and the one
+    with the largest number, which logits and other scales reveal as well."""
     if labels.ndim < 2:
         return sorted(set(labels_from_wire(labels.view(-1)).tolist()))
     if not labels.numel():
@@ -144,10 +144,10 @@ def _classes_told(labels: Tensor) -> list[int]:
 
 
 def _require_cover(policy: Policy, parts: Iterable[str], kinds: Mapping[str, Kind], charges: Sequence[Charge]) -> None:
-    """A limit on ε is a limit on everything: what no mechanism covers would leave at an infinite ε."""
+    """A limit on ε applies to everything: what no mechanism covers would leave at infinite ε."""
     covered = {part for charge in charges for part in charge.covers}
     bare = [part for part in parts if kinds[part] != "keys" and part not in covered]
     if bare:
         raise Forbidden(
-            f"its policy allows ε up to {policy.epsilon:g}, and '{bare[0]}' would leave without any such guarantee"
+            f"its policy allows ε up to {policy.epsilon:g}, but '{bare[0]}' would leave without any such guarantee"
         )

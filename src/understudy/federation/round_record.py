@@ -12,7 +12,7 @@ from understudy.printing import printable
 
 
 class RepliesWait(Exception):
-    """People at some clients have to look at a reply before it leaves; the round is asked again once they have."""
+    """People at some clients must review a reply before it leaves; the round is asked again once they have."""
 
     def __init__(self, task: str, clients: Sequence[str]):
         self.task, self.clients = task, clients
@@ -26,16 +26,16 @@ class RoundRecord:
     answered: set[str] = field(default_factory=set)
     failures: list[dict[str, str]] = field(default_factory=list)
     workers_died: int = 0  # processes that had to be replaced
-    lost: list[str] = field(default_factory=list)  # clients that failed because theirs died again and again
-    scores: Tally = field(default_factory=Tally)  # of the model that the briefs brought
+    lost: list[str] = field(default_factory=list)  # clients that failed because their processes kept dying
+    scores: Tally = field(default_factory=Tally)  # of the model in the briefs
     examples: dict[str, Examples] = field(default_factory=dict)  # the newest synthetic set of each client
 
     def by_client(self) -> dict[str, list[int]]:
-        """Bytes up and down of everybody who was asked."""
+        """Bytes up and down for every client asked."""
         return {client: [self.up.get(client, 0), down] for client, down in self.down.items()}
 
     def fail(self, client: str, why: str) -> None:
-        """The one place where words of a site, or about what it sent, come in: made fit for a terminal."""
+        """The one place where text from a site, or about what it sent, comes in: made safe for a terminal."""
         self.failures.append({"client": client, "why": printable(why)})
 
     def note_deaths(self, answer: Answer) -> None:
@@ -46,7 +46,7 @@ class RoundRecord:
 
 @dataclass
 class Ask:
-    """One exchange of a round, and how many of its replies still count."""
+    """One exchange of a round, and how many of its replies count so far."""
 
     task: str
     round: int
@@ -54,20 +54,20 @@ class Ask:
     asked: int
     needed: int
     good: int = 0
-    read: bool = False  # somebody reads the replies
-    scoring: set[str] = field(default_factory=set)  # clients that were asked for scores, and have not sent them yet
-    waiting: list[str] = field(default_factory=list)  # clients where a person has to look first
+    read: bool = False  # whether the method reads the replies
+    scoring: set[str] = field(default_factory=set)  # clients asked for scores that have not sent them yet
+    waiting: list[str] = field(default_factory=list)  # clients where a person must review the reply first
 
     def check(self) -> None:
         if self.waiting:
             raise RepliesWait(self.task, self.waiting)
         if self.good < min(self.needed, self.asked):
-            raise TooFewReplies(f"{self.good} of {self.asked} clients answered {self.task}, {self.needed} are needed")
+            raise TooFewReplies(f"{self.good} of {self.asked} clients answered {self.task}; {self.needed} are needed")
 
     def check_read(self) -> None:
-        """Clients are asked while their replies are read, so an ask that nobody reads asks nobody."""
+        """Clients are asked as their replies are read, so an ask that is never read asks nobody."""
         if not self.read:
             raise UserError(
-                f"{self.task} was asked and nobody read the replies, so no client was asked: clients are asked as "
+                f"{self.task} was asked but its replies were never read, so no client was asked: clients are asked as "
                 "their replies are read; loop over server.ask(...), or make a list of it."
             )

@@ -1,4 +1,4 @@
-"""The server that a run uses: it numbers the asks, keeps the round's record, and hands out what came back."""
+"""The server that a run uses: it numbers the asks, keeps the round's record, and hands out the replies."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,15 +21,15 @@ from understudy.randomness import generator
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What stays the same all through a run."""
+    """What stays the same throughout a run."""
 
-    run: str  # its own name
+    run: str  # its unique name
     config: str  # digest of what server and clients must agree on
     seed: int
     cohort: int  # clients per round
     at_least: int  # replies without which a round is undone
     score_at_clients: bool
-    held_out: Mapping[str, int]  # the most records that each client may have scored on
+    held_out: Mapping[str, int]  # the most records each client may have scored on
 
 
 class RunServer(Server):
@@ -48,7 +48,7 @@ class RunServer(Server):
         self.record = RoundRecord()
         self.versions: dict[str, str] = {}  # of client memories, as the checkpoint names them
         self.spent: set[str] = set()  # clients without privacy budget for what they were asked
-        self.left_out: set[str] = set()  # clients that a method has left out for good
+        self.left_out: set[str] = set()  # clients that a method has permanently left out
         self._engine, self._facts, self._problem = engine, facts, method.net.problem
         self._incoming = Incoming(method, facts.run, facts.held_out, released)
         self._heard = heard or (lambda client: None)
@@ -57,7 +57,7 @@ class RunServer(Server):
 
     @property
     def ledger(self) -> Ledger:
-        """Of all that left the clients so far."""
+        """Everything that has left the clients so far."""
         return self._incoming.ledger
 
     @ledger.setter
@@ -87,7 +87,7 @@ class RunServer(Server):
             raise UserError(f"'{name}' is not a task of this method; mark it with @task.")
         strangers = [client for client in to if client not in self.clients]
         if strangers or len(set(to)) < len(to):
-            who = f"'{strangers[0]}', who is not there" if strangers else "a client twice"
+            who = f"'{strangers[0]}', who is not a client" if strangers else "a client twice"
             raise UserError(f"{name} was asked of {who}; ask every client once.")
         to = [client for client in to if client not in self.left_out]
         self._step += 1
@@ -103,22 +103,22 @@ class RunServer(Server):
         self._asks: list[Ask] = []
         self._open = False
         self._pending: dict[str, str] = {}  # versions that count once the round is on disk
-        self._scored: set[str] = set()  # who was asked for scores in this round already
-        self._gone_now: set[str] = set()  # spent or left out; they stay in this round's cohort, the same all through
+        self._scored: set[str] = set()  # clients already asked for scores in this round
+        self._gone_now: set[str] = set()  # spent or left out; they stay in this round's cohort, which never changes
         self._streams: dict[str, torch.Generator] = {}
 
     def able(self) -> list[str]:
-        """Who can still be asked."""
+        """The clients that can still be asked."""
         return [client for client in self.clients if client not in self.spent and client not in self.left_out]
 
     def check_replies(self) -> None:
-        """At the end of a round: a method may have refused replies after it had read them all."""
+        """At the end of a round, since a method may have refused replies after reading them all."""
         for asked in self._asks:
             asked.check_read()
             asked.check()
 
     def settled(self) -> dict[str, str]:
-        """The versions that count if this round does."""
+        """The memory versions that count if this round does."""
         return {**self.versions, **self._pending}
 
     def undo(self) -> None:
@@ -171,7 +171,7 @@ class RunServer(Server):
             )
 
     def _read(self, asked: Ask, answer: Answer) -> Message | None:
-        """What a client sent, if it counts. Whatever it is, reading it ends here: in a message, or in its failure."""
+        """What a client sent, if it counts. Whatever it sent, the result is a message or the client's failure."""
         if answer.outcome == "waiting":
             asked.waiting.append(answer.client)
             return None
@@ -191,7 +191,7 @@ class RunServer(Server):
         raise UserError(answer.why)
 
     def _late(self, request: Request, answer: Answer) -> None:
-        """It counts for nothing. What left and what it cost is written down all the same."""
+        """A late answer does not count. What left and what it cost is recorded all the same."""
         asked = Ask(request.task, request.round, request.step, asked=0, needed=0)
         with contextlib.suppress(UserError):
             if answer.outcome != "waiting":

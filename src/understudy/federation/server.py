@@ -13,7 +13,7 @@ from understudy.federation.message import Message
 
 NO_BOUNDS: Mapping[str, float] = MappingProxyType({})
 Task = Callable[[Client, Message], Message]
-Brief = Message | Callable[[str], Message]  # one for all, or one for each name
+Brief = Message | Callable[[str], Message]  # one for all, or one per client name
 
 
 class TooFewReplies(Exception):
@@ -45,12 +45,12 @@ class Reply(Mapping[str, Tensor]):
 
 
 class Server(ABC):
-    clients: Sequence[str]  # all names, whether they take part in this round or not
+    clients: Sequence[str]  # all names, whether or not they take part in this round
     round: int  # 0 is the opening
 
     @abstractmethod
     def cohort(self) -> list[str]:
-        """Who takes part in this round; the same all through it."""
+        """Who takes part in this round; the same throughout it."""
 
     @abstractmethod
     def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
@@ -59,7 +59,7 @@ class Server(ABC):
 
     @abstractmethod
     def leave_out(self, client: str, why: str) -> None:
-        """It is not asked again in this run: recorded as its failure. For what can only be its own doing."""
+        """It is not asked again in this run, and a failure is recorded. Only for what must be its own fault."""
 
     @abstractmethod
     def rng(self, purpose: str) -> torch.Generator: ...
@@ -72,17 +72,17 @@ class Server(ABC):
         like: Mapping[str, Sequence[int]],
         least: Mapping[str, float] = NO_BOUNDS,
     ) -> Message:
-        """The replies added up part by part, in float64 and in the order of ``to``.
+        """The replies summed part by part, in float64 and in the order of ``to``.
 
-        ``like`` gives the shape of every part, ``least`` the smallest number that may be in one (what is divided by is
-        not negative); a reply of another make is refused, not averaged in.
+        ``like`` gives the shape of every part, ``least`` the smallest value it may hold (a divisor must not be
+        negative); a reply that does not fit is refused, not averaged in.
         """
         total = {part: torch.zeros(tuple(shape), dtype=torch.float64) for part, shape in like.items()}
         for reply in self.ask(task, brief, to):
             if {part: tuple(t.shape) for part, t in reply.items()} != {
                 part: tuple(t.shape) for part, t in total.items()
             }:
-                reply.refuse(f"it holds {reply.message!r}, wanted are {', '.join(total)} of other shapes")
+                reply.refuse(f"it holds {reply.message!r}, but {', '.join(total)} of other shapes are expected")
                 continue
             below = [part for part, limit in least.items() if bool((reply[part] < limit).any())]
             if below:

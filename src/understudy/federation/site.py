@@ -1,4 +1,4 @@
-"""A site: who it is, what it holds, and the files that outlive a task."""
+"""A site: its name, its records, and the files that outlive a task."""
 
 import re
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from understudy.privacy.charges import ChargeLog
 from understudy.privacy.policy import Policy
 from understudy.privacy.promise import PrivacySettings
 
-VERSION = re.compile(r"(r[0-9]{1,10}s[0-9]{1,10})?")  # of memory, as a site names them
-ANSWERED, REPLIES = "answered.json", "reply-*.safetensors"  # in the folder of a run
-SCORE = "understudy.score"  # the part that the site adds by itself, when asked to score
+VERSION = re.compile(r"(r[0-9]{1,10}s[0-9]{1,10})?")  # of memory, as sites name them
+ANSWERED, REPLIES = "answered.json", "reply-*.safetensors"  # in a run's folder
+SCORE = "understudy.score"  # the part that the site itself adds when asked to score
 
 
 @dataclass(frozen=True)
 class Site:
     name: str
     holding: Holding
-    folder: Path  # memory and the replies of the newest round of each run: all that outlives a task
+    folder: Path  # memory, and each run's replies of its newest round: all that outlives a task
     seed: int
     config: str  # digest, see Request
     common: Examples | None = None  # a test set that every party has
     privacy: PrivacySettings | None = None  # what the run promises
-    policy: Policy | None = None  # what this site allows, whatever a server asks
+    policy: Policy | None = None  # what this site allows, whatever the server asks for
     logs_replies: bool = False  # a real site does; in a simulation the run's ledger has it
 
     @property
@@ -39,20 +39,20 @@ class Site:
         return TensorStore(self.folder / run / "memory")
 
     def answered(self, run: str) -> Path:
-        """Of the run's newest round, the steps that were answered."""
+        """Lists the answered steps of the run's newest round."""
         return self.folder / run / ANSWERED
 
     def reply(self, request: Request) -> Path:
         return self.folder / request.run / f"reply-{request.step}.safetensors"
 
     def forget_replies(self, run: str = "*") -> None:
-        """The round counts: nobody will ask for it again."""
+        """The round counts: its replies will not be asked for again."""
         for path in self.folder.glob(f"{run}/{REPLIES}"):
             path.unlink(missing_ok=True)
 
 
 def forget_answers(kept: Path) -> None:
-    """Of what a site kept for a run, all but its memory."""
+    """Deletes what a site kept for a run, except its memory."""
     for path in (kept / ANSWERED, *kept.glob(REPLIES)):
         path.unlink(missing_ok=True)
 
@@ -60,4 +60,4 @@ def forget_answers(kept: Path) -> None:
 def check_version(version: str) -> None:
     """On the server, which only keeps it for the next request."""
     if not VERSION.fullmatch(version):
-        raise UserError("its answer names a version of its memory that cannot be")
+        raise UserError("its answer names an impossible version of its memory")

@@ -1,7 +1,7 @@
 """A site's own record of what it answered: what left it, or why nothing did.
 
-It stays in the site's folder and is only ever added to. A line about a reply is on disk before the reply leaves; in a
-simulation the run's ledger tells the same, so there only failures are noted.
+It stays in the site's folder and is append-only. A line about a reply is on disk before the reply leaves; in a
+simulation the run's ledger says the same, so only failures are logged there.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ class SiteLog:
         self._path = folder / NAME
 
     def reply(self, request: Request, data: bytes, kinds: Mapping[str, Kind], charges: Sequence[Charge]) -> None:
-        """Raises where it cannot be written: then the reply does not leave."""
+        """Raises if it cannot be written: then the reply does not leave."""
         parts = described(Message.from_bytes(data), kinds, charges)
         digest = hashlib.sha256(data).hexdigest()
         self._add(request, outcome="done", bytes=len(data), sha256=digest, parts=parts)
 
     def failure(self, request: Request | None, answer: Answer) -> None:
-        """``request`` is None where what came could not be read as one."""
+        """``request`` is None if it could not be read."""
         self._add(request, outcome=answer.outcome, code=answer.code, why=answer.why)
 
     def _add(self, request: Request | None, **said: Any) -> None:

@@ -1,7 +1,7 @@
 """Messages on disk: whole or not at all, and equal parts stored once.
 
-The checkpoint and every client's memory are tensor stores. A large part that does not change (a pool of images)
-is written once, however many entries name it.
+Checkpoints and client memories are tensor stores. A large part that does not change (a pool of images) is written
+once, however many entries name it.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from understudy.errors import UserError
 from understudy.federation.message import Message
 from understudy.files import write_whole
 
-Notes = dict[str, Any]  # plain JSON values beside the tensors
+Notes = dict[str, Any]  # plain JSON values stored with the tensors
 
 
 class TensorStore:
@@ -26,7 +26,7 @@ class TensorStore:
         self._known: dict[str, tuple[Tensor, int, str]] = {}  # of the last entry: tensors, their writes, their files
 
     def put(self, entry: str, parts: Mapping[str, Tensor], **notes: Any) -> None:
-        """Everything new is on disk before the entry's name appears."""
+        """All new parts are on disk before the entry's name appears."""
         (self.folder / "parts").mkdir(parents=True, exist_ok=True)
         files = {name: self._file_of(name, tensor) for name, tensor in parts.items()}
         self._known = {name: (parts[name], parts[name]._version, file) for name, file in files.items()}
@@ -50,18 +50,18 @@ class TensorStore:
         except (OSError, ValueError, KeyError, TypeError, UserError) as broken:
             raise UserError(
                 f"{self.folder / entry}.json or a file that it names is missing or damaged ({broken}); "
-                f"restore it from a copy, or delete the folder {self.folder} to begin anew."
+                f"restore it from a copy, or delete the folder {self.folder} to start over."
             ) from None
 
     def newest_notes(self) -> Notes:
-        """Of the last entry, without its tensors; nothing where there is none."""
+        """Notes of the last entry, without its tensors; empty if there is none."""
         while entries := self.entries():
             path = self.folder / f"{entries[-1]}.json"
             try:
                 notes: Notes = json.loads(path.read_text())["notes"]
                 return notes
             except FileNotFoundError:
-                continue  # a run that goes on has put a newer one in its place
+                continue  # a running run has replaced it with a newer one
             except (OSError, ValueError, KeyError, TypeError):
                 raise UserError(f"{path} is damaged; restore it from a copy.") from None
         return {}
@@ -70,7 +70,7 @@ class TensorStore:
         return sorted(path.stem for path in self.folder.glob("*.json")) if self.folder.is_dir() else []
 
     def keep_only(self, entries: Iterable[str]) -> None:
-        """Other entries go, and the parts that only they named."""
+        """Deletes other entries, and parts that only they named."""
         wanted = set(entries)
         if set(self.entries()) <= wanted:
             return

@@ -1,4 +1,4 @@
-"""The work behind a reply: the task on a copy of the client's memory, and scores where they are asked for."""
+"""The work behind a reply: the task on a copy of the client's memory, and scores if requested."""
 
 from dataclasses import dataclass
 
@@ -21,14 +21,14 @@ from understudy.randomness import private_global_stream, seed_from
 @dataclass(frozen=True)
 class Worked:
     reply: Message
-    memory: Memory  # what the client remembers
-    paid: list[Charge]  # what this work was charged: nothing else can cover the reply
+    memory: Memory  # what the client will remember
+    paid: list[Charge]  # what this work charged: nothing else can cover the reply
 
 
 def job_of(site: Site, method: Method, request: Request) -> Job:
     job = method.jobs().get(request.task)
     if job is None:
-        raise UserError(f"{site.name} knows no task '{request.task}'; server and client must share one config.")
+        raise UserError(f"{site.name} has no task '{request.task}'; server and client must share one config.")
     return job
 
 
@@ -49,7 +49,7 @@ def work(site: Site, method: Method, request: Request) -> Worked:
 
 
 def _check_reply(request: Request, job: Job, reply: Message) -> None:
-    undeclared = [part for part in reply if part not in job.kinds or part == SCORE]  # which is the site's alone
+    undeclared = [part for part in reply if part not in job.kinds or part == SCORE]  # only the site itself adds scores
     if undeclared:
         raise UserError(f"{request.task} would send {', '.join(undeclared)}, which @task does not declare.")
     if broken := reply.not_finite():
@@ -73,7 +73,7 @@ def _client(site: Site, request: Request, memory: Memory, *words: str) -> Client
 
 
 def _scores(site: Site, method: Method, request: Request, kept: Message, brief: Message) -> dict[str, torch.Tensor]:
-    """Of the brief's model on held-out records; on a copy of memory and streams apart, so that it changes nothing."""
+    """Of the brief's model on held-out records; uses a copy of memory and separate streams, so it changes nothing."""
     client = _client(site, request, Memory(kept), "scoring")
     if "model" not in brief or not len(client.held_out):
         return {}

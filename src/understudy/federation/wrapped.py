@@ -1,4 +1,4 @@
-"""A method seen through an add-on: what the add-on does not change is the inner method's."""
+"""A method wrapped by an add-on: whatever the add-on does not change is the inner method's."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,1 +1,1 @@
-"""One run, and what can be asked of it."""
+"""Running a federation, and questions about a run."""

@@ -1,4 +1,4 @@
-"""``understudy.run``: the same as the command, from Python."""
+"""``understudy.run``: the same as the command line, from Python."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,13 +32,13 @@ def run(
 ) -> Result:
     """Runs a preset, a YAML file or a mapping, changed by keywords.
 
-    ``data``, ``model`` and ``method`` take a name, settings, or an object of your own; ``add`` lists add-ons;
-    ``changes`` are settings by their dotted names (``{"method.local.lr": 0.1}``), and so is every other keyword
-    (``rounds=5``). Without ``out`` the folder is ``runs/NAME-1``, ``-2``, …
+    ``data``, ``model`` and ``method`` take a name, settings, or your own object; ``add`` lists add-ons; ``changes``
+    are settings by dotted name (``{"method.local.lr": 0.1}``), and so is every other keyword (``rounds=5``). Without
+    ``out`` the folder is ``runs/NAME-1``, ``-2``, …
     """
     _check_kinds(config=config, changes=changes, add=add, out=out, observer=observer)
     if resume and out is None:
-        raise UserError("resume needs out, the folder of the run to go on with.")
+        raise UserError("resume needs out, the folder of the run to resume.")
     live = _live(data, model, method)
     named = _in_words(live, data=data, model=model, method=method) | ({} if add is None else {"with": _listed(add)})
     words = _words(config, Path(out) if out is not None and resume else None)
@@ -50,7 +50,7 @@ def run(
 
 
 def load(folder: str | Path) -> Result:
-    """A run that was run before, from its folder: summary, metrics and weights as `run` returned them."""
+    """An earlier run, from its folder: summary, metrics and weights as `run` returned them."""
     run = RunFolder(Path(folder))
     return Result(run.path, run.summary(), run.metrics(), run.weights())
 
@@ -73,7 +73,7 @@ def _check_kinds(**given: object) -> None:
 
 
 def _live(data: object, model: object, method: object) -> Live:
-    """Objects that were passed in place of names."""
+    """Objects passed instead of names."""
     return Live(
         data if isinstance(data, Federation) else None,
         model if isinstance(model, nn.Module) else None,
@@ -82,7 +82,7 @@ def _live(data: object, model: object, method: object) -> Live:
 
 
 def _in_words(live: Live, **given: object) -> dict[str, Any]:
-    """What was given by name, or as settings."""
+    """What was passed as a name or as settings."""
     return {key: _named(key, value) for key, value in given.items() if value is not None and getattr(live, key) is None}
 
 
@@ -92,7 +92,7 @@ def _listed(add: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]) ->
 
 
 def _named(key: str, value: object) -> object:
-    """A name or settings; anything else was meant as an object, and is of the wrong kind."""
+    """A name or settings; anything else was meant as an object, but has the wrong type."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
@@ -103,14 +103,14 @@ def _named(key: str, value: object) -> object:
 
 
 def _words(config: str | Path | Mapping[str, Any] | None, resumed: Path | None) -> Words:
-    """Without a config of its own, a run that is resumed obeys its folder's."""
+    """Without a config, a resumed run uses its folder's."""
     if config is None:
         return RunFolder(resumed).config() if resumed is not None and RunFolder(resumed).holds_a_run else {}
     return dict(config) if isinstance(config, Mapping) else read(config)
 
 
 def resolve_for_resume(out: Path, changes: Mapping[str, Any]) -> Config:
-    """The config that a folder was begun with, and what the command line says on top."""
+    """The config that a folder's run began with, changed by the command line."""
     folder = RunFolder(out)
     if not folder.holds_a_run:
         raise UserError(f"{out} holds no run to resume.")
@@ -118,7 +118,7 @@ def resolve_for_resume(out: Path, changes: Mapping[str, Any]) -> Config:
 
 
 def next_folder(config: object, resolved: Config) -> Path:
-    """runs/digits-skewed-fedavg-1, or the next number that is free."""
+    """runs/digits-skewed-fedavg-1, or the next free number."""
     source = Path(str(config)).stem if isinstance(config, str | Path) else "run"
     method = "own-method" if resolved.live.method is not None else resolved.plan.name.rpartition(":")[2]
     parts = [source, method, *(chosen.name for chosen in resolved.add_ons)]
@@ -130,6 +130,6 @@ def next_folder(config: object, resolved: Config) -> Path:
 
 
 def _only_the_plan(words: object) -> Words:
-    """A live method has settings of its own; of a preset's method only rounds and cohort are left."""
+    """A live method brings its own settings; of a preset's method only rounds and cohort remain."""
     given = words if isinstance(words, dict) else {}
     return {key: given[key] for key in ("rounds", "cohort", "min_replies") if key in given}

@@ -1,8 +1,8 @@
-"""``branch``: a run that goes on from another one's rounds with other settings.
+"""``branch``: a run that continues from another run's rounds with other settings.
 
-What several runs have in common is then run once. A branch has a run id of its own, and its config says from which run
-it came, at which round, and what changed; as in every run, the checkpoint carries the digest of all that. It shares no
-file with the other run, and the privacy that was spent before it counts in each of them.
+The rounds that several runs have in common are then run once. A branch has its own run id, and its config says from
+which run it came, at which round, and what changed; as in every run, the checkpoint carries the digest of all that. It
+shares no file with the other run, and privacy spent before the branch counts in both.
 """
 
 import json
@@ -29,12 +29,12 @@ from understudy.runs.play import built, one_thread
 from understudy.runs.resuming import FREE, check_not_edited, digest_of_run, first_difference
 
 MAY_CHANGE = ("method", "with", BRANCHED, *FREE)
-NOT_COPIED = (".lock", "*.part", "summary.json", "model.safetensors")  # the end of the other run, not of this one
+NOT_COPIED = (".lock", "*.part", "summary.json", "model.safetensors")  # they belong to the end of the other run
 
 
 def branch(folder: Path, to: Path, changes: Mapping[str, Any]) -> Config:
-    """The run in ``folder``, as far as it has come, copied to ``to`` with ``changes`` of its method, its add-ons or its
-    rounds. It goes on when the config that this returns is played there with ``resume=True``. Done already, it stays.
+    """Copies the run in ``folder``, as far as it has come, to ``to``, with ``changes`` to method, add-ons or rounds. To
+    continue it, play the returned config there with ``resume=True``. A branch that already exists stays.
     """
     source = RunFolder(folder)
     with one_thread(), _at_rest(source):
@@ -52,7 +52,7 @@ def branch(folder: Path, to: Path, changes: Mapping[str, Any]) -> Config:
         try:
             half.rename(to)
         except OSError:
-            raise UserError(f"{to} is there already and holds no run; choose another folder for the branch.") from None
+            raise UserError(f"{to} already exists and holds no run; choose another folder for the branch.") from None
         return config
 
 
@@ -67,7 +67,7 @@ def _at_rest(source: RunFolder) -> Iterator[None]:
 def _newest(source: RunFolder) -> str:
     entries = source.checkpoints.entries()
     if not entries:
-        raise UserError(f"The run in {source.path} has no checkpoint yet; a branch begins after its opening at least.")
+        raise UserError(f"The run in {source.path} has no checkpoint yet; wait until its opening is done.")
     return entries[-1]
 
 
@@ -82,30 +82,30 @@ def _check_same_branch(there: RunFolder, config: Config) -> None:
     found, wanted = there.config().get(BRANCHED), config.branched.model_dump(mode="json")
     if found != wanted:
         raise UserError(
-            f"{there.path} holds another run than this branch ({first_difference(found, wanted, BRANCHED)}); "
+            f"{there.path} holds a run other than this branch ({first_difference(found, wanted, BRANCHED)}); "
             "delete it, or choose another folder."
         )
 
 
 def _checked_words(source: RunFolder, words: Words, config: Config, state: State) -> Words:
-    """The config of the branch as its folder will have it, if it can go on from that State."""
+    """The branch's config as its folder will have it, if it can continue from that State."""
     data, fast = build_data(config), words["model"]["fast"]
     if data.remote:
-        raise UserError("What the clients of this run remember lies with its sites, so it cannot be branched.")
+        raise UserError("The memories of this run's clients are at its sites, so it cannot be branched.")
     method, after = built(config, data, fast)
     before, was = built(resolve(words), data, fast)
     for key in sorted(was.keys() | after.keys()):
         if key not in MAY_CHANGE and was.get(key) != after.get(key):
             what = first_difference(was.get(key), after.get(key), key)
-            raise UserError(f"A branch can change its method, its add-ons and its rounds alone: {what}.")
+            raise UserError(f"A branch can only change its method, add-ons and rounds: {what}.")
     clients = list(data.sites)
     _check_opening(_opening(before, clients), _opening(method, clients), state, source.path)
     return after
 
 
 def _make_its_own(run: RunFolder, entry: str, words: Words) -> None:
-    """Another run id, under which the clients find their memories, another config, and its digest. What they answered
-    in a round that never counted was made with the old settings, so it stays behind."""
+    """Gives it a new run id, under which clients find their memories, a new config, and its digest. Answers from a
+    round that never counted were made with the old settings, so they are dropped."""
     old, new = run.id, secrets.token_hex(8)
     for kept in (run.path / "clients").glob(f"*/{old}"):
         forget_answers(kept)
@@ -116,7 +116,7 @@ def _make_its_own(run: RunFolder, entry: str, words: Words) -> None:
     run.checkpoints.put(entry, state, **{**notes, "config": digest_of_run(words)})
 
 
-# ---- whether a method can go on from a State that another one left
+# ---- whether a method can continue from a State that another one left
 
 
 class _Asks(Exception):
@@ -124,7 +124,7 @@ class _Asks(Exception):
 
 
 class _Nobody(Server):
-    """Shows what an opening makes by itself."""
+    """Shows what an opening does without clients."""
 
     def __init__(self, clients: Sequence[str]):
         self.clients, self.round = clients, 0
@@ -136,14 +136,14 @@ class _Nobody(Server):
         raise _Asks(task_name(task))
 
     def leave_out(self, client: str, why: str) -> None:
-        raise AssertionError(f"nobody was asked, and {client} is left out")
+        raise AssertionError(f"nobody was asked, but {client} is left out")
 
     def rng(self, purpose: str) -> torch.Generator:
         return generator(0, purpose)
 
 
 def _opening(method: Method, clients: Sequence[str]) -> State | str:
-    """What it makes, or the task that it asks for first."""
+    """The State it makes, or the first task it asks for."""
     try:
         return method.start(_Nobody(clients))
     except _Asks as asks:
@@ -153,11 +153,11 @@ def _opening(method: Method, clients: Sequence[str]) -> State | str:
 def _check_opening(before: State | str, after: State | str, state: State, folder: Path) -> None:
     if isinstance(after, str):
         if before != after:
-            raise UserError(f"A branch has no opening, and this one would ask {after} there; begin a new run instead.")
+            raise UserError(f"A branch has no opening, but this one would ask {after} there; start a new run instead.")
         return
     for part, tensor in after.items():
         if part not in state or state[part].shape != tensor.shape:
             raise UserError(
-                f"The run in {folder} has no '{part}' of that size, with which the branch would go on; "
-                "begin a new run instead."
+                f"The run in {folder} has no '{part}' of the size that the branch needs to continue; "
+                "start a new run instead."
             )

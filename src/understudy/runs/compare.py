@@ -1,4 +1,4 @@
-"""Runs beside each other: what each one reached, and what it cost. Read from metrics, so a run may still go on."""
+"""Runs side by side: what each one reached, and what it cost. Read from metrics, so a run may still be running."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,40 +11,42 @@ from understudy.errors import UserError
 from understudy.runs.folder import Line, RunFolder
 from understudy.runs.under_way import Spent, lost
 
-SHARE_OF_BEST = 0.9  # the target where none is given, as a share of the best accuracy of all runs
+SHARE_OF_BEST = 0.9  # the default target, as a share of the best accuracy of all runs
 MEGABYTE = 1e6
-SITES_NAMED = 3  # own sites by name in a table; of more than these only the first
+SITES_NAMED = 3  # how many own sites a table names
 Measure = Literal["accuracy", "macro_f1"]
 NEEDED = ("round", "bytes_up", "bytes_down", "epsilon", "failed", "seconds")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One run. Accuracies lie between 0 and 1; None: not scored, not reached, not known, or (``epsilon``) no
+    """One run. Accuracies are between 0 and 1; None means not scored, not reached, not known, or (``epsilon``) no
     guarantee."""
 
     folder: Path
     label: str  # `fedavg + fedssyn`
     data: str
-    rounds: int  # the last that counts so far; one that was undone does not
+    rounds: int  # the last that counts so far; undone rounds do not
     planned: int
     finished: bool
-    accuracy: float | None  # of the last round that was scored
+    accuracy: float | None  # of the last scored round
     best_accuracy: float | None
-    accuracy_after: Mapping[int, float | None]  # the rounds that were asked for
+    accuracy_after: Mapping[int, float | None]  # the requested rounds
     target: float | None  # the same for all rows
     target_given: bool  # False: chosen here, SHARE_OF_BEST
     rounds_to_target: int | None
-    bytes_up: int  # of all clients and rounds, the opening included
+    bytes_up: int  # of all clients and rounds, including the opening
     bytes_down: int
     epsilon: float | None
     seconds: float | None
-    failed: int  # replies that did not come or did not count
-    measure: Measure = "accuracy"  # what ``target`` is of, the same for all rows; macro F1 where all have labels
-    macro_f1: float | None = None  # of the last round; only where a record has several labels
+    failed: int  # replies that did not arrive or did not count
+    measure: Measure = (
+        "accuracy"  # what ``target`` refers to, the same for all rows; macro F1 if all runs have several labels
+    )
+    macro_f1: float | None = None  # of the last round; only if a record has several labels
     best_macro_f1: float | None = None
     sample_f1: float | None = None
-    scored_at_clients: bool = False  # on records held out there; else on the server's test set
+    scored_at_clients: bool = False  # on records held out there; otherwise on the server's test set
     lost_work: bool = False  # bytes and seconds include rounds that were begun and never counted
 
     @property
@@ -71,18 +73,18 @@ class Row:
 
 
 def compare(folders: Sequence[Path], target: float | None = None, after: Sequence[int] = ()) -> list[Row]:
-    """A row for each folder, in order.
+    """One row per folder, in order.
 
-    Rounds are counted to ``target``; without one it is 90 % of the best accuracy among the runs, and the rows
-    say so (``target_given``). Where every run is about several labels a record, macro F1 takes the place of
-    accuracy, which there rewards saying no. ``after`` lists rounds whose accuracy is wanted besides the last one.
+    Rounds are counted to ``target``, by default 90 % of the best accuracy among the runs, and the rows note which
+    (``target_given``). If every run has several labels per record, macro F1 replaces accuracy, which then rewards
+    always saying no. ``after`` lists rounds whose accuracy is wanted besides the last one's.
     """
     if target is not None and not 0 <= target <= 1:
         raise UserError(f"The target accuracy is {target}; write a share between 0 and 1, such as 0.8.")
     runs = [(folder, read_config(folder), [*read_metrics(folder), *RunFolder(folder).waiting()]) for folder in folders]
     measure: Measure = "macro_f1" if runs and all(_several_labels(config) for _, config, _ in runs) else "accuracy"
     reached = [found for _, _, metrics in runs if (found := best(metrics, measure)) is not None]
-    # Rounded to what a table shows, so that the number on paper is the one that counts.
+    # Rounded to what a table shows, so that the printed number is the one that counts.
     goal = target if target is not None or not reached else round(SHARE_OF_BEST * max(reached), 3)
     return [_row(*run, goal, target is not None, after, measure) for run in runs]
 
@@ -101,7 +103,7 @@ def _row(
     planned = int(config["method"]["rounds"])
     finished = bool(metrics) and last["round"] >= planned and not last.get("undone")
     more = lost(folder, last["round"] if metrics else -1)
-    begun = finished or last["round"] > 0 or more != Spent()  # else of the first round nothing is known yet
+    begun = finished or last["round"] > 0 or more != Spent()  # otherwise nothing is known yet about the first round
     by_round = {line["round"]: line.get("accuracy") for line in metrics}
     return Row(
         folder,
@@ -131,8 +133,8 @@ def _row(
 
 
 def _epsilon(run: RunFolder, last: Line, finished: bool) -> float | None:
-    """The ledger's, which also has what left in a round that never counted. Where nothing has left yet, a run that is
-    under way promises nothing."""
+    """The ledger's, which includes what left in rounds that never counted. If nothing has left yet, a run in progress
+    promises nothing."""
     found: float | None = run.epsilon() if run.keeps_a_ledger else last["epsilon"]
     return found if finished or found else None
 
@@ -142,12 +144,12 @@ def _several_labels(config: Mapping[str, Any]) -> bool:
 
 
 def last_counted(metrics: Sequence[Line]) -> int:
-    """0 where there is only the opening, or not even that."""
+    """0 if there is only the opening, or not even that."""
     return max((line["round"] for line in metrics if not line.get("undone")), default=0)
 
 
 def rounds_to(metrics: Sequence[Line], target: float, measure: Measure = "accuracy") -> int | None:
-    """The first round whose score is at least ``target``; None where none is."""
+    """The first round whose score is at least ``target``; None if there is none."""
     return next((line["round"] for line in metrics if (line.get(measure) or 0.0) >= target), None)
 
 
@@ -161,10 +163,10 @@ def best(metrics: Sequence[Line], measure: Measure = "accuracy") -> float | None
 def read_config(folder: Path) -> dict[str, Any]:
     if not RunFolder(folder).holds_a_run:
         missing = "has no config.yaml" if folder.exists() else "does not exist"
-        raise UserError(f"{folder} is no run folder: it {missing}; name a folder that `understudy run` wrote.")
+        raise UserError(f"{folder} is not a run folder: it {missing}; name a folder that `understudy run` wrote.")
     config = RunFolder(folder).config()
     if not isinstance(config.get("problem", {}), dict):
-        raise UserError(f"{folder / 'config.yaml'} has no whole 'problem'; restore it from a copy.")
+        raise UserError(f"{folder / 'config.yaml'} has an incomplete 'problem'; restore it from a copy.")
     for section, keys in (("method", ("name",)), ("method", ("rounds",)), ("data", ("name", "sites"))):
         if not isinstance(config.get(section), dict) or not any(key in config[section] for key in keys):
             lacking = " or ".join(f"{section}.{key}" for key in keys)
@@ -173,7 +175,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_metrics(folder: Path) -> list[Line]:
-    """One line a round so far; none where the run has only just begun."""
+    """One line per round so far; none if the run has only just begun."""
     metrics = RunFolder(folder).metrics()
     for number, line in enumerate(metrics, 1):
         lacking = [key for key in NEEDED if not isinstance(line, dict) or key not in line]
@@ -186,7 +188,7 @@ def read_metrics(folder: Path) -> list[Line]:
 
 
 def label_of(config: Mapping[str, Any]) -> str:
-    """`fedavg + fedssyn`: the method and what was added to it."""
+    """`fedavg + fedssyn`: the method and its add-ons."""
     names = [config["method"]["name"], *(item["name"] for item in config.get("with") or [])]
     return " + ".join("own method" if name == LIVE else str(name).rpartition(":")[2] for name in names)
 
@@ -201,7 +203,7 @@ def data_of(config: Mapping[str, Any]) -> str:
 
 
 def distinct_labels(rows: Sequence[Row]) -> list[str]:
-    """Labels; where two runs share one, the folder stands behind it."""
+    """Labels; if two runs share one, followed by the folder."""
     named = [row.label for row in rows]
     for place in (lambda row: row.name, lambda row: str(row.folder)):
         times = Counter(named)

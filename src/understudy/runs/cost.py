@@ -1,8 +1,8 @@
-"""What a run sent, beside the formula 2·M_s + 2·R·M_c of data shuffling.
+"""What a run sent, compared with data shuffling's formula 2·M_s + 2·R·M_c.
 
 M_s are the synthetic images that a client sends once and gets once, M_c the model that goes down and up in each of R
-rounds. Measured is everything that went through the wire. Images travel together with other things, so M_s is
-counted in what the server keeps to deal out: its tensors as they are sent, a byte or four per number, and the labels.
+rounds. What is measured is everything that went over the wire. Images travel together with other things, so M_s is
+counted in what the server keeps to deal out: its tensors as sent, one or four bytes per number, and the labels.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,13 +17,13 @@ FLOAT = 4  # bytes
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes a client: means over all clients."""
+    """Bytes per client: means over all clients."""
 
-    rounds: float  # R: in which a client took part
-    model: int  # M_c by its numbers
-    images: float  # M_s: its share of the pool; 0 where nothing was shuffled
-    images_dealt: float  # of it, what was sent down already: a client gets its part when it is first asked
-    measured: float  # everything that a client sent and got
+    rounds: float  # R: the rounds a client took part in
+    model: int  # M_c, from its parameter count
+    images: float  # M_s: its share of the pool; 0 if nothing was shuffled
+    images_dealt: float  # the part of it already sent down: a client gets its share when first asked
+    measured: float  # everything a client sent and received
 
     @property
     def formula(self) -> float:
@@ -34,7 +34,7 @@ class Cost:
 
 
 def cost_of(metrics: Sequence[Line], dealt: Collection[Dealt], numbers: int, clients: int) -> Cost | None:
-    """``numbers``: of the model, buffers included. None where no round was written yet."""
+    """``numbers``: the size of the model, including buffers. None if no round is written yet."""
     if not metrics:
         return None
     return Cost(

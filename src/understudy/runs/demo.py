@@ -1,8 +1,8 @@
-"""The five methods of the demo: one preset, and what each changes in it.
+"""The demo's five methods: one preset, and what each changes in it.
 
-Sizes are cut down so that all of it takes two minutes on two cores. Rounds, local training, FedDM's settings and the
-generator's were chosen on a validation share of the training images (``data.validation=0.2``), with other seeds than
-the demo's; the test images chose nothing. FedCOG begins in round 21 because its rounds take longest.
+Sizes are cut down so that the whole demo takes two minutes on two cores. Rounds, local training, FedDM's settings and
+the generator's were chosen on a validation share of the training images (``data.validation=0.2``), with seeds other
+than the demo's; the test images chose nothing. FedCOG begins in round 21 because its rounds take longest.
 """
 
 import shutil
@@ -23,7 +23,7 @@ PRESET = "mnist-disjoint"
 @dataclass(frozen=True)
 class Act:
     name: str  # also the folder's
-    says: str  # one line for whoever watches
+    says: str  # one line for the audience
     changes: dict[str, Any]
 
 
@@ -47,7 +47,7 @@ ACTS = (
     ),
     Act(
         "feddm",
-        "clients send ten pictures a digit instead of weights; the server trains on them",
+        "clients send ten pictures per digit instead of weights; the server trains on them",
         {
             "method": {
                 "name": "feddm",
@@ -67,7 +67,7 @@ ACTS = (
 
 
 def play_demo(out: Path, observer: Observer) -> Iterator[tuple[Act, Result]]:
-    """One act after the other, each in a folder of its own below ``out``."""
+    """One act after another, each in its own folder below ``out``."""
     for act in ACTS:
         observer.says(f"\n{act.name}: {act.says}")
         folder = RunFolder(out / "runs" / act.name)

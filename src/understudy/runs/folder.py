@@ -1,4 +1,4 @@
-"""A run folder: what is in it, and how it is read and written."""
+"""A run folder: its contents, and how they are read and written."""
 
 import fcntl
 import json
@@ -39,19 +39,18 @@ class RunFolder:
 
     @property
     def id(self) -> str:
-        """Of a run that has begun."""
+        """The id of a run that has begun."""
         file = self.path / "run-id"
         found = text_of(file)
-        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", found):  # it names folders of the clients
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", found):  # clients' folders are named after it
             raise UserError(f"{file} is damaged; restore it from a copy.")
         return found
 
     def create(self, *, private: bool = False) -> None:
-        """An empty folder of its own, ``private`` to its owner; one that holds anything else is left alone."""
+        """Makes an empty folder, ``private`` to its owner; one that holds anything else is left alone."""
         if self.holds_a_run:
             raise UserError(
-                f"{self.path} holds a run already; add {resuming()} to go on with it, or choose another "
-                f"{option('out')}."
+                f"{self.path} already holds a run; add {resuming()} to continue it, or choose another {option('out')}."
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -70,7 +69,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self, *, wait: float, waiting: Callable[[str], None]) -> Iterator[None]:
-        """Only one run writes here. Forked workers hold the lock too, so that nobody goes on while they write."""
+        """Only one run writes here. Forked workers hold the lock too, so that nobody resumes while they write."""
         with (self.path / ".lock").open("a") as lock:
             until, said = time.monotonic() + wait, False
             while True:
@@ -89,7 +88,7 @@ class RunFolder:
     # ---- writing
 
     def run_id(self, fresh: str) -> str:
-        """The run's own name, drawn once: by it clients know what they kept for this run."""
+        """The run's unique name, drawn once: clients find what they kept for this run by it."""
         if not (self.path / "run-id").exists():
             self.write_id(fresh)
         return self.id
@@ -111,7 +110,7 @@ class RunFolder:
             os.fsync(file.fileno())
 
     def cut_metrics(self, last_round: int) -> list[Line]:
-        """Lines after ``last_round`` go, and so does one that was cut off by a kill."""
+        """Removes lines after ``last_round``, and one that was cut off by a kill."""
         kept = [line for line in self.metrics() if line["round"] <= last_round]
         write_whole(self.path / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in kept).encode())
         return kept
@@ -131,7 +130,7 @@ class RunFolder:
         return self._read("summary.json", json_of)
 
     def ledger(self) -> dict[str, Any]:
-        """All that left and was spent so far, also in a round that did not count."""
+        """Everything that has left and was spent so far, including in rounds that did not count."""
         if self.releases.there:
             return self.releases.ledger_with_charge_logs().to_json()
         saved = self._read("ledger.json", json_of)
@@ -145,7 +144,7 @@ class RunFolder:
         return self.releases.there or (self.path / "ledger.json").exists()
 
     def epsilon(self) -> float | None:
-        """By the ledger; None where something is not covered, or where a client's charge log cannot be read."""
+        """According to the ledger; None if something is not covered, or if a client's charge log cannot be read."""
         try:
             found: float | None = self.ledger().get("epsilon")
             return found
@@ -177,12 +176,12 @@ class RunFolder:
         return lines
 
     def newest_state(self) -> Message:
-        """The server's State as the last checkpoint has it; empty where there is none yet."""
+        """The server's State in the last checkpoint; empty if there is none yet."""
         entries = self.checkpoints.entries()
         return self.checkpoints.get(entries[-1])[0] if entries else Message()
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """The model of a run that has ended, as a state dict."""
+        """The model of a finished run, as a state dict."""
         file = self.path / "model.safetensors"
         if not file.exists():
             raise UserError(f"{self.path} has no model.safetensors yet; let the run finish.")
@@ -192,10 +191,10 @@ class RunFolder:
             raise UserError(f"{file} is damaged; restore it from a copy.") from None
 
     def waiting(self) -> list[Line]:
-        """Of rounds that count and are not scored yet, as clients do that in the next round: lines without scores."""
+        """Lines without scores, for rounds that count but are not scored yet, as clients do that in the next round."""
         scored = {line["round"] for line in self.metrics()}
         return [line for line in self.checkpoints.newest_notes().get("lines", []) if line["round"] not in scored]
 
     def synthetic(self) -> dict[str, Examples]:
-        """The newest synthetic set that each client let go, by client."""
+        """The newest synthetic set that left each client, by client."""
         return {path.stem: Examples.load(path) for path in sorted((self.path / "synthetic").glob("[!.]*.npz"))}

@@ -1,11 +1,11 @@
-"""``understudy measure``: what the theory of data shuffling talks about, on one's own run.
+"""``understudy measure``: the quantities in the theory of data shuffling, measured on your own run.
 
 Paper: Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity.
-At one shared model: ζ², σ² and L over the clients' own records, and over these with the synthetic ones that each client
-is dealt, also where it was not asked yet; beside them the bounds of Lemma 1. The lemma lets every client mix with the
-whole pool in the same share p, and then its bounds are met exactly. Real clients have a finite part each and may differ
-in size, so what is measured may lie on either side. Clients without records of their own never train, so they count
-nowhere. Where nothing was shuffled (``deal: own``) there is no pool, and the lemma says nothing.
+At one shared model: ζ², σ² and L over the clients' own records, and over these plus the synthetic ones that each client
+is dealt, even if it was not asked yet; next to them the bounds of Lemma 1. In the lemma every client mixes with the
+whole pool in the same share p, and then the bounds are met exactly. Real clients each have a finite part and may differ
+in size, so measured values may lie on either side. Clients without records of their own never train, so they do not
+count. If nothing was shuffled (``deal: own``) there is no pool, and the lemma says nothing.
 """
 
 from dataclasses import asdict, dataclass
@@ -38,7 +38,7 @@ SMOOTHNESS_IS = f"approximate, from below: the largest curvature after at most {
 
 @dataclass(frozen=True)
 class Speed:
-    """Rounds until a target accuracy, and how many times more another run needs; None: not reached."""
+    """Rounds to a target accuracy, and how many times as many another run needs; None: not reached."""
 
     target: float | None
     rounds: int | None
@@ -84,9 +84,9 @@ def measure(
     against: Path | None = None,
     live: Live | None = None,
 ) -> Measured:
-    """Of a run folder, or of a config that nobody has run yet (then at the initial model, nothing shuffled)."""
+    """Of a run folder, or of a config that has not been run (then at the initial model, with nothing shuffled)."""
     if at not in ("final", "initial"):
-        raise UserError(f"{option('at')} is '{at}'; write final, the run's model, or initial.")
+        raise UserError(f"{option('at')} is '{at}'; write final (the run's model) or initial.")
     folder = Path(source)
     if not folder.is_dir():
         if against is not None or target is not None:
@@ -96,7 +96,7 @@ def measure(
         return _measured(resolve(read(source), pairs(changes or []), live), None, "initial")
     words = read_config(folder)
     if changes:
-        raise UserError(f"{folder} is a run, which has its settings already; leave out {changes[0]}.")
+        raise UserError(f"{folder} is a run, whose settings are fixed; leave out {changes[0]}.")
     run = RunFolder(folder)
     return _measured(resolve(words, live=live), run, at, _speed(folder, target, against))
 

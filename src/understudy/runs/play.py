@@ -34,8 +34,8 @@ def play(
     observer: Observer | None = None,
     engine: OpenEngine | None = None,
 ) -> Result:
-    """Everything is checked and built before the folder is touched. An ``engine`` counts more than the config's: then
-    sites are elsewhere, and what they sent, in the run's folder, is private to whoever runs the server.
+    """Everything is checked and built before the folder is touched. An ``engine`` overrides the config's: then sites
+    are elsewhere, and the run's folder, with what they sent, is private to the user who runs the server.
     """
     watcher = observer or Observer()
     keep_freed_memory()
@@ -48,12 +48,16 @@ def play(
         here = _engine(config, data, out, watcher) if engine is None else engine
         if not going_on:
             if config.branched is not None:
-                raise UserError("This config is of a branch of another run; to begin a new run, leave out 'branched'.")
+                raise UserError(
+                    "This config belongs to a branch of another run; to start a new run, leave out 'branched'."
+                )
             folder.create(private=engine is not None)
         with folder.locked(wait=60 if resume else 0, waiting=watcher.says), _disk_errors_said(out):
             if going_on:
                 if not check_not_edited(folder):
-                    watcher.says(f"{out} is of an older version: whether its config.yaml was edited cannot be checked.")
+                    watcher.says(
+                        f"{out} is from an older version: whether its config.yaml was edited cannot be checked."
+                    )
                 check_same_run(folder.config(), words)
             folder.write_config(words)
             rounds = Rounds(config, data, method, folder, words, watcher)
@@ -61,14 +65,14 @@ def play(
 
 
 def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Method, dict[str, Any]]:
-    """The method, and the config as the run's folder has it."""
+    """The method, and the config as written to the run's folder."""
     method = build_method(config, data, fast)
     return method, config.words(__version__, data.problem, method.net.fast, str(device(config)), digest_of_data(data))
 
 
 def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> OpenEngine:
     if data.remote:
-        raise UserError("The records of this config lie with its sites; run it with `understudy server`.")
+        raise UserError("This config's records are at its sites; run it with `understudy server`.")
     if config.engine.name != "flower":
         return on_this_machine(config.engine)
     if config.live != Live():
@@ -79,7 +83,7 @@ def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> O
 
 
 def _check(config: Config, data: Federation, method: Method, watcher: Observer) -> None:
-    _ = config.policy  # is there, and can be read
+    _ = config.policy  # checks that it exists and can be read
     asked = cohort_size(config.plan.cohort, len(data.sites))
     if config.plan.min_replies > asked:
         raise UserError(
@@ -90,24 +94,24 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
     if method.scored_at_home and not at_home:
         raise UserError(
             "Part of the model stays with the clients (its head, or its buffers), so they must score it: "
-            "keep records back there with data.held_out, such as 0.2."
+            "hold out records there with data.held_out, such as 0.2."
         )
     if config.plan.rounds == 0:
         watcher.says("method.rounds is 0: the run ends after its opening.")
     local = getattr(config.method.settings, "local", None)
     if isinstance(local, Local) and local.step_count(1) == 0:
-        watcher.says("method.local has no epoch or step in it: the clients do not train.")
+        watcher.says("method.local has neither epochs nor steps: the clients do not train.")
     if data.test is None and not at_home:
         watcher.says("There is nothing to score on: no test set, and no records held out at the clients.")
     if config.top.measure and (data.remote or config.top.privacy is not None):
-        raise UserError("measure looks at all clients' records, without noise; leave it out in a real or private run.")
+        raise UserError("measure reads all clients' records without noise; leave it out in a real or private run.")
     if config.engine.name == "workers" and method.net.device.type != "cpu":
         watcher.says(f"On {method.net.device} the clients run one after another in this process.")
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread, as in every worker: two would give other bits."""
+    """One torch thread, as in every worker: two would give different bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -133,5 +137,5 @@ def _disk_errors_said(out: Path) -> Iterator[None]:
     except OSError as error:
         what = error.strerror or str(error)
         raise RunStopped(
-            f"{error.filename or out} could not be written or read ({what}); mend that and go on with {resuming()}."
+            f"{error.filename or out} could not be written or read ({what}); fix that and run again with {resuming()}."
         ) from error

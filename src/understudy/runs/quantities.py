@@ -1,7 +1,7 @@
-"""ζ², σ², δ² and L at one shared model, over the clients' own records and with those that they are dealt, beside the
-bounds of Lemma 1. Clients without records of their own never train, so they count nowhere.
+"""ζ², σ², δ² and L at one shared model, over the clients' own records and with those they are dealt, next to the bounds
+of Lemma 1. Clients without records of their own never train, so they do not count.
 
-A simulation holds every client's records; a real federation does not, and there this cannot be had. It looks at records
+A simulation holds every client's records; a real federation does not, so there it is not available. It reads records
 without noise, so a run that promises privacy refuses it.
 """
 
@@ -28,12 +28,12 @@ from understudy.learning.heterogeneity import (
 from understudy.models.network import Network
 from understudy.randomness import generator
 
-QUICK_STEPS = 20  # of the power iteration for L: a line of metrics should not cost more than the round
+QUICK_STEPS = 20  # of power iteration for L: a line of metrics should not cost more than the round
 
 
 @dataclass(frozen=True)
 class Shuffled:
-    """With the synthetic records that each client is dealt, and the lemma's bounds."""
+    """Values with the synthetic records dealt to each client, and the lemma's bounds."""
 
     p: float  # mean over clients of the share of synthetic records
     images: int  # in the pool
@@ -51,7 +51,7 @@ class Shuffled:
 
     @property
     def beyond(self) -> dict[str, float]:
-        """What lies above its bound, and by what share of it."""
+        """What exceeds its bound, and by what share of it."""
         both = {"ζ²": (self.zeta2, self.zeta2_bound), "σ²": (self.sigma2, self.sigma2_bound)}
         return {
             name: value / bound - 1 if bound else math.inf for name, (value, bound) in both.items() if value > bound
@@ -60,9 +60,9 @@ class Shuffled:
     @property
     def verdict(self) -> str:
         if self.holds:
-            return "Both lie within the bounds of Lemma 1."
+            return "Both are within the bounds of Lemma 1."
         above = " and ".join(f"{name} is {100 * share:.1f} % above its bound" for name, share in self.beyond.items())
-        return f"{above}: the lemma speaks of the whole pool and one p, clients have a part each."
+        return f"{above}: the lemma assumes the whole pool and one p, but each client has only a part."
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class Quantities:
     zeta2: float
     sigma2: float
     smoothness: float
-    shuffled: Shuffled | None  # None where nothing was dealt
+    shuffled: Shuffled | None  # None if nothing was dealt
 
     def line(self) -> dict[str, float]:
-        """As a line of metrics has them: ``…_shuffled`` with what was dealt, ``…_bound`` what Lemma 1 allows."""
+        """For a line of metrics: ``…_shuffled`` includes what was dealt, ``…_bound`` is what Lemma 1 allows."""
         own = {"zeta2": self.zeta2, "sigma2": self.sigma2, "smoothness": self.smoothness}
         after = self.shuffled
         if after is None:
@@ -94,19 +94,19 @@ class Quantities:
 
 
 def measure_round(method: Method, state: State, data: Federation) -> dict[str, float]:
-    """For a line of metrics, where the config asks for it (``measure: N``, every N rounds)."""
+    """For a line of metrics, if the config asks for it (``measure: N``, every N rounds)."""
     return quantities(method.net, method.result(state), data, dealt_examples(method, state, data), QUICK_STEPS).line()
 
 
 def dealt_examples(method: Method, state: State, data: Federation) -> dict[str, Examples]:
-    """What each client is dealt, whether it was asked yet or not."""
+    """What each client is dealt, whether or not it was asked yet."""
     return {client: dealt.examples for client, dealt in method.dealt(state, in_order(data.sites)).items()}
 
 
 def quantities(
     net: Network, w: Tensor, data: Federation, dealt: Mapping[str, Examples], power_steps: int
 ) -> Quantities:
-    """``dealt``: what every client is dealt; ``power_steps``: of the iteration that finds L."""
+    """``dealt``: what each client is dealt; ``power_steps``: steps of power iteration for L."""
     records = {name: holding.own for name, holding in data.sites.items() if len(holding.own)}
     own = {name: slopes(net, w, some) for name, some in records.items()}
     before = heterogeneity(list(own.values()))

@@ -1,8 +1,8 @@
-"""What FedCOG's clients generate: they keep none of it and send none of it, so it is made again to be looked at.
+"""What FedCOG's clients generate: they neither keep nor send it, so it is generated again to be viewed.
 
 Everything that the images depend on is in the run folder: the broadcast model in the checkpoint, the client's last
-model in its memory, its label counts in the data that the config names. So these are the images from which the client
-would learn in the round after the checkpoint.
+model in its memory, its label counts in the data that the config names. So these are the images that the client would
+learn from in the round after the checkpoint.
 """
 
 from dataclasses import dataclass
@@ -37,17 +37,19 @@ from understudy.runs.play import one_thread
 class Generated:
     label: str  # `fedavg + fedcog`
     client: str
-    round: int  # in which it would learn from them
+    round: int  # the round in which it would learn from them
     source: str  # which models they were made from, in words
     problem: Problem
-    examples: Examples  # in the network's own space, with the labels that were asked for
-    held: Tensor  # (classes,) records of the client that bear each label
-    obeyed: float  # share of the labels that the broadcast model gives as asked
-    disputed: float | None  # share of its answers that the client's last model contradicts; None: there is none
+    examples: Examples  # in the network's own space, with the requested labels
+    held: Tensor  # (classes,) how many of the client's records have each label
+    obeyed: float  # share of labels on which the broadcast model agrees with the request
+    disputed: (
+        float | None
+    )  # share of its answers that the client's last model contradicts; None if there is no such model
 
 
 def generated(folder: Path, client: str | None = None, live: Live | None = None) -> Generated:
-    """For ``client``, or the first of the run; ``live`` is what a run in Python was given in place of names."""
+    """For ``client``, by default the run's first; ``live`` holds objects that a run in Python got instead of names."""
     words = read_config(folder)
     config = resolve(words, live=live)
     settings = _fedcog(config, folder).settings
@@ -56,7 +58,7 @@ def generated(folder: Path, client: str | None = None, live: Live | None = None)
         data = build_data(config)
         name = _chosen_client(client, data, folder)
         state, round, memory = _checkpoint(RunFolder(folder), name)
-        # Without waiting for a compiler: the pictures are the same to the eye.
+        # Without waiting for a compiler: the pictures look the same.
         fast: FastPath = "channels-last" if config.model.fast == "channels-last" else "eager"
         method = build_method(config, data, fast)
         net = method.net
@@ -65,7 +67,7 @@ def generated(folder: Path, client: str | None = None, live: Live | None = None)
         _load_broadcast(method, worker, state)
         if not len(worker.examples):
             raise UserError(
-                f"{name} in {folder} has no record, so it generates nothing; name another {option('client')}."
+                f"{name} in {folder} has no records, so it generates nothing; name another {option('client')}."
             )
         made = Consensus(settings, 1).generate(worker, net)
     previous = memory.get(PREVIOUS) if settings.wants_previous else None
@@ -86,7 +88,7 @@ def _fedcog(config: Config, folder: Path) -> Chosen:
     for chosen in config.add_ons:
         if chosen.entry.settings is FedCogSettings:
             return chosen
-    raise UserError(f"{folder} is a run without fedcog, whose clients generate nothing; name one with fedcog in it.")
+    raise UserError(f"{folder} is a run without fedcog, so its clients generate nothing; name a run with fedcog.")
 
 
 def _chosen_client(client: str | None, data: Federation, folder: Path) -> str:
@@ -98,7 +100,7 @@ def _chosen_client(client: str | None, data: Federation, folder: Path) -> str:
 
 
 def _checkpoint(run: RunFolder, client: str) -> tuple[Message, int, Memory]:
-    """State, the round that comes next, and the client's memory as it counts."""
+    """State, the number of the next round, and the client's memory in the version that counts."""
     entries = run.checkpoints.entries()
     if not entries:
         raise UserError(f"{run.path} has no checkpoint yet; wait until its first round is done.")

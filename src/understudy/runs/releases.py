@@ -1,7 +1,7 @@
-"""What left the clients of a run since its last checkpoint, a line per reply, written before anyone reads the reply.
+"""What has left a run's clients since its last checkpoint, one line per reply, written before the reply is read.
 
-The checkpoint holds the ledger up to its round. A run that is stopped or killed in mid-round has sent more than that:
-these lines tell what. In a simulation the clients' own charge logs are at hand too, and count as well.
+The checkpoint holds the ledger up to its round. A run stopped or killed in mid-round has sent more than that: these
+lines record what. In a simulation the clients' own charge logs are available too, and count as well.
 """
 
 import json
@@ -22,7 +22,7 @@ class Releases:
 
     @property
     def there(self) -> bool:
-        """Folders of version 0.1 have none."""
+        """Folders from version 0.1 have none."""
         return self._file.exists()
 
     def begin(self) -> None:
@@ -32,11 +32,11 @@ class Releases:
         add_line(self._file, release.as_dict(), durable=bool(release.charges))
 
     def forget(self) -> None:
-        """They are in the checkpoint."""
+        """They are now in the checkpoint."""
         write_whole(self._file, b"")
 
     def ledger(self) -> Ledger:
-        """The checkpoint's, and all that left since. The lines are read first: a run that goes on may empty them."""
+        """The checkpoint's, plus what has left since. The lines are read first: a running run may empty them."""
         lines, notes = list(self._lines()), self._checkpoints.newest_notes()
         ledger = Ledger.from_json(notes["ledger"]) if notes else Ledger()
         for release in lines:
@@ -45,8 +45,8 @@ class Releases:
         return ledger
 
     def ledger_with_charge_logs(self) -> Ledger:
-        """The same, and what the charge logs of a simulation's clients have beyond it: work under way at a stop, of
-        this run or of the one that it branched from."""
+        """The same, plus what only the charge logs of a simulation's clients record: work in progress at a stop, of
+        this run or the one it branched from."""
         ledger = self.ledger()
         for path in sorted(self._folder.glob("clients/*/charges.jsonl")):
             ledger.spend(path.parent.name, ChargeLog(path).charges())

@@ -33,7 +33,7 @@ from understudy.runs.resuming import digest_of_config
 def play_as_server(
     config: Config, out: Path, *, keys: Path | None, listen: str, state: Path, resume: bool, observer: Observer
 ) -> Result:
-    """Without ``keys``: no TLS, and only sites on this machine reach it."""
+    """Without ``keys``: no TLS, and only sites on this machine can reach it."""
     certificates = None if keys is None else server_certificates(keys)
     port_of(listen)
     if certificates is not None:  # before the run's folder is touched
@@ -82,7 +82,7 @@ def _check_admitted(certificates: Certificates, names: list[str]) -> None:
     missing = [name for name in names if name not in certificates.nodes()]
     if missing:
         raise UserError(
-            f"There is no key of {missing[0]} in {certificates.folder / 'nodes'}; let it join with "
+            f"There is no key for {missing[0]} in {certificates.folder / 'nodes'}; let it join with "
             f"`understudy keys admit {missing[0]}.pub --keys {certificates.folder}`."
         )
 
@@ -90,13 +90,13 @@ def _check_admitted(certificates: Certificates, names: list[str]) -> None:
 def answer_at(
     door: int, config: Config, name: str, *, source: Path | None, policy: Policy | None, folder: Path, says: Says
 ) -> None:
-    """The process that answers, until it is ended; its imports and its records are loaded once."""
+    """The answering process, until it is stopped; its imports and its records are loaded once."""
     switch_off(folder / "flower")
     keep_freed_memory()
     with one_thread():
         site, method = build_site(config, name, source=source, folder=folder, policy=policy)
         if policy is None:
-            says("There is no policy: everything that the config asks for may leave.")
+            says("There is no policy: everything the config asks for may leave.")
         says(f"{name} takes part with {len(site.holding.own)} records.")
 
         def heard(request: Request, outcome: str) -> None:
@@ -105,16 +105,16 @@ def answer_at(
         serve(site, method, Door(door, folder / SECRET), going=lambda: True, heard=heard)
 
 
-# ---- a site, from the config that all parties share and from what lies here alone
+# ---- a site, from the config that all parties share and from what only this machine has
 
 
 def build_site(
     config: Config, name: str, *, source: Path | None, folder: Path, policy: Policy | None
 ) -> tuple[Site, Method]:
-    """Without a ``source`` the site takes its part of the config's own split, as in a simulation."""
+    """Without a ``source`` the site takes its part of the config's split, as in a simulation."""
     data = build_data(_without_test(config))
     if name not in data.sites:
-        raise UserError(f"The config knows no site '{name}'; it has {', '.join(data.sites)}.")
+        raise UserError(f"The config has no site '{name}'; it has {', '.join(data.sites)}.")
     method = build_method(config, data)
     words = config.words(__version__, data.problem, method.net.fast, str(device(config)), "")
     holding = _holding(config, data, name, source)
@@ -133,9 +133,9 @@ def build_site(
 
 
 def _without_test(config: Config) -> Config:
-    """Where records lie with the sites, the file to score on lies with the server."""
+    """If the records are at the sites, the test file is at the server."""
     if config.data is None:
-        raise UserError("A site reads its config from a file; data that was passed in Python cannot be in it.")
+        raise UserError("A site reads its config from a file, which cannot hold data passed in Python.")
     remote = config.data.sites is not None and not any(config.data.sites.values())
     return replace(config, data=config.data.model_copy(update={"test": None})) if remote else config
 
@@ -143,7 +143,7 @@ def _without_test(config: Config) -> Config:
 def _holding(config: Config, data: Federation, name: str, source: Path | None) -> Holding:
     assert config.data is not None
     if source is None and data.remote:
-        raise UserError(f"Say with --data where the records of {name} are: an .npz or .parquet file, or a folder.")
+        raise UserError(f"Name the records of {name} with --data: an .npz or .parquet file, or a folder.")
     if source is None:
         return data.sites[name]
     return at_site(config.data, name, source, data.problem, config.top.seed)

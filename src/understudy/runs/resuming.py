@@ -1,7 +1,7 @@
-"""When a folder's run may go on: it is resumed as it was begun; only its rounds and its engine may differ.
+"""When a folder's run may be resumed: with the config it began with; only its rounds and its engine may differ.
 
-What is asked for must be what `config.yaml` says, and `config.yaml` must be what the run was begun with: the checkpoint
-carries its digest, so that a file that was edited is noticed.
+The requested config must match `config.yaml`, and `config.yaml` must be what the run began with: the checkpoint carries
+its digest, so that an edited file is noticed.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
             if a.get("rounds") != b.get("rounds") and _follows_a_curve(b):
                 raise UserError(
                     "With schedule: cosine the learning rates depend on the number of rounds, so it cannot be "
-                    f"changed from {a.get('rounds')} to {b.get('rounds')} half-way; begin a new run."
+                    f"changed from {a.get('rounds')} to {b.get('rounds')} half-way; start a new run."
                 )
             a, b = ({k: v for k, v in side.items() if k != "rounds"} for side in (a, b))
         if a != b:
@@ -35,19 +35,19 @@ def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 
 def check_not_edited(folder: RunFolder) -> bool:
-    """Whether it could be checked: checkpoints of older versions carry no digest."""
+    """Whether it could be checked: checkpoints from older versions carry no digest."""
     entries = folder.checkpoints.entries()
     begun_with = folder.checkpoints.notes(entries[-1]).get("config") if entries else None
     if begun_with not in (None, digest_of_run(folder.config())):
         raise UserError(
-            f"{folder.path / 'config.yaml'} was edited after the run had begun, and only method.rounds and engine may "
-            f"differ: undo the change, or begin a new run with another {option('out')}."
+            f"{folder.path / 'config.yaml'} was edited after the run began, and only method.rounds and engine may "
+            f"differ: undo the change, or start a new run with another {option('out')}."
         )
     return begun_with is not None or not entries
 
 
 def digest_of_run(words: dict[str, Any]) -> str:
-    """Of everything that must stay the same all through a run."""
+    """Of everything that must stay the same throughout a run."""
     fixed = {key: value for key, value in _said(_with_used_data(words)).items() if key not in FREE}
     if isinstance(fixed.get("method"), dict) and not _follows_a_curve(fixed["method"]):
         fixed["method"] = {key: value for key, value in fixed["method"].items() if key != "rounds"}
@@ -55,13 +55,13 @@ def digest_of_run(words: dict[str, Any]) -> str:
 
 
 def _with_used_data(words: dict[str, Any]) -> dict[str, Any]:
-    """Older folders also have the defaults of what was not used, such as a data set's name beside own sites."""
+    """Older folders also have defaults of unused settings, such as a data set's name besides own sites."""
     data = words.get("data")
     return {**words, "data": used(data)} if isinstance(data, dict) else words
 
 
 def _said(words: Any) -> Any:
-    """Without what is null: a setting that is newer than the folder, and not used, makes no difference."""
+    """Without nulls: an unused setting that is newer than the folder makes no difference."""
     if isinstance(words, dict):
         return {key: _said(value) for key, value in words.items() if value is not None}
     return [_said(item) for item in words] if isinstance(words, list) else words
@@ -74,7 +74,8 @@ def _follows_a_curve(words: object) -> bool:
 
 
 def _rounds_matter(method: dict[str, Any]) -> bool:
-    """To what a client does in a round: a curve of learning rates, or noise solved for all rounds together."""
+    """Whether the number of rounds changes what a client does in one: by a learning-rate schedule, or by noise solved
+    for all rounds together."""
     return _follows_a_curve(method) or method.get("noise", 0) is None
 
 

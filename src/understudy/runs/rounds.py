@@ -1,4 +1,4 @@
-"""The rounds of a run: ask, checkpoint, score; begun or gone on with; to the end."""
+"""The rounds of a run, new or resumed, to the end: ask, checkpoint, score."""
 
 import contextlib
 import secrets
@@ -30,7 +30,7 @@ from understudy.runs.scores import Scorekeeper, summarise
 from understudy.runs.under_way import UnderWay, lost
 from understudy.runs.watching import Observer, RunStopped
 
-PATIENCE = 3  # undone rounds in a row that end a run
+PATIENCE = 3  # this many undone rounds in a row end a run
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Rounds:
         data: Federation,
         method: Method,
         folder: RunFolder,
-        words: dict[str, Any],  # the config as its file has it
+        words: dict[str, Any],  # the config as in its file
         observer: Observer,
     ):
         self.config, self.data, self.method, self.folder = config, data, method, folder
@@ -67,7 +67,7 @@ class Rounds:
         self.scores = Scorekeeper(method, data, folder, observer, config.top.measure)
 
     def to_the_end(self, open_engine: OpenEngine, *, sites_elsewhere: bool) -> Result:
-        """``sites_elsewhere``: what records they have is their word, and not what ``data`` says."""
+        """``sites_elsewhere``: then the sites, not ``data``, say which records they have."""
         self._sites_elsewhere = sites_elsewhere
         if self.data.split is not None:
             self.data.split.save(self.folder.path / "split.json")
@@ -90,7 +90,7 @@ class Rounds:
         except RepliesWait as waits:
             raise RunStopped(self._why_waiting(waits, server.round)) from None
         finally:
-            # Whatever ended it: what was sent in a round that does not count has left all the same.
+            # However it ended: what was sent in a round that does not count has left all the same.
             with contextlib.suppress(OSError, UserError):
                 self.folder.write_json("ledger.json", self.folder.ledger())
 
@@ -111,7 +111,7 @@ class Rounds:
                 raise RunStopped(why)
         return self._finish(server, state)
 
-    # ---- beginning, or going on
+    # ---- starting or resuming
 
     def _server(self, engine: Engine) -> RunServer:
         facts = RunFacts(
@@ -131,7 +131,7 @@ class Rounds:
         self.under_way.beat()
 
     def _held_out(self) -> dict[str, int]:
-        """The most records that each client may have scored on."""
+        """The most records each client may have scored on."""
         most = self.config.engine.most_held_out
         return {
             name: most if self._sites_elsewhere else len(holding.held_out) for name, holding in self.data.sites.items()
@@ -146,7 +146,7 @@ class Rounds:
         self.observer.begins(self.last, done, len(self.data.sites), self.folder.path)
         self.folder.releases.begin()
         server.ledger = self.folder.releases.ledger()
-        with contextlib.suppress(UserError):  # a client whose charge log cannot be read fails, and the others go on
+        with contextlib.suppress(UserError):  # a client whose charge log cannot be read fails, and the others continue
             server.ledger = self.folder.releases.ledger_with_charge_logs()
         if done < 0:
             return 0, self._open(server)
@@ -195,7 +195,7 @@ class Rounds:
         return after
 
     def _server_stream(self, round: int) -> AbstractContextManager[None]:
-        """Dropout in a network that the server trains is as repeatable as on a client."""
+        """Makes dropout in a network that the server trains as repeatable as on a client."""
         return private_global_stream(self.config.top.seed, round, "server")
 
     def _check_finite(self, state: State, when: str) -> None:
@@ -207,7 +207,7 @@ class Rounds:
             )
 
     def _save(self, server: RunServer, state: State) -> None:
-        """The checkpoint decides whether the round counts; what is written before it is the same when repeated."""
+        """The checkpoint decides whether the round counts; what is written before it comes out the same if repeated."""
         for client, sent in server.record.examples.items():
             self.folder.keep_examples(client, sent)
         line, ledger, entry = self._line(server), server.ledger.to_json(), f"round-{server.round:06d}"
@@ -228,7 +228,7 @@ class Rounds:
         self.scores.score(line, state)
 
     def _line(self, server: RunServer) -> Line:
-        """Of the round that has just ended, as metrics will have it, without its scores."""
+        """The metrics line of the round that just ended, without its scores."""
         record = server.record
         return {
             "round": server.round,
@@ -259,7 +259,7 @@ class Rounds:
         return Result(self.folder.path, summary, metrics, weights)
 
     def _close(self, server: RunServer, state: State) -> None:
-        """One last ask for the scores of the last model. It is step 0 of a round that may still come."""
+        """Asks once more, for scores of the last model. It is step 0 of a round that may still come."""
         last = self.scores.waiting[-1]
         server.begin(last["round"] + 1, first_step=0)
         for _ in server.ask(self.method.score, self.method.model_brief(state), list(server.clients), at_least=0):
@@ -281,15 +281,15 @@ class Rounds:
     def _why_stopped(self, server: RunServer, round: int) -> str:
         return (
             f"{PATIENCE} rounds in a row had too few replies{self._failures(server)}; the run ended after round "
-            f"{round} and can be resumed once that is mended."
+            f"{round} and can be resumed once that is fixed."
         )
 
     def _why_waiting(self, waits: RepliesWait, round: int) -> str:
         here = self.folder.path if (self.folder.path / "clients").is_dir() else "FOLDER"
         return (
             f"A person must approve what {waits.task} would send from {', '.join(waits.clients)} "
-            f"({f'round {round}' if round else 'the opening'}): look at it with `understudy approve {here}`, say --yes "
-            f"or --no there, and go on with {resuming()}."
+            f"({f'round {round}' if round else 'the opening'}): review it with `understudy approve {here}`, decide "
+            f"with --yes or --no, and run again with {resuming()}."
         )
 
     def _failures(self, server: RunServer) -> str:

@@ -1,4 +1,4 @@
-"""Who scores a run's models, and when their line is written."""
+"""Who scores a run's models, and when their lines are written."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from understudy.runs.watching import Observer
 
 
 class Scorekeeper:
-    """The server scores on its test set at once. Without one the clients do, while they work on the next round:
-    until then a line waits."""
+    """The server scores on its test set at once. Without one, clients score while they work on the next round; until
+    then a line waits."""
 
     def __init__(self, method: Method, data: Federation, folder: RunFolder, observer: Observer, measure: int = 0):
-        self._measure = measure  # every so many rounds
+        self._measure = measure  # every this many rounds
         self._method, self._data, self._folder, self._observer = method, data, folder, observer
         self.at_clients = data.test is None or method.scored_at_home
-        self.waiting: list[Line] = []  # lines of one and the same model: undone rounds do not change it
+        self.waiting: list[Line] = []  # lines about the same model: undone rounds do not change it
 
     def score(self, line: Line, state: State) -> None:
         net = self._method.net
@@ -43,7 +43,7 @@ class Scorekeeper:
         self._write(line, scores)
 
     def hand_in(self, counts: Tally, *, last_chance: bool = True) -> None:
-        """What clients found of the model whose lines wait."""
+        """Clients' scores of the model whose lines wait."""
         if counts.count == 0 and not last_chance:
             return  # nobody has scored it yet, and the next round brings the same model again
         for line in self.waiting:
@@ -57,7 +57,7 @@ class Scorekeeper:
 
 
 def summarise(metrics: list[Line], rounds: int, lost: Spent, epsilon: float | None) -> dict[str, Any]:
-    """``lost`` went into rounds that never counted; ``epsilon`` is the ledger's, which knows of these too."""
+    """``lost`` went into rounds that never counted; ``epsilon`` is the ledger's, which includes them too."""
     scored = [line["accuracy"] for line in metrics if line.get("accuracy") is not None]
     last = metrics[-1]
     return {
@@ -71,7 +71,7 @@ def summarise(metrics: list[Line], rounds: int, lost: Spent, epsilon: float | No
         "lost_work": lost != Spent(),
         "epsilon": epsilon,
         "failed": sum(line["failed"] for line in metrics),
-        "workers_died": sum(line.get("workers_died", 0) for line in metrics),  # an older folder's lines have no number
+        "workers_died": sum(line.get("workers_died", 0) for line in metrics),  # lines in older folders lack it
         "lost": sorted({client for line in metrics for client in line.get("lost", ())}),
         "seconds": round(sum(line["seconds"] for line in metrics) + lost.seconds, 3),
     }

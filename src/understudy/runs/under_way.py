@@ -1,7 +1,7 @@
-"""What went into rounds that were begun and never counted: stopped, killed, or waiting for a person.
+"""What went into rounds that began but never counted: stopped, killed, or waiting for a person.
 
-Such a round is asked again when the run goes on, so metrics have no line of it; but its bytes went over the wire and
-its seconds passed. ``under-way.json`` in the run's folder has them, and is not there where nothing was lost.
+Such a round is asked again when the run is resumed, so metrics have no line for it; but its bytes went over the wire
+and its seconds passed. ``under-way.json`` in the run's folder has them, and does not exist if nothing was lost.
 """
 
 import json
@@ -16,7 +16,7 @@ from understudy.federation.round_record import RoundRecord
 from understudy.files import write_whole
 
 FILE = "under-way.json"
-PULSE = 1.0  # seconds between two writes while replies come in, so that a kill loses no more than that
+PULSE = 1.0  # seconds between writes while replies come in, so that a kill loses no more than that
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class Spent:
 
 
 def lost(folder: Path, counted: int) -> Spent:
-    """By a run that has ``counted`` its rounds up to this one."""
+    """By a run whose rounds count up to round ``counted``."""
     try:
         words: dict[str, Any] = json.loads((folder / FILE).read_text())
         before, now = Spent(**words["lost"]), Spent(**words["now"])
         return before + now if words["round"] > counted else before
     except (OSError, ValueError, KeyError, TypeError):
-        return Spent()  # it only adds to what metrics say
+        return Spent()  # it only supplements the metrics
 
 
 class UnderWay:
-    """The round that a run is in, kept on disk until it counts."""
+    """A run's current round, kept on disk until it counts."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -57,7 +57,7 @@ class UnderWay:
 
     @contextmanager
     def of_round(self, number: int, record: RoundRecord) -> Iterator[None]:
-        """It counts unless this is left by an exception, of whatever kind."""
+        """It counts unless an exception of any kind leaves this block."""
         self._round, self._record = number, record
         self._began = self._written = time.perf_counter()
         try:
@@ -72,7 +72,7 @@ class UnderWay:
             self._write()
 
     def beat(self) -> None:
-        """Whenever a reply comes in."""
+        """Called whenever a reply comes in."""
         if self._round >= 0 and time.perf_counter() - self._written >= PULSE:
             self._write()
 

@@ -1,4 +1,4 @@
-"""Who watches a run, and what it says when it cannot go on."""
+"""Observers of a run, and the error for when it cannot continue."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ from understudy.runs.folder import Line
 
 
 class Observer:
-    """Who watches a run; this one does not care."""
+    """Watches a run; this one ignores everything."""
 
     def begins(self, rounds: int, done: int, clients: int, folder: Path) -> None: ...
     def heard(self, client: str) -> None: ...
@@ -17,7 +17,7 @@ class Observer:
 
 
 class Aloud(Observer):
-    """For a person who only waits for the result: what a run has to say, and no progress."""
+    """For someone who only waits for the result: prints a run's messages, but no progress."""
 
     def says(self, sentence: str) -> None:
         print(sentence, file=sys.stderr)

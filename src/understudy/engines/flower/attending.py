@@ -1,4 +1,4 @@
-"""Keeps a site in the federation. Nothing heavy is imported here: it waits, and starts what has ended."""
+"""Keeps a site in the federation. Nothing heavy is imported here: it waits, and restarts what has ended."""
 
 import fcntl
 import os
@@ -17,33 +17,33 @@ from understudy.errors import UserError
 from understudy.files import make_private
 
 Says = Callable[[str], None]
-ON_PURPOSE = (0, 2, 130)  # done, told why not, stopped by a person
+ON_PURPOSE = (0, 2, 130)  # done, refused with a message, stopped by the user
 AGAIN_AFTER = 2.0  # seconds
-LOOK = 1.0  # seconds between two looks whether the door has changed
+LOOK = 1.0  # seconds between checks whether the door has changed
 
 
 def attend(name: str, *, server: str, keys: Path | None, folder: Path, command: Sequence[str], says: Says) -> int:
-    """Keeps a site in the federation: Flower's node, and a process that answers, each started anew when it ends.
+    """Keeps a site in the federation: Flower's node and an answering process, each restarted when it ends.
 
-    ``command`` starts the process that answers; ``--at-door PORT`` tells it where its tasks are. Its exit code is
-    given where it ended on purpose.
+    ``command`` starts the answering process; ``--at-door PORT`` tells it where its tasks are. Returns its exit code
+    once it ends on purpose.
     """
     port_of(server, "--server server.example.org:8443")
     known = ServerAddress(server, None, None) if keys is None else _site_keys(server, keys, name)
     if keys is None:
-        says("--insecure: what is sent can be read and changed on its way, and nobody proves who they are.")
+        says("--insecure: messages can be read and changed in transit, and nobody proves who they are.")
     with only_one(folder), supernode(folder, known, says) as node:
         while True:
             code = _worked(command, node)
             if code in ON_PURPOSE:
                 return code
             if code is not None:
-                says(f"The process that answers for {name} ended with code {code}; it starts again.")
+                says(f"The answering process of {name} ended with code {code}; restarting it.")
             time.sleep(AGAIN_AFTER)
 
 
 def _worked(command: Sequence[str], node: Node) -> int | None:
-    """How the process that answers ended; None where it was stopped, since its tasks are at another door now."""
+    """The answering process's exit code; None if it was stopped because its tasks are now at another door."""
     door = node.door
     worker = subprocess.Popen([*command, "--at-door", str(door.port)], preexec_fn=partial(end_with_parent, os.getpid()))
     try:
@@ -73,5 +73,7 @@ def only_one(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"Another process works for the site in {folder}; stop it, or choose --folder.") from None
+            raise UserError(
+                f"Another process is running the site in {folder}; stop it, or choose another --folder."
+            ) from None
         yield

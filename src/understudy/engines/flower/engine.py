@@ -1,8 +1,8 @@
 """The server's end: our loop over Flower's Grid.
 
-A client is a name. Which node answers for it is looked up again and again: after a crash it may be another one. A
-client that is away, or whose node went down over a request, is asked again until the time for this exchange is over;
-that is safe, since a site that answered once sends the same bytes again.
+A client is a name. Which node answers for it is looked up repeatedly: after a crash it may be another one. A client
+that is offline, or whose node went down over a request, is asked again until this exchange times out; that is safe,
+since a site that has answered once sends the same bytes again.
 """
 
 import time
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from flwr.app import Message
     from flwr.serverapp import Grid
 
-POLL = 0.2  # seconds between two looks for replies
-LOOK_AROUND = 2.0  # seconds between two looks at who is there
-WINDOW = 64  # clients that are asked at a time
-TRIES = 3  # requests that may go down with a client's process before it is given up
-GONE = (3, 5, 8)  # Flower's codes: the reply did not arrive whole; the node is not there; the process that worked died
+POLL = 0.2  # seconds between checks for replies
+LOOK_AROUND = 2.0  # seconds between checks of who is online
+WINDOW = 64  # clients asked at a time
+TRIES = 3  # requests that may go down with a client's process before we give up on it
+GONE = (3, 5, 8)  # Flower's codes: the reply did not arrive whole; the node is offline; the working process died
 
 
 @dataclass
 class Waiting:
-    """A request that has no answer yet."""
+    """A request without an answer yet."""
 
     request: Request
     until: float
@@ -42,13 +42,13 @@ class Waiting:
 class Flower(Engine):
     grid: "Grid"
     spool: Path  # early answers wait here
-    timeout: float  # seconds that a client has for an answer, being away included
-    insecure: bool = False  # nodes have no keys, so they say themselves who they are
-    check: Callable[[], None] = lambda: None  # raises when the link is gone
+    timeout: float  # how long a client may take to answer, in seconds, including time offline
+    insecure: bool = False  # nodes have no keys, so we take their word for who they are
+    check: Callable[[], None] = lambda: None  # raises if the link is gone
     largest: int = wire.LARGEST
     _names: dict[int, str] = field(default_factory=dict)  # of nodes that said hello
-    _greeted: dict[str, int] = field(default_factory=dict)  # hellos without an answer, and to which node they went
-    _owing: dict[str, Waiting] = field(default_factory=dict)  # clients that were given up, and what they still work on
+    _greeted: dict[str, int] = field(default_factory=dict)  # unanswered hellos, and to which node they went
+    _owing: dict[str, Waiting] = field(default_factory=dict)  # clients given up on, and what they still work on
     _looked: float = float("-inf")
     _there: dict[str, int] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Flower(Engine):
                     return
                 continue
             self._send(waiting)
-            # Who answered is not given up in the same turn, so time is looked at when nothing came.
+            # Nobody who just answered is given up on, so the time is only checked when nothing came.
             answers = self._received(waiting) or self._given_up(waiting, others)
             for client, answer in answers.items():
                 early[client] = self._spooled(waiting.pop(client).request, answer)
@@ -101,9 +101,9 @@ class Flower(Engine):
             one.message = next(iter(self.grid.push_messages([message])), None)
 
     def there(self) -> dict[str, int]:
-        """Who is there now: the node that answers for each name."""
+        """Who is online now: the node that answers for each name."""
         if time.monotonic() - self._looked >= LOOK_AROUND:
-            # A site that came back without keys is a new node, and the old one lingers: the newest counts.
+            # Without keys, a site that comes back is a new node, and the old one lingers: the newest counts.
             newest_last = sorted(self.grid.get_nodes(), key=lambda node: str(node.last_activated_at))
             nodes = {node.node_id: node.name for node in newest_last}
             if self.insecure:
@@ -114,7 +114,7 @@ class Flower(Engine):
         return self._there
 
     def _ask_names(self, strangers: list[int]) -> None:
-        """Without waiting: whoever does not say it, or says something strange, is nobody and holds up nobody."""
+        """Without waiting: a node that sends no name, or something strange, is ignored and delays nobody."""
         from flwr.app import Message, RecordDict
 
         for node in strangers:
@@ -143,12 +143,12 @@ class Flower(Engine):
         return found
 
     def _too_late(self, one: Waiting, reply: "Message") -> None:
-        """Nobody waits for it any more, but it has left its site."""
+        """It came too late to count, but it has left its site."""
         if (answer := self._read(one, reply)) is not None:
             self.late(one.request, answer)
 
     def _read(self, one: Waiting, reply: "Message") -> Answer | None:
-        """None: it is asked again."""
+        """None: the client is asked again."""
         client = one.request.client
         try:
             if not reply.has_error():
@@ -157,7 +157,7 @@ class Flower(Engine):
         except Exception as wrong:  # whatever one site sends, the others' answers count
             return failed(client, f"its answer cannot be read ({type(wrong).__name__})")
         if code in GONE and one.tries < TRIES:
-            one.node = one.message = None  # it is asked again when its node is back
+            one.node = one.message = None  # asked again once its node is back
             self._looked = float("-inf")
             return None
         return failed(
@@ -165,7 +165,7 @@ class Flower(Engine):
         )
 
     def _given_up(self, waiting: dict[str, Waiting], others: bool) -> dict[str, Answer]:
-        """Time is over. Who still works on an earlier request is waited for only as long as others are, if any."""
+        """Clients out of time. One still working on an earlier request is waited for only as long as others are."""
         now = time.monotonic()
         busy = {client for client in waiting if client in self._owing}
         only_busy_left = others and not any(one.until > now for client, one in waiting.items() if client not in busy)
@@ -175,13 +175,13 @@ class Flower(Engine):
             if not late and not (only_busy_left and client in busy):
                 continue
             why = f"it did not answer within {self.timeout:.0f} s" if late else "it is busy with an earlier request"
-            found[client] = failed(client, why if one.message is not None else "it was not there")
+            found[client] = failed(client, why if one.message is not None else "it was offline")
             if one.message is not None:
                 self._owing[client] = one
         return found
 
     def _spooled(self, request: Request, answer: Answer) -> Answer:
-        """Bytes that wait for their turn wait on disk, and are read once."""
+        """Early answers wait for their turn on disk, and are read once."""
         if answer.outcome != "done":
             return answer
         self.spool.mkdir(parents=True, exist_ok=True)
@@ -196,7 +196,7 @@ class Flower(Engine):
         return Answer(**answer.header(), read=read)
 
     def wait_for(self, clients: Iterable[str], heard: Callable[[list[str]], None], enough: int | None = None) -> None:
-        """Until all of them are there, or ``enough`` after the time that an answer may take.
+        """Waits until all of them are online, or, once the timeout for an answer has passed, ``enough`` of them.
 
         ``heard`` is told who is missing.
         """

@@ -1,8 +1,8 @@
-"""A message is fetched part by part: no more of it than is allowed, and not for longer than it may still be whole.
+"""Fetches a message part by part: no more of it than is allowed, and only while it can still be completed.
 
-A server that is stopped in the middle of a round leaves messages behind that nobody may fetch any more. Their tasks are
-given out all the same, and Flower would wait for the missing parts for more than an hour, deaf to the server that came
-back. A SuperNode fetches one message after another, so once it has a newer task, what is missing of this one is lost.
+A server stopped in the middle of a round leaves messages behind that can no longer be fetched. Their tasks are handed
+out all the same, and Flower would wait over an hour for the missing parts, deaf to the server that came back. A
+SuperNode fetches one message after another, so once it has a newer task, the missing parts of this one are lost.
 """
 
 import json
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
     from flwr.supercore.runtime import RuntimeHttpClient
 
-LONGEST_PART = 2 * LONGEST_HEADER  # bytes of a part that is read as text or fields; all else is chunks of bytes
+LONGEST_PART = 2 * LONGEST_HEADER  # bytes of a part read as text or fields; everything else is chunks of bytes
 
 
 class Withdrawn(Exception):
-    """Nobody waits for the answer to this message any more."""
+    """Nobody is waiting for an answer to this message any more."""
 
 
 class Fetching:
@@ -44,7 +44,7 @@ class Fetching:
     def PullObject(self, request: "PullObjectRequest") -> "PullObjectResponse":  # noqa: N802 Flower's name
         part = self._client.PullObject(request)
         if part.object_found and not part.object_available and self._newer():
-            part = self._client.PullObject(request)  # it may have come between the two looks
+            part = self._client.PullObject(request)  # it may have come between the two checks
             if not part.object_available:
                 raise Withdrawn
         if not part.object_found:
@@ -53,14 +53,14 @@ class Fetching:
 
 
 class TooLarge(UserError):
-    """More bytes than are taken."""
+    """More bytes than are accepted."""
 
     def __init__(self, largest: int):
-        super().__init__(f"A message of more than {largest} bytes came; no more are taken.")
+        super().__init__(f"A message of more than {largest} bytes came; that is the most accepted.")
 
 
 class Counted:
-    """Fetches parts of one message, until they are too many bytes. Flower calls it from several threads."""
+    """Fetches parts of one message, up to a limit on bytes. Flower calls it from several threads."""
 
     def __init__(self, fetch_part: Callable[["PullObjectRequest"], "PullObjectResponse"], largest: int):
         self._fetch, self._largest = fetch_part, largest
@@ -76,7 +76,7 @@ class Counted:
 
 
 def fetch(client: Any, tree: "ObjectTree", *, node: int, run: int, largest: int) -> "Message":
-    """The message whose parts ``tree`` names, with at most ``largest`` bytes in its arrays."""
+    """The message whose parts are named in ``tree``, with at most ``largest`` bytes in its arrays."""
     from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
     from flwr.proto.node_pb2 import Node
     from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
@@ -89,7 +89,7 @@ def fetch(client: Any, tree: "ObjectTree", *, node: int, run: int, largest: int)
     try:
         parts = pull_objects([part.object_id for part in iterate_object_tree(tree)], fetch_part)
     except TooLarge:
-        client.ConfirmMessageReceived(received)  # Flower lets go of the parts
+        client.ConfirmMessageReceived(received)  # Flower deletes the parts
         raise
     client.ConfirmMessageReceived(received)
     return put_together(tree.object_id, parts, largest)
@@ -102,14 +102,14 @@ def put_together(name: str, parts: dict[str, bytes], largest: int) -> "Message":
     _check_whole(parts, largest)
     message = inflate_object_from_contents(name, parts)
     if not isinstance(message, Message):
-        raise UserError("Something came that is no message.")
+        raise UserError("Something came that is not a message.")
     return message
 
 
 def _check_whole(parts: Mapping[str, bytes], largest: int) -> None:
-    """Before it takes memory: few bytes can become many.
+    """Before it takes up memory: a few bytes can become many.
 
-    An array names its chunks in order, and may name one a million times; text that is read takes many times its size.
+    An array lists its chunks in order, and may list one a million times; parsed text takes many times its size.
     """
     from flwr.app import Array
     from flwr.supercore.inflatable.inflatable_object import get_object_body, get_object_head_values_from_object_content

@@ -1,7 +1,7 @@
-"""Flower's Grid, without its ways to wait for ever.
+"""Flower's Grid, without its endless waits.
 
-A reply is announced before its bytes are there. Each is fetched in a thread of its own, so that a site that sends
-slowly, or went down while it sent, holds up nobody else; and what is wrong with one reply is told about that reply.
+A reply is announced before its bytes arrive. Each is fetched in its own thread, so that a site that sends slowly, or
+went down while sending, delays nobody else; and what is wrong with one reply is reported for that reply only.
 """
 
 import threading
@@ -26,23 +26,23 @@ from understudy.errors import UserError
 if TYPE_CHECKING:
     from flwr.proto.message_pb2 import ObjectTree
 
-PATIENCE = 120.0  # seconds for which a SuperLink that runs may leave a call unanswered
-LONGEST_WAIT = 5  # seconds between two tries
+PATIENCE = 120.0  # seconds for which a running SuperLink may leave a call unanswered
+LONGEST_WAIT = 5  # seconds between retries
 TRY_AGAIN = (502, 503, 504)
 
 
 class LinkGrid(HttpGrid):
     def __init__(self, door: Door, token: str, *, ended: Callable[[], bool], largest: int = wire.LARGEST):
-        """``ended`` tells whether the SuperLink's process is gone."""
+        """``ended`` tells whether the SuperLink's process has ended."""
         certificates = None if door.ca is None else door.ca.read_bytes()
         super().__init__(door.address, door.ca is None, certificates, token=token)
         self._retry_invoker = retrying(ended)
         self._largest = largest
         self._coming: set[str] = set()  # messages whose replies are being fetched
-        self._whole: dict[str, Message] = {}  # replies that wait to be taken, by the message they reply to
+        self._whole: dict[str, Message] = {}  # complete replies, by the message they reply to
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """The replies that are whole by now; those that are announced are fetched meanwhile."""
+        """The replies that are complete by now; announced ones are fetched meanwhile."""
         asked = list(message_ids)
         wanted = [one for one in asked if one not in self._coming]
         if wanted:
@@ -59,7 +59,7 @@ class LinkGrid(HttpGrid):
         return self._whole.pop(message)
 
     def _fetch(self, about: Metadata, tree: "ObjectTree") -> None:
-        """Whom it answers is the SuperLink's word, which knows the sender's key; the reply's own does not count."""
+        """Which message it answers is taken from the SuperLink, which knows the sender's key, not from the reply."""
         try:
             reply = self._fetched(about.run_id, tree)
             content, error = (None, reply.error) if reply.has_error() else (reply.content, None)
@@ -67,7 +67,7 @@ class LinkGrid(HttpGrid):
             content, error = None, Error(ErrorCode.MESSAGE_UNAVAILABLE, f"its bytes did not arrive {lost}".strip())
         except UserError as wrong:
             content, error = None, Error(wire.UNREADABLE, str(wrong))
-        except Exception as wrong:  # whatever a site may send, the others' replies count
+        except Exception as wrong:  # whatever one site sends, the others' replies count
             content, error = None, Error(wire.UNREADABLE, f"its reply cannot be read ({type(wrong).__name__})")
         self._whole[about.reply_to_message_id] = make_message(about, content, error)
 
@@ -77,7 +77,7 @@ class LinkGrid(HttpGrid):
 
 
 def retrying(ended: Callable[[], bool], patience: float = PATIENCE) -> RetryInvoker:
-    """Flower's own would try for ever, and end this process with Ctrl-C where the SuperLink refuses a call."""
+    """Flower's own would retry forever, and end this process with Ctrl-C if the SuperLink refuses a call."""
 
     def give_up(error: Exception) -> bool:
         refused = isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in TRY_AGAIN

@@ -1,4 +1,4 @@
-"""Certificates of the server, and the keys by which sites are known.
+"""The server's certificates, and the keys that identify sites.
 
 The server's folder holds ``ca.crt``, ``ca.key``, ``server.crt``, ``server.key`` and ``nodes/NAME.pub`` for every site
 that may join. A site's folder holds ``ca.crt`` (from the server), ``NAME`` and ``NAME.pub``; only the .pub leaves it.
@@ -17,13 +17,13 @@ from understudy.errors import UserError
 from understudy.files import make_private
 from understudy.site_names import check_site_name
 
-DAYS = 825  # that a certificate is good for
+DAYS = 825  # how long a certificate is valid
 HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """The three files of a server, made and read together."""
+    """A server's three files, made and read together."""
 
     folder: Path
 
@@ -40,7 +40,7 @@ class Certificates:
         return self.folder / "server.key"
 
     def nodes(self) -> dict[str, bytes]:
-        """Public keys of the sites that may join, as Flower wants them, by name."""
+        """Public keys of the sites that may join, in Flower's format, by name."""
         return {file.stem: _public_pem(file) for file in sorted((self.folder / "nodes").glob("*.pub"))}
 
 
@@ -53,12 +53,12 @@ def server_certificates(folder: Path) -> Certificates:
 
 
 def make_server(folder: Path, hosts: Sequence[str]) -> Certificates:
-    """An authority of one's own, and the server's certificate for the names and addresses that sites will dial."""
+    """Makes a certificate authority, and the server's certificate for the names and addresses that sites will dial."""
     from cryptography.hazmat.primitives import serialization
 
     made = Certificates(folder)
     if made.ca.exists() or made.key.exists():
-        raise UserError(f"{folder} holds certificates already; sites trust them, so they are not written over.")
+        raise UserError(f"{folder} already holds certificates; sites trust them, so they are not overwritten.")
     make_private(folder)
     (folder / "nodes").mkdir(exist_ok=True)
     ca_key, server_key = _new_key("P-256"), _new_key("P-256")
@@ -72,7 +72,7 @@ def make_server(folder: Path, hosts: Sequence[str]) -> Certificates:
             _write(file, _private(key, serialization.PrivateFormat.PKCS8), secret=True)
         for file, shown in public.items():
             _write(file, shown.public_bytes(serialization.Encoding.PEM), secret=False)
-    except OSError:  # a full disk: half of them would stand in the way of the next try
+    except OSError:  # a full disk: leftover files would block the next try
         for file in (*secrets, *public):
             file.unlink(missing_ok=True)
         raise
@@ -80,13 +80,13 @@ def make_server(folder: Path, hosts: Sequence[str]) -> Certificates:
 
 
 def make_node(folder: Path, name: str) -> Path:
-    """A site's key pair; gives the file to send to the server's operator."""
+    """Makes a site's key pair; returns the file to send to the server's operator."""
     from cryptography.hazmat.primitives import serialization
 
     check_site_name(name)
     private, public = folder / name, folder / f"{name}.pub"
     if private.exists():
-        raise UserError(f"{private} is there already; the server knows the site by it, so it is not written over.")
+        raise UserError(f"{private} already exists; it identifies the site to the server, so it is not overwritten.")
     make_private(folder)
     key = _new_key("P-384")
     _write(private, _private(key, serialization.PrivateFormat.OpenSSH), secret=True)
@@ -96,13 +96,13 @@ def make_node(folder: Path, name: str) -> Path:
 
 
 def admit(folder: Path, public: Path, name: str | None = None) -> str:
-    """Puts a site's public key among those that may join; gives the name under which it is known."""
+    """Adds a site's public key to those that may join; returns the name under which it is known."""
     known_as = name or public.stem
     check_site_name(known_as)
     _public_pem(public)
     target = folder / "nodes" / f"{known_as}.pub"
     if target.exists() and target.read_bytes() != public.read_bytes():
-        raise UserError(f"{target} is there already with another key; give the site another --name.")
+        raise UserError(f"{target} already exists with another key; give the site another --name.")
     make_private(folder)
     target.parent.mkdir(exist_ok=True)
     _write(target, public.read_bytes(), secret=False)
@@ -119,7 +119,7 @@ def _public_pem(file: Path) -> bytes:
     except OSError as error:
         raise UserError(f"{file} cannot be read ({error.strerror}).") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise UserError(f"{file} is no public key of a site; make one with `understudy keys client NAME`.") from None
+        raise UserError(f"{file} is not a site's public key; make one with `understudy keys client NAME`.") from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise UserError(f"{file} is a key of another kind; make one with `understudy keys client NAME`.")
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -202,7 +202,7 @@ def _alternative(host: str) -> Any:
     except ValueError:
         pass
     if not HOST_NAME.fullmatch(host):
-        raise UserError(f"--host {host}: write a name or an address in plain letters.")
+        raise UserError(f"--host {host}: write a name or an address in plain ASCII.")
     return x509.DNSName(host)
 
 

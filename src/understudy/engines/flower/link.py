@@ -1,4 +1,4 @@
-"""The SuperLink: Flower's process on the server's machine, on loopback, with one run of ours open in it."""
+"""The SuperLink: Flower's process on the server's machine, on loopback, with one open run of ours."""
 
 import hashlib
 import subprocess
@@ -18,9 +18,9 @@ from understudy.files import make_private
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
-START_UP = 120.0  # seconds; a busy machine takes its time
+START_UP = 120.0  # seconds; a busy machine is slow
 
-# What a run must bring along. Nothing of it is ever executed: both ends run what is installed there.
+# What Flower requires a run to contain. None of it is ever executed: both ends run what is installed there.
 APP = {
     "pyproject.toml": b"""[project]
 name = "understudy-run"
@@ -47,12 +47,13 @@ class Link:
     def check(self) -> None:
         if self.process.poll() is not None:
             raise UserError(
-                f"Flower's SuperLink ended ({self.process.returncode}); see {self.log}, then go on with {resuming()}."
+                f"Flower's SuperLink ended ({self.process.returncode}); see {self.log}, then run again with "
+                f"{resuming()}."
             )
 
     @contextmanager
     def in_sentences(self) -> Iterator["Link"]:
-        """What goes wrong between this process and the SuperLink, told to a person."""
+        """Reports what goes wrong between this process and the SuperLink in a sentence."""
         import httpx
 
         try:
@@ -60,7 +61,7 @@ class Link:
         except httpx.HTTPError as error:
             self.check()
             raise UserError(
-                f"Flower's SuperLink does not answer ({error}); see {self.log}, then go on with {resuming()}."
+                f"Flower's SuperLink does not answer ({error}); see {self.log}, then run again with {resuming()}."
             ) from None
 
     # ---- Control API
@@ -76,7 +77,7 @@ class Link:
         )
 
     def register(self, nodes: dict[str, bytes]) -> None:
-        """Sites that may join: their names and public keys. Known ones stay; a key that changed is an error."""
+        """Registers sites that may join, by name and public key. Known ones stay; a changed key is an error."""
         from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest
 
         control = self._control()
@@ -85,7 +86,7 @@ class Link:
             for name, key in nodes.items():
                 if name in known and known[name] != key:
                     raise UserError(
-                        f"The site '{name}' is registered with another key; give it a new name, or begin with an "
+                        f"The site '{name}' is registered with another key; give it a new name, or start with an "
                         "empty --state folder."
                     )
                 if name not in known:
@@ -111,7 +112,7 @@ class Link:
 
     @contextmanager
     def run(self) -> Iterator["Grid"]:
-        """A run of Flower's, for as long as this process works on it."""
+        """A Flower run, open while this process works on it."""
         import httpx
         from flwr.common.serde import run_from_proto
         from flwr.proto.runtime_pb2 import PullTaskInputRequest, PushTaskOutputRequest
@@ -133,7 +134,7 @@ class Link:
                     yield grid
                 finally:
                     if self.process.poll() is None:
-                        with suppress(httpx.HTTPError):  # all that mattered is done
+                        with suppress(httpx.HTTPError):  # everything that matters is done
                             client.PushTaskOutput(PushTaskOutputRequest(sub_status="completed"))
         finally:
             grid.close()
@@ -145,7 +146,7 @@ class Link:
 
 @contextmanager
 def superlink(state: Path, certificates: Certificates | None, *, port: int | None = None) -> Iterator[Link]:
-    """``state`` holds its database, so that sites and their keys outlive it; without certificates, no TLS."""
+    """``state`` holds its database, so that sites and their keys outlive it; no certificates, no TLS."""
     make_private(state)  # what sites sent passes through here
     switch_off(state / "flower")
     log = state / "superlink.log"

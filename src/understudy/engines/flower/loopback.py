@@ -1,4 +1,4 @@
-"""A whole federation on this machine, for a look: server, proxy and one process a site, with TLS and keys."""
+"""A whole federation on this machine, to try it out: server, proxy and one process per site, with TLS and keys."""
 
 import subprocess
 import sys
@@ -68,9 +68,9 @@ def _keys(home: Path, names: Sequence[str]) -> Certificates:
 def _front(
     open_things: ExitStack, home: Path, certificates: Certificates, link: Link, says: Callable[[str], None]
 ) -> str:
-    """Where sites dial: the proxy, as in a real federation, or the link itself where there is no nginx."""
+    """The address that sites dial: the proxy, as in a real federation, or the link itself if there is no nginx."""
     if nginx() is None:
-        says("There is no nginx here, so the sites reach Flower's port directly; on loopback that is harmless.")
+        says("There is no nginx here, so sites connect to Flower's port directly; on loopback that is harmless.")
         return link.door.address
     listen = f"127.0.0.1:{free_port()}"
     open_things.enter_context(proxy(home / "proxy", listen, certificates, link.door))

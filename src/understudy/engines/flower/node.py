@@ -1,4 +1,4 @@
-"""The SuperNode: Flower's process at a site, started again whenever it ends."""
+"""The SuperNode: Flower's process at a site, restarted whenever it ends."""
 
 import subprocess
 import threading
@@ -15,13 +15,13 @@ from understudy.engines.flower.runtime import Door, new_secret
 from understudy.printing import printable
 
 SECRET = "runtime.secret"  # in the site's folder
-AGAIN_AFTER = 15.0  # seconds: for up to a minute after a crash the server takes the key for one that is still there
-LOOK_OUT = 20.0  # seconds between two looks whether the server answers at all
+AGAIN_AFTER = 15.0  # seconds: for up to a minute after a crash the server thinks the key is still connected
+LOOK_OUT = 20.0  # seconds between checks whether the server answers at all
 
 
 class Node:
     def __init__(self, door: Door, server: ServerAddress, folder: Path, says: Callable[[str], None]):
-        self.door = door  # another one after a restart, where its port was taken
+        self.door = door  # changes after a restart if its port was taken
         self._server, self._folder, self._says = server, folder, says
         self._log = folder / "supernode.log"
         self._ending = threading.Event()
@@ -36,18 +36,18 @@ class Node:
         while not self._ending.is_set():
             try:
                 trouble = self._once()
-            except Exception as error:  # no such program, a full disk: told and tried again, since this thread is alone
+            except Exception as error:  # no such program, a full disk: reported and retried, since this thread is alone
                 trouble = (
                     f"Flower's SuperNode cannot be kept running ({type(error).__name__}: {printable(str(error))})."
                 )
                 self._stop()
             if not self._ending.is_set():
-                self._says(f"{trouble} (See {self._log}; again in {AGAIN_AFTER:.0f} s.)")
+                self._says(f"{trouble} (See {self._log}; trying again in {AGAIN_AFTER:.0f} s.)")
                 self._ending.wait(AGAIN_AFTER)
 
     def _once(self) -> str:
-        """From its start to its end; why it ended."""
-        if not is_free(self.door.port):  # somebody took it in the meantime
+        """Runs it from start to end; returns why it ended."""
+        if not is_free(self.door.port):  # taken in the meantime
             self.door = replace(self.door, port=free_port())
         before = self._log.stat().st_size if self._log.exists() else 0
         self._process = start(self._command(), log=self._log, env=switches(self._folder / "flower"))
@@ -59,7 +59,7 @@ class Node:
             stop(self._process)
 
     def _watch(self, process: "subprocess.Popen[bytes]") -> None:
-        """Until it ends; a server that does not answer is worth a word, for the node itself just goes on trying."""
+        """Until it ends; reports a server that does not answer, since the node itself just keeps trying."""
         look, told = time.monotonic() + LOOK_OUT / 4, None
         while process.poll() is None and not self._ending.wait(0.2):
             if time.monotonic() < look:

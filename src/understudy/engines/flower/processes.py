@@ -15,16 +15,16 @@ from understudy.engines.with_parent import end_with_parent
 from understudy.errors import UserError
 from understudy.printing import printable
 
-GRACE = 5.0  # seconds between asking a program to end and ending it
+GRACE = 5.0  # seconds between asking a program to end and killing it
 
 
 def program(name: str) -> str:
-    """The path of a command that was installed beside this Python."""
+    """The path of a command installed alongside this Python."""
     return str(Path(sys.executable).parent / name)
 
 
 def start(command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
-    """Its output goes into ``log``. It gets no Ctrl-C of ours, and ends when this process does."""
+    """Its output goes to ``log``. Our Ctrl-C does not reach it, and it ends when this process does."""
     log.parent.mkdir(parents=True, exist_ok=True)
     end_leftovers(log)
     with log.open("ab") as file:
@@ -46,7 +46,7 @@ def _group(log: Path) -> Path:
 
 
 def end_leftovers(log: Path) -> None:
-    """A parent that was killed takes the program with it, but not what that program had started (nginx's workers)."""
+    """A killed parent takes the program with it, but not what that program had started (nginx's workers)."""
     until = time.monotonic() + GRACE
     while (left := _leftovers(log)) and time.monotonic() < until:
         for process in left:
@@ -56,7 +56,7 @@ def end_leftovers(log: Path) -> None:
 
 
 def _leftovers(log: Path) -> list[int]:
-    """Processes of the group that was started with this log, and that still bear its name."""
+    """Processes of the group started with this log that still have its name."""
     found = []
     with contextlib.suppress(OSError, ValueError):
         group, name = _group(log).read_text().split()
@@ -70,7 +70,7 @@ def _leftovers(log: Path) -> list[int]:
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:
-    """Ask, wait, end; with all that it started."""
+    """Asks, waits, kills; with everything it started."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, sign)
@@ -97,14 +97,14 @@ def is_free(port: int) -> bool:
 
 
 def dialled(listen: str) -> tuple[str, int]:
-    """Where this machine reaches what listens on ADDRESS:PORT; on all addresses means on loopback too."""
+    """Where this machine can reach what listens on ADDRESS:PORT; all addresses include loopback."""
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), int(port)
 
 
 def wait_until_open(listen: str, process: "subprocess.Popen[bytes]", log: Path, *, seconds: float) -> None:
-    """Until something listens on ADDRESS:PORT; a sentence where the program ends or takes too long."""
+    """Waits until something listens on ADDRESS:PORT; a UserError if the program ends or takes too long."""
     until = time.monotonic() + seconds
     while True:
         with contextlib.suppress(OSError), socket.create_connection(dialled(listen), 1):
@@ -117,7 +117,7 @@ def wait_until_open(listen: str, process: "subprocess.Popen[bytes]", log: Path, 
 
 
 def last_line(log: Path) -> str:
-    """What a program said last, for a sentence."""
+    """A program's last output, as part of a sentence."""
     with contextlib.suppress(OSError):
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
         if lines:

@@ -1,7 +1,7 @@
 """What is open to the world: nginx with TLS in front of the SuperLink, for the nodes' path and nothing else.
 
-On its one port Flower also takes new runs and hands out tasks, and asks nobody who wants them to show a key. So the
-SuperLink listens on loopback, and only ``/v1/fleet/``, where nodes prove who they are, is passed on.
+On its one port Flower also accepts new runs and hands out tasks, without asking for a key. So the SuperLink listens on
+loopback, and only ``/v1/fleet/``, where nodes prove who they are, is passed on.
 """
 
 import errno
@@ -18,9 +18,9 @@ from understudy.engines.flower.processes import end_leftovers, start, stop, wait
 from understudy.engines.flower.runtime import Door
 from understudy.errors import UserError
 
-FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")  # where Debian puts it; not in everybody's PATH
+FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")  # where Debian puts it; not on everyone's PATH
 
-CONFIG = """# Written by understudy: only the path of the nodes is passed on to Flower's SuperLink.
+CONFIG = """# Written by understudy: only the nodes' path is passed on to Flower's SuperLink.
 {user}pid "{folder}/nginx.pid";
 error_log "{folder}/nginx-error.log" warn;
 worker_processes 2;
@@ -60,11 +60,11 @@ http {{
 }}
 """
 LET_GO = 5.0  # seconds
-LARGEST = 64  # megabytes of one request; Flower sends arrays in pieces of five
+LARGEST = 64  # megabytes per request; Flower sends arrays in chunks of five
 
 
 def nginx() -> str | None:
-    """Its path, where it is installed."""
+    """Its path, if it is installed."""
     return shutil.which("nginx") or next((found for at in FOLDERS if (found := shutil.which("nginx", path=at))), None)
 
 
@@ -72,14 +72,14 @@ def installed_nginx() -> str:
     found = nginx()
     if found is None:
         raise UserError(
-            "The server's port is opened by nginx, which is not installed (Debian: apt install nginx-light); "
+            "The server needs nginx to open its port, and it is not installed (Debian: apt install nginx-light); "
             "without it only --insecure on one machine is possible."
         )
     return found
 
 
 def config(folder: Path, listen: str, certificates: Certificates, door: Door) -> str:
-    """Workers of an nginx that root starts stay root, since the folder is closed to everybody else."""
+    """If root starts nginx, its workers stay root, since nobody else can read the folder."""
     files = {"ca": certificates.ca, "certificate": certificates.certificate, "key": certificates.key}
     paths = {name: _in_quotes(path) for name, path in {"folder": folder, **files}.items()}
     user = "user root;\n" if os.getuid() == 0 else ""
@@ -90,7 +90,7 @@ def _in_quotes(path: Path) -> str:
     """As nginx reads it between quotes."""
     whole = str(path.resolve())
     if "$" in whole:
-        raise UserError(f"nginx takes no path with a $ in it: {whole}. Choose another folder.")
+        raise UserError(f"nginx does not accept a path with a $ in it: {whole}. Choose another folder.")
     return whole.replace("\\", "\\\\").replace('"', '\\"')
 
 
@@ -112,13 +112,13 @@ def proxy(folder: Path, listen: str, certificates: Certificates, door: Door) -> 
 
 
 def make_way(folder: Path, listen: str) -> None:
-    """The port is free, also after a server that was killed and left its nginx behind."""
+    """Makes sure the port is free, even if a killed server left its nginx behind."""
     end_leftovers(folder / "nginx.log")
     check_free(listen)
 
 
 def port_of(address: str, option: str = "--listen 0.0.0.0:8443") -> int:
-    """Of ADDRESS:PORT; ``option`` shows how it is written."""
+    """The port in ADDRESS:PORT; ``option`` shows how to write it."""
     host, colon, port = address.rpartition(":")
     if not (host and colon and port.isdigit() and 0 < int(port) < 65536) or "/" in host:
         name, _, example = option.partition(" ")
@@ -127,7 +127,7 @@ def port_of(address: str, option: str = "--listen 0.0.0.0:8443") -> int:
 
 
 def check_free(listen: str) -> None:
-    """Somebody else who answers there would be taken for our nginx. A port may take a moment to be let go of."""
+    """Any other program that answers there would be mistaken for our nginx. A port may take a moment to be released."""
     host, _, port = listen.rpartition(":")
     until = time.monotonic() + LET_GO
     while True:

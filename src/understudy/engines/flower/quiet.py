@@ -1,4 +1,4 @@
-"""Flower without calling out: no usage events, no update checks, no installing while it runs."""
+"""Flower without calling home: no usage events, no update checks, no installing at run time."""
 
 import os
 from pathlib import Path
@@ -14,12 +14,12 @@ SWITCHES = {
 
 
 def switches(home: Path) -> dict[str, str]:
-    """What Flower's processes find in their environment; ``home`` is for files of its own."""
+    """Environment of Flower's processes; ``home`` is for Flower's own files."""
     return {**SWITCHES, "FLWR_HOME": str(home), "FLWR_LOG_LEVEL": "WARNING"}
 
 
 def switch_off(home: Path) -> None:
-    """Before anything of Flower is imported here."""
+    """Called before any part of Flower is imported here."""
     os.environ.update(switches(home))
     try:
         import flwr  # noqa: F401

@@ -1,7 +1,7 @@
-"""Flower's Runtime API, from which both ends take their tasks.
+"""Flower's Runtime API, from which both ends fetch their tasks.
 
-Flower would start a program of its own for every task, and run the code that came with the run. Here a process that is
-there already takes the task with a secret that it shares with its SuperLink or SuperNode, on loopback.
+Flower would start a new program for every task, and run the code that came with the run. Here a process that is already
+running fetches the task with a secret that it shares with its SuperLink or SuperNode, on loopback.
 """
 
 import os
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from flwr.supercore.runtime import RuntimeHttpClient
 
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
-POLL = 0.1  # seconds between two looks for a task
+POLL = 0.1  # seconds between checks for a task
 
 
 @dataclass(frozen=True)
 class Door:
-    """Where the Runtime API of a process on this machine is."""
+    """Where to reach the Runtime API of a process on this machine."""
 
     port: int
     secret: Path
-    ca: Path | None = None  # None: without TLS, which never leaves loopback
+    ca: Path | None = None  # None: no TLS, only ever on loopback
 
     @property
     def address(self) -> str:
@@ -69,7 +69,7 @@ class Tasks:
             self._client.close()
 
     def another(self) -> bool:
-        """Whether there is one more; it is kept until its turn. An API that does not answer has none."""
+        """Whether there is one more; it is kept for its turn. An API that does not answer has none."""
         import httpx
         from flwr.proto.runtime_pb2 import AcquireTaskRequest
 
@@ -88,13 +88,13 @@ class Tasks:
 
 @contextmanager
 def kept_alive(client: "RuntimeHttpClient") -> Iterator[None]:
-    """The task counts as being worked on."""
+    """Keeps telling Flower that the task is being worked on."""
     import httpx
     from flwr.proto.runtime_pb2 import SendTaskHeartbeatRequest
     from flwr.supercore.heartbeat import HeartbeatSender
 
     def beat() -> bool:
-        # Flower's own raises Ctrl-C in this process when nobody wants the task any more.
+        # Flower's own version raises Ctrl-C in this process once the task is no longer wanted.
         try:
             client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
         except httpx.HTTPError:

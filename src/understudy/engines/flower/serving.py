@@ -1,4 +1,4 @@
-"""The site's end: takes Flower's tasks one after another and answers them."""
+"""The site's end: fetches Flower's tasks one after another and answers them."""
 
 import contextlib
 import traceback
@@ -25,7 +25,7 @@ Heard = Callable[[Request, str], None]  # a request, and what became of it
 def serve(
     site: Site, method: Method, door: Door, *, going: Callable[[], bool], heard: Heard, largest: int = wire.LARGEST
 ) -> None:
-    """Until ``going`` says no. Whatever comes in, an answer goes out."""
+    """While ``going`` says yes. Whatever comes in, an answer goes out."""
     import httpx
 
     tasks = Tasks(door, "client")
@@ -35,8 +35,8 @@ def serve(
             with contextlib.closing(client), kept_alive(client):
                 _one(site, method, client, tasks.another, heard, largest)
         except (httpx.HTTPError, Withdrawn):
-            pass  # nobody waits for it any more, or the node went down and the server asks again
-        except Exception:  # a task of a make that nobody foresaw must not end the site; error.txt has the details
+            pass  # nobody is waiting for it any more, or the node went down and the server asks again
+        except Exception:  # an unforeseen kind of task must not end the site; error.txt has the details
             _note(site)
 
 
@@ -55,7 +55,7 @@ def _one(
     from flwr.supercore.task_identity import TaskIdentity
     from flwr.supernode.runtime.run_clientapp import push_message, push_task_output
 
-    given = client.PullTaskInput(PullTaskInputRequest())  # it brings the run's program too, which is not run
+    given = client.PullTaskInput(PullTaskInputRequest())  # it also contains the run's program, which is not run
     context = context_from_proto(given.context)
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = given.task_id, given.run.run_id, context.node_id
     patient = Fetching(client, newer)
@@ -76,7 +76,7 @@ def _one(
 def _reply(
     site: Site, method: Method, kind: str, content: Callable[[], "RecordDict"], largest: int
 ) -> tuple["RecordDict", tuple[Request, str] | None]:
-    """What is sent back, and what there is to tell about it."""
+    """What is sent back, and what to report about it."""
     import httpx
 
     try:
@@ -92,7 +92,7 @@ def _reply(
         refusal = failed(site.name, str(wrong), outcome="refused", code="bad-request")
     except Exception as wrong:
         _note(site)
-        why = f"its end raised {type(wrong).__name__}; its error.txt has the details"
+        why = f"its side raised {type(wrong).__name__}; its error.txt has the details"
         refusal = failed(site.name, why, outcome="refused", code="defect")
     with contextlib.suppress(OSError):
         SiteLog(site.folder).failure(None, refusal)
@@ -100,6 +100,6 @@ def _reply(
 
 
 def _note(site: Site) -> None:
-    """What went wrong, kept at home."""
+    """Keeps what went wrong at the site."""
     with contextlib.suppress(OSError):
         (site.folder / "error.txt").write_text(traceback.format_exc())

@@ -1,4 +1,4 @@
-"""Our requests and answers inside Flower's messages: a JSON header, and the bytes of a Message as they are."""
+"""Our requests and answers inside Flower's messages: a JSON header, and the raw bytes of a Message."""
 
 import json
 from typing import TYPE_CHECKING, Any, get_args
@@ -11,12 +11,12 @@ from understudy.printing import printable
 if TYPE_CHECKING:
     from flwr.app import RecordDict
 
-ASK = "query.understudy"  # the type of Flower's message that brings a request
-HELLO = "query.hello"  # who are you? Asked only of nodes without keys
-LARGEST = 2**31  # bytes of one message, unless a setting says otherwise
+ASK = "query.understudy"  # the type of a Flower message that carries a request
+HELLO = "query.hello"  # "who are you?", asked only of nodes without keys
+LARGEST = 2**31  # bytes per message, by default
 LONGEST_HEADER = 2**20
-UNREADABLE = -1  # as the code of an error, none of Flower's: its reason is a sentence of ours
-RAW = "understudy.bytes"  # how an Array says what its bytes are
+UNREADABLE = -1  # an error code that Flower does not use: its reason is a sentence of ours
+RAW = "understudy.bytes"  # marks an Array as raw bytes
 
 
 def pack(header: bytes, body: bytes) -> "RecordDict":
@@ -28,17 +28,17 @@ def pack(header: bytes, body: bytes) -> "RecordDict":
 
 
 def unpack(content: "RecordDict", largest: int) -> tuple[bytes, bytes]:
-    """Header and body; a sentence for everything that is not just that."""
+    """Header and body; a UserError for anything else."""
     from flwr.app import Array, ArrayRecord, ConfigRecord
 
     texts, arrays = content.get("header"), content.get("body")
     header = texts.get("json") if isinstance(texts, ConfigRecord) else None
     array = arrays.get("bytes") if isinstance(arrays, ArrayRecord) else None
     if not isinstance(header, bytes) or not isinstance(array, Array) or array.stype != RAW:
-        raise UserError("A message came that is not one of Understudy's.")
+        raise UserError("A message came that is not from Understudy.")
     body = array.data
     if len(header) > LONGEST_HEADER or len(body) > largest:
-        raise UserError(f"A message of {len(header) + len(body)} bytes came; at most {largest} are taken.")
+        raise UserError(f"A message of {len(header) + len(body)} bytes came; at most {largest} are accepted.")
     return header, body
 
 
@@ -54,14 +54,14 @@ def read_request(content: "RecordDict", *, site: str, largest: int) -> Request:
         raise UserError("A request came with a header that cannot be read.") from None
     for name, kind in Request.__annotations__.items():
         if type(getattr(request, name)) is not kind:
-            raise UserError(f"A request came whose {name} is no {kind.__name__}.")
+            raise UserError(f"A request came whose {name} is not a valid {kind.__name__}.")
     if request.client != site:
         raise UserError(f"A request for {printable(request.client)!r} came to {site}.")
     return request
 
 
 def pack_answer(answer: Answer) -> "RecordDict":
-    """Why it failed stays with the site, since the sentence may tell of records; the code travels."""
+    """The reason for a failure stays with the site, since it may reveal something about records; the code travels."""
     done = answer.outcome == "done"
     header = {key: value for key, value in answer.header().items() if key != "why"}
     header["code"] = "" if done else may_travel(answer.code)
@@ -69,7 +69,7 @@ def pack_answer(answer: Answer) -> "RecordDict":
 
 
 def read_answer(content: "RecordDict", *, client: str, largest: int) -> Answer:
-    """What ``client`` answered, whatever the other end may have sent."""
+    """What ``client`` answered, whatever the other end sent."""
     try:
         header, body = unpack(content, largest)
         said = _header(header)
@@ -88,14 +88,14 @@ def _header(text: bytes) -> dict[str, Any]:
     wanted = {"client": str, "outcome": str, "code": str, "version": str, "charges": list}
     fits = isinstance(said, dict) and said.keys() == wanted.keys()
     if not fits or any(type(said[key]) is not kind for key, kind in wanted.items()):
-        raise UserError("its answer has a header of another make")
+        raise UserError("its answer has a header that does not fit")
     if said["outcome"] not in get_args(Outcome) or not all(isinstance(charge, dict) for charge in said["charges"]):
-        raise UserError("its answer has a header of another make")
+        raise UserError("its answer has a header that does not fit")
     return dict(said)
 
 
 def read_name(content: "RecordDict") -> str:
-    """Who says hello; nobody, where it says something else."""
+    """The name in a reply to hello; empty if it says something else."""
     try:
         return printable(unpack(content, LONGEST_HEADER)[0].decode())
     except (UserError, ValueError):

@@ -1,1 +1,1 @@
-"""Sums under masks: what the phases of secure aggregation are made of."""
+"""Masked sums: the building blocks of secure aggregation."""

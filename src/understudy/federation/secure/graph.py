@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def neighbours(ring: Sequence[int], degree: int) -> dict[int, tuple[int, ...]]:
-    """Everyone with everyone where they are few; otherwise ``degree`` each, half on either side of a random ring."""
+    """Everyone with everyone if they are few; otherwise ``degree`` each, half on either side of a random ring."""
     if len(ring) - 1 <= degree:
         return {one: tuple(sorted(other for other in ring if other != one)) for one in ring}
     steps = [step for k in range(1, degree // 2 + 1) for step in (-k, k)]
@@ -12,7 +12,7 @@ def neighbours(ring: Sequence[int], degree: int) -> dict[int, tuple[int, ...]]:
 
 
 def well_connected(members: Sequence[int], graph: dict[int, tuple[int, ...]], needed: dict[int, int]) -> list[int]:
-    """Members without those who have too few neighbours left to be recovered, should they drop out."""
+    """Members, except those with too few neighbours left to be recovered if they drop out."""
     kept = set(members)
     while True:
         lonely = {one for one in kept if 1 + len(kept.intersection(graph[one])) < needed[one]}

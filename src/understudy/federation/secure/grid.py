@@ -1,7 +1,7 @@
 """Numbers as whole multiples of a step, because masks cancel only in whole numbers.
 
-Sums are taken modulo 2^bits. The step is a power of two, the finest for which the sum of all clients still fits, so
-whole numbers (counts, weights) stay exact, and a sum of n clients is off by n · step / 2 at the most.
+Sums are modulo 2^bits. The step is a power of two, the finest for which the sum over all clients still fits, so whole
+numbers (counts, weights) stay exact, and a sum over n clients is off by at most n · step / 2.
 """
 
 import math
@@ -15,13 +15,13 @@ from torch import Tensor
 
 from understudy.errors import UserError
 
-Whole = NDArray[np.uint64]  # modulo 2^64, of which 2^bits is a divisor
+Whole = NDArray[np.uint64]  # modulo 2^64, which 2^bits divides
 
 
 @dataclass(frozen=True)
 class Grid:
     bits: int
-    range: float  # the largest size of a number
+    range: float  # the largest absolute value
     fraction: int  # the step is 2^−fraction
 
     @property
@@ -29,23 +29,23 @@ class Grid:
         return math.ldexp(1.0, -self.fraction)
 
     def whole(self, numbers: Tensor, *, part: str, overflow: Literal["refuse", "clip"]) -> Whole:
-        """The nearest multiples of the step (an even one where two are as near), flat."""
+        """The nearest multiples of the step (ties to even), flat."""
         flat = numbers.detach().cpu().to(torch.float64).flatten()
-        if overflow == "refuse" and bool((flat.abs() > self.range).any()):  # how far beyond is nobody's business
+        if overflow == "refuse" and bool((flat.abs() > self.range).any()):  # how far beyond stays private
             raise UserError(
-                f"its '{part}' goes beyond ±{self.range:g}; raise with.secure-aggregation.range, or say overflow: clip"
+                f"its '{part}' goes beyond ±{self.range:g}; raise with.secure-aggregation.range or set overflow: clip"
             )
         steps = (flat.clamp(-self.range, self.range) * 2.0**self.fraction).round()
         return steps.to(torch.int64).numpy().view(np.uint64)
 
     def numbers(self, total: Whole) -> Tensor:
-        """A sum without masks, as numbers."""
+        """An unmasked sum, as numbers."""
         beside = np.uint64(64 - self.bits)
         signed = (total << beside).view(np.int64) >> np.int64(beside)
         return torch.from_numpy(signed.astype(np.float64) * self.step)
 
     def pack(self, values: Whole) -> Tensor:
-        """(n, bits / 8) bytes, the lowest first."""
+        """(n, bits / 8) bytes, lowest first."""
         return torch.from_numpy(values.astype("<u8").view(np.uint8).reshape(-1, 8)[:, : self.bits // 8].copy())
 
     def unpack(self, packed: Tensor) -> Whole:
@@ -55,7 +55,7 @@ class Grid:
 
 
 def grid_for(clients: int, *, range: float, bits: int) -> Grid:
-    """The finest grid on which the sum of so many clients fits."""
+    """The finest grid on which the sum of this many clients fits."""
     largest = 2 ** (bits - 1) - 1
     fraction = math.floor(math.log2(largest / (clients * range))) + 1
     while clients * math.ceil(math.ldexp(range, fraction)) > largest:
@@ -63,6 +63,6 @@ def grid_for(clients: int, *, range: float, bits: int) -> Grid:
     if fraction < 0:
         raise UserError(
             f"with.secure-aggregation: sums of {clients} clients within ±{range:g} do not fit into {bits} bits in "
-            "steps of 1 or finer; write more bits, or a smaller range."
+            "steps of 1 or finer; choose more bits or a smaller range."
         )
     return Grid(bits, range, fraction)

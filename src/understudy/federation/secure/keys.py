@@ -1,6 +1,6 @@
-"""Keys of a client, the key that two clients agree on, boxes that only the other one opens, and commitments.
+"""A client's keys, the key that two clients agree on, boxes that only the receiver can open, and commitments.
 
-A key pair (X25519) grows from a seed of 16 bytes, so that the seed is all that has to be shared to recover it.
+A key pair (X25519) is derived from a seed of 16 bytes, so only the seed must be shared to recover it.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ DOMAIN = b"understudy secure aggregation/"
 
 
 def need_packages() -> None:
-    """Refuses in one sentence where the packages of the extra are missing."""
+    """Refuses in one sentence if the extra's packages are missing."""
     missing = [name for name in ("cryptography", "Crypto") if importlib.util.find_spec(name) is None]
     if missing:
         raise missing_extra("secure-aggregation", "secure")
@@ -32,7 +32,7 @@ def public_key(seed: bytes) -> bytes:
 
 
 def agreed_key(seed: bytes, public: bytes, purpose: str) -> bytes:
-    """32 bytes that the owner of ``seed`` and the owner of ``public`` both find, and nobody else."""
+    """32 bytes that the owners of ``seed`` and of ``public`` can both compute, and nobody else."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
     mine = X25519PrivateKey.from_private_bytes(_derived(seed, "private key"))
@@ -44,7 +44,7 @@ def agreed_key(seed: bytes, public: bytes, purpose: str) -> bytes:
 
 
 def seal(key: bytes, content: bytes, about: str) -> bytes:
-    """Encrypted and authenticated; it opens only for the same ``about``."""
+    """Encrypted and authenticated; it opens only with the same ``about``."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     nonce = os.urandom(NONCE)
@@ -58,11 +58,11 @@ def unseal(key: bytes, box: bytes, about: str) -> bytes:
     try:
         return AESGCM(key).decrypt(box[:NONCE], box[NONCE:], about.encode())
     except InvalidTag:
-        raise UserError(f"The {about} of secure-aggregation were changed on their way, or are not for us.") from None
+        raise UserError(f"The {about} of secure-aggregation were changed in transit, or are not for us.") from None
 
 
 def commitment(secret: bytes, about: str) -> bytes:
-    """It tells nothing of a secret of 16 random bytes, and nobody finds another one with the same."""
+    """It reveals nothing about a secret of 16 random bytes, and nobody can find another secret that matches."""
     return hashlib.sha256(DOMAIN + about.encode() + b"/" + secret).digest()
 
 

@@ -1,4 +1,4 @@
-"""How a masked sum is opened: shares put together, and whose fault it is where they do not fit."""
+"""Opens a masked sum: combines the shares, and finds who is at fault if they do not fit."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,14 +21,14 @@ class Circle:
         return sorted([one, *self.graph[one]])
 
     def among(self, one: int, members: Container[int]) -> list[int]:
-        """Its neighbours that still take part."""
+        """Its neighbours that are still taking part."""
         return [peer for peer in self.graph[one] if peer in members]
 
     def needed(self, one: int) -> int:
         return needed_of(len(self.graph[one]) + 1, self.threshold)
 
     def spared(self, one: int) -> int:
-        """How many of a neighbourhood may lie."""
+        """How many in a neighbourhood may lie."""
         return max(1, len(self.holders(one)) - self.needed(one))
 
 
@@ -43,16 +43,16 @@ class Shared:
 
 @dataclass
 class Opening:
-    """The fourth phase: of those in the sum the own mask is opened, of those that dropped out the key."""
+    """The fourth phase: opens the own mask of every client in the sum, and the key of every dropped one."""
 
     circle: Circle
     shared: Mapping[int, Shared]
     round: int
     members: Sequence[int]  # who exchanged shares
-    agreed: Mapping[int, Mapping[int, bytes]]  # by client in the sum and by peer: a commitment to their common key
-    shares: dict[int, dict[int, bytes]] = field(default_factory=dict)  # by owner and place, as they were committed to
-    seeds: dict[int, bytes] = field(default_factory=dict)  # by owner, once they are put together
-    unopened: dict[int, list[int]] = field(default_factory=dict)  # by holder: owners whose box it could not open
+    agreed: Mapping[int, Mapping[int, bytes]]  # by client in the sum and peer: a commitment to their shared key
+    shares: dict[int, dict[int, bytes]] = field(default_factory=dict)  # by owner and place, as committed to
+    seeds: dict[int, bytes] = field(default_factory=dict)  # by owner, once combined
+    unopened: dict[int, list[int]] = field(default_factory=dict)  # by holder: the owners whose boxes it could not open
 
     def __post_init__(self) -> None:
         self.heard, self._in_sum = list(self.agreed), set(self.agreed)
@@ -60,7 +60,7 @@ class Opening:
         self.shares = {one: {} for one in self.members}
 
     def strangers(self) -> dict[int, str]:
-        """Whose masks do not cancel: it has other keys than more of its neighbours than may lie."""
+        """Clients whose masks do not cancel: their keys differ from those of more neighbours than may lie."""
         found = {}
         for one, mine in self.agreed.items():
             theirs = {peer: self.agreed[peer][one] for peer in mine if peer in self.agreed}
@@ -70,12 +70,12 @@ class Opening:
         return found
 
     def asked_of(self, holder: int) -> tuple[list[int], list[int]]:
-        """Of whom it gives the share of the own mask, and of whom that of the key."""
+        """The clients whose own-mask share it gives, and those whose key share it gives."""
         near, out = self.circle.holders(holder), set(self.dropped)
         return [one for one in near if one in self._in_sum], [one for one in near if one in out]
 
     def take(self, holder: int, shares: Tensor, opened: Tensor) -> int | None:
-        """The answer of one holder, or, where a share is not the one that its owner committed to, that owner."""
+        """Takes one holder's answer; if a share is not the one its owner committed to, returns that owner instead."""
         survivors, lost = self.asked_of(holder)
         given: dict[int, bytes] = {}
         for owner, share, there in zip([*survivors, *lost], shares, opened.tolist(), strict=True):
@@ -96,14 +96,14 @@ class Opening:
 
     @property
     def closed(self) -> list[int]:
-        """Whose secret is not there, so that the sum does not open."""
+        """Clients whose secret is missing or wrong, so that the sum does not open."""
         return [one for one in self.members if one not in self.seeds or not self._is_seed(one)]
 
     def faults(self) -> dict[int, str]:
-        """Who is at fault, and why, as long as no more of a neighbourhood lie than are spared in it.
+        """Who is at fault, and why, as long as no more in a neighbourhood lie than ``spared`` allows.
 
-        One whose shares are what it committed to and yet give another secret; one whom more than that many accuse, for
-        the honest do not accuse the honest; and one who accuses more than that many.
+        A client whose shares match its commitments but give another secret; one accused by more than that many, since
+        honest clients do not accuse each other; and one that accuses more than that many.
         """
         faults = {}
         for one in self.members:

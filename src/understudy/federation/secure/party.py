@@ -1,5 +1,5 @@
-"""What one client does in a masked sum. All that it must remember from phase to phase is in its memory, which never
-travels, under one name; its secrets are there until it has given its shares, or until the next sum begins."""
+"""What one client does in a masked sum. What it must remember between phases is in its memory, which never travels,
+under one name; its secrets stay there until it has given its shares, or until the next sum begins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from understudy.federation.secure.masks import add_masks
 from understudy.federation.secure.shares import needed_of, split
 
 KEPT = "secure"  # in memory: a Message of its own, in bytes, because every tensor in memory is a file at the site
-# Parts of briefs, and of what is kept. Clients are told of one another by number: the place among all names.
+# Parts of briefs, and of what is kept. Clients know each other by number: the place among all names.
 PREFIX = "secure."
 ME, PEERS, KEYS, SENDERS, BOXES, COMMITMENTS, CLIENTS, SURVIVORS, DROPPED = (
     PREFIX + name
@@ -26,7 +26,7 @@ ME, PEERS, KEYS, SENDERS, BOXES, COMMITMENTS, CLIENTS, SURVIVORS, DROPPED = (
 AGREED = PREFIX + "agreed"  # part of a masked reply
 ROUND, SEEDS, OWN_MASK, OWN_SHARE = (PREFIX + name for name in ("round", "seeds", "own_mask", "own_share"))
 BOX = keys.NONCE + 2 * keys.SEED + keys.TAG  # bytes: a share of the key's seed and one of the mask's, sealed
-Secret = Literal["key", "mask"]  # what is shared: the seed of the key for masks, and that of the own mask
+Secret = Literal["key", "mask"]  # what is shared: the seed of the mask key, and that of the own mask
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ def advertise(memory: Memory, round: int) -> Tensor:
 
 
 def share(memory: Memory, round: int, brief: Message, rules: Rules) -> Message:
-    """Phase 2. The seeds of its mask key and of its own mask, a share of each for every peer in a box, (peers, BOX)
-    bytes; and a commitment to every share, (holders, 2, 32), and to its own mask, by which the server and the holders
-    know them again."""
+    """Phase 2. Splits the seeds of its mask key and of its own mask: a box for every peer with a share of each,
+    (peers, BOX) bytes; and a commitment to every share, (holders, 2, 32), and to its own mask, by which the server and
+    the holders recognise them."""
     kept = _kept(memory, round, after=SEEDS, before=OWN_MASK)
     me, peers = int(brief[ME]), brief[PEERS].tolist()
     if me in peers or len(set(peers)) < len(peers) or len(peers) + 1 < min(rules.fewest, rules.neighbours + 1):
-        raise UserError(f"secure-aggregation wants {rules.fewest} different clients, and was offered {len(peers) + 1}.")
+        raise UserError(f"secure-aggregation needs {rules.fewest} different clients, but was offered {len(peers) + 1}.")
     masking, sealing = map(to_bytes, kept[SEEDS])
     own_mask, holders = keys.fresh_seed(), sorted([me, *peers])
     needed = needed_of(len(holders), rules.threshold)
@@ -88,18 +88,18 @@ def share(memory: Memory, round: int, brief: Message, rules: Rules) -> Message:
 
 
 def receive(memory: Memory, round: int, brief: Message, rules: Rules) -> None:
-    """Phase 3, before the work: the boxes of the peers that still take part."""
+    """Phase 3, before the work: takes the boxes of the peers that are still taking part."""
     kept = _kept(memory, round, after=OWN_MASK, before=SENDERS)
     senders, peers = brief[SENDERS].tolist(), kept[PEERS].tolist()
     needed = needed_of(len(peers) + 1, rules.threshold)
     if not set(senders) <= set(peers) or len(set(senders)) < len(senders) or len(senders) + 1 < needed:
-        raise UserError(f"secure-aggregation wants {needed - 1} of its {len(peers)} peers, and {len(senders)} came.")
+        raise UserError(f"secure-aggregation needs {needed - 1} of its {len(peers)} peers, but {len(senders)} came.")
     _keep(memory, kept.but(brief.only(SENDERS, BOXES, COMMITMENTS)))
 
 
 def mask(memory: Memory, round: int, values: Whole) -> Tensor:
-    """Phase 3, after the work: masks over its input, in place. Returns a commitment to the key of each mask that it
-    shares, (senders, 32) bytes: both sides have the same, or the masks do not cancel."""
+    """Phase 3, after the work: masks its input in place. Returns a commitment to the key of each mask that it shares,
+    (senders, 32) bytes: both sides must have the same, or the masks do not cancel."""
     kept = _kept(memory, round, after=SENDERS, before=DROPPED)
     public = dict(zip(kept[PEERS].tolist(), kept[KEYS], strict=True))
     me, masking = int(kept[ME]), to_bytes(kept[SEEDS][0])
@@ -113,16 +113,18 @@ def mask(memory: Memory, round: int, values: Whole) -> Tensor:
 
 
 def unmask(memory: Memory, round: int, brief: Message, rules: Rules) -> Message:
-    """Phase 4. Of survivors the share of their own mask, of the dropped the share of their key: (rows, 16) bytes.
+    """Phase 4. For survivors the share of their own mask, for dropped clients the share of their key: (rows, 16) bytes.
 
-    Never both for one client: its key takes the masks that it shares off, its own mask the last one. A share that is
-    not what its owner committed to, or that no box held, is left out: ``opened`` says which ones there are.
+    Never both for one client: its key would remove the masks it shares, its own mask the last one. A share that does
+    not match its owner's commitment, or that no box held, is left out: ``opened`` says which ones there are.
     """
     kept = _kept(memory, round, after=SENDERS, before=DROPPED)
     survivors, dropped = brief[SURVIVORS].tolist(), brief[DROPPED].tolist()
     _check_lists(kept, survivors, dropped, rules)
     found = [_share_of(kept, peer, "mask") for peer in survivors] + [_share_of(kept, peer, "key") for peer in dropped]
-    _keep(memory, Message({ROUND: kept[ROUND], DROPPED: brief[DROPPED]}))  # secrets go; not a second time
+    _keep(
+        memory, Message({ROUND: kept[ROUND], DROPPED: brief[DROPPED]})
+    )  # secrets are deleted: there is no second time
     return Message(
         shares=to_tensor(b"".join(share or bytes(keys.SEED) for share in found), len(found), keys.SEED),
         opened=torch.tensor([share is not None for share in found], dtype=torch.uint8),
@@ -130,7 +132,7 @@ def unmask(memory: Memory, round: int, brief: Message, rules: Rules) -> Message:
 
 
 def mask_purpose(round: int, one: int, other: int) -> str:
-    """Bound to the two, so that a client with a copy of another's public key shares none of its streams."""
+    """Bound to both clients, so that a client with a copy of another's public key shares none of its streams."""
     return f"mask of round {round} between {min(one, other)} and {max(one, other)}"
 
 
@@ -140,7 +142,7 @@ def to_share(secret: Secret, share: bytes, round: int, owner: int, holder: int) 
 
 
 def to_mask(seed: bytes, round: int, owner: int) -> bytes:
-    """The commitment to the own mask of a client."""
+    """The commitment to a client's own mask."""
     return keys.commitment(seed, f"mask of {owner} in round {round}")
 
 
@@ -149,7 +151,7 @@ def _about(round: int, sender: int, receiver: int) -> str:
 
 
 def _share_of(kept: Message, peer: int, secret: Secret) -> bytes | None:
-    """The share that it holds for a peer, if it is the one that the peer committed to; of its own, the mask's alone."""
+    """The share that it holds for a peer, if the peer committed to it; for itself, only the mask's."""
     me, round = int(kept[ME]), int(kept[ROUND])
     if peer == me:
         return to_bytes(kept[OWN_SHARE])
@@ -169,18 +171,18 @@ def _check_lists(kept: Message, survivors: Sequence[int], dropped: Sequence[int]
     both = set(survivors) & set(dropped)
     if both:
         raise UserError(
-            f"secure-aggregation gives one kind of share for a client, and was asked for both of number {min(both)}."
+            f"secure-aggregation gives one kind of share per client, but was asked for both of number {min(both)}."
         )
     senders, me = kept[SENDERS].tolist(), int(kept[ME])
     if not set(survivors) <= {*senders, me} or not set(dropped) <= set(senders):
         raise UserError("secure-aggregation was asked for shares of a client that took no part.")
     needed = needed_of(len(kept[PEERS]) + 1, rules.threshold)
     if len(set(survivors)) < needed:
-        raise UserError(f"secure-aggregation opens no sum with fewer than {needed} of its neighbourhood in it.")
+        raise UserError(f"secure-aggregation opens no sum that includes fewer than {needed} of its neighbourhood.")
 
 
 def _kept(memory: Memory, round: int, *, after: str, before: str) -> Message:
-    """A phase follows the one before it, in the same round, once."""
+    """Each phase follows the one before, once, in the same round."""
     kept = Message.from_bytes(to_bytes(memory[KEPT])) if KEPT in memory else Message()
     if ROUND not in kept or int(kept[ROUND]) != round or after not in kept or before in kept:
         raise UserError("secure-aggregation was asked for a phase that is not the next one of this sum.")

@@ -1,4 +1,4 @@
-"""The server's half of secure aggregation: sums in four phases, of which it sees nothing but the sum."""
+"""The server's side of secure aggregation: sums in four phases, in which it sees nothing but the sum."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,9 +40,7 @@ class SecureServer(WrappedServer):
 
     def ask(self, task: Task, brief: Brief, to: Sequence[str], at_least: int | None = None) -> Iterator[Reply]:
         name = getattr(task, "__qualname__", "a task")
-        raise UserError(
-            f"secure-aggregation hands out sums only, and {name} is asked for single replies; use server.sum."
-        )
+        raise UserError(f"secure-aggregation only hands out sums, but {name} asks for single replies; use server.sum.")
 
     def sum(
         self,
@@ -52,7 +50,7 @@ class SecureServer(WrappedServer):
         like: Mapping[str, Sequence[int]],
         least: Mapping[str, float] = NO_BOUNDS,
     ) -> Message:
-        """Nobody can see here whether one input lies below ``least``: that is the price of masks."""
+        """Whether a single input is below ``least`` cannot be seen here: that is the price of masking."""
         self._enough(to, "were there")
         grid = self._phases.grid(len(to))
         circle = self._advertised(to)
@@ -133,7 +131,7 @@ class SecureServer(WrappedServer):
     def _masked(
         self, task: Task, circle: Circle, brief: Brief, members: Sequence[int], sizes: Mapping[str, int], grid: Grid
     ) -> tuple[Whole, dict[int, dict[int, bytes]]]:
-        """The sum with masks over it; by client in it and by peer, the commitment to the key that they agreed on."""
+        """The masked sum; and, by client in it and peer, the commitment to the key they agreed on."""
         total, agreed = np.zeros(sum(sizes.values()), dtype=np.uint64), {}
         still_here = set(members)
         parts = {part: ((size, grid.bits // 8), torch.uint8) for part, size in sizes.items()}
@@ -142,18 +140,18 @@ class SecureServer(WrappedServer):
             senders = circle.among(me, still_here)
             wanted = {**parts, party.AGREED: ((len(senders), keys.COMMITMENT), torch.uint8)}
             if {part: (tuple(t.shape), t.dtype) for part, t in reply.items()} != wanted:
-                reply.refuse(f"it holds {reply.message!r}, wanted are {', '.join(sizes)} under masks, of other shapes")
+                reply.refuse(f"it holds {reply.message!r}, but masked {', '.join(sizes)} of other shapes are expected")
                 continue
             total += grid.unpack(torch.cat([reply[part] for part in sizes]))
             agreed[me] = dict(zip(senders, map(party.to_bytes, reply[party.AGREED]), strict=True))
         return total, agreed
 
     def _opened(self, opening: Opening) -> Opening:
-        """With the secrets that take the masks off, or the round is undone and those at fault are left out."""
+        """Gets the secrets that remove the masks; failing that, the round is undone and those at fault are left out."""
 
         def brief(client: str) -> Message:
             survivors, lost = opening.asked_of(self._number[client])
-            whole = torch.int64  # also where nobody dropped
+            whole = torch.int64  # even if nobody dropped out
             return Message(
                 {party.SURVIVORS: torch.tensor(survivors, dtype=whole), party.DROPPED: torch.tensor(lost, dtype=whole)}
             )
@@ -165,12 +163,12 @@ class SecureServer(WrappedServer):
             if _fits(reply, "shares", (rows, keys.SEED)) and _fits(reply, "opened", (rows,)):
                 wrong = opening.take(holder, reply["shares"], reply["opened"])
                 if wrong is not None:
-                    reply.refuse(f"its share for {self.clients[wrong]} is not the one that it was given")
+                    reply.refuse(f"its share for {self.clients[wrong]} is not the one it was given")
         opening.join()
         if opening.closed:
             first = opening.closed[0]
             why = (
-                f"{len(opening.shares[first])} clients sent their share for {self.clients[first]}, "
+                f"{len(opening.shares[first])} clients sent their share for {self.clients[first]}; "
                 f"{opening.circle.needed(first)} that fit together are needed to open the sum"
             )
             self._leave_out(opening.faults(), why)
@@ -178,14 +176,14 @@ class SecureServer(WrappedServer):
         return opening
 
     def _leave_out(self, faults: Mapping[int, str], undone: str) -> None:
-        """Those at fault, if any; the round without them is the next one."""
+        """Leaves out those at fault, if any; the next round is without them."""
         for one, why in faults.items():
             self.leave_out(self.clients[one], why)
         if faults:
             raise TooFewReplies(undone)
 
     def _take_masks_off(self, total: Whole, opening: Opening) -> None:
-        """In place: the own masks of those in the sum, and what they share with those that are not."""
+        """In place: removes the own masks of clients in the sum, and those they share with dropped clients."""
         circle = opening.circle
         for one in opening.heard:
             add_stream(total, opening.seeds[one], -1)
@@ -193,7 +191,7 @@ class SecureServer(WrappedServer):
             for peer in set(circle.graph[one]).intersection(opening.heard):
                 purpose = party.mask_purpose(self.round, one, peer)
                 key = keys.agreed_key(opening.seeds[one], party.to_bytes(circle.public[peer][0]), purpose)
-                add_stream(total, key, mask_sign(one, peer))  # the peer had added it with the other sign
+                add_stream(total, key, mask_sign(one, peer))  # the peer added it with the opposite sign
 
     # ---- names, numbers, and whether there are enough
 
@@ -203,19 +201,19 @@ class SecureServer(WrappedServer):
     def _enough(self, who: Mapping[int, object] | Sequence[object], did: str) -> None:
         if len(who) < self._phases.rules.fewest:
             raise TooFewReplies(
-                f"{len(who)} clients {did}, {self._phases.rules.fewest} are needed for a sum under secure-aggregation"
+                f"{len(who)} clients {did}; {self._phases.rules.fewest} are needed for a sum under secure-aggregation"
             )
 
 
 def _fits(reply: Reply, part: str, shape: tuple[int, ...]) -> bool:
     if part in reply and tuple(reply[part].shape) == shape and reply[part].dtype == torch.uint8:
         return True
-    reply.refuse(f"it holds {reply.message!r}, wanted is {part} of shape {list(shape)} in bytes")
+    reply.refuse(f"it holds {reply.message!r}, but {part} of shape {list(shape)} in bytes is expected")
     return False
 
 
 def _are_keys(reply: Reply) -> bool:
-    """Seen here, or all neighbours would fail over them."""
+    """Checked here, or all neighbours would fail over them."""
     try:
         for public in reply["keys"]:
             keys.agreed_key(keys.fresh_seed(), party.to_bytes(public), "a look")
