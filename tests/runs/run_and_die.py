@@ -12,7 +12,7 @@ from understudy.federation import tensor_store as store
 from understudy.files import write_whole
 from understudy.runs import folder, rounds
 from understudy.runs import play as run
-from understudy.runs.api import resolve_for_resume
+from understudy.runs.api import begun_with
 
 COMMON: dict[str, Any] = {
     "seed": 1,
@@ -65,6 +65,6 @@ def run_and_die(at: int, engine: Mapping[str, object], out: Path, case: str) -> 
     if at:
         dying_writer(at)
     if (out / "config.yaml").exists():
-        run.play(resolve_for_resume(out, {"engine": engine}), out, resume=True)
+        run.play(resolve(begun_with(out), {"engine": engine}), out, resume=True)
     else:
         run.play(resolve({**COMMON, **CASES[case]}, {"engine": engine}), out, resume=out.exists())

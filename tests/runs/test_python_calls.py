@@ -134,3 +134,9 @@ def test_a_run_is_loaded_again_as_it_was_returned(tmp_path: Path) -> None:
         us.load(tmp_path / "run")
     with pytest.raises(UserError, match=r"has no summary\.json; is it a run folder"):
         us.load(tmp_path)
+
+
+def test_resuming_a_folder_without_a_run_does_not_begin_another_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no run to resume"):
+        us.run(out=tmp_path / "typo", resume=True)
+    assert not (tmp_path / "typo").exists()

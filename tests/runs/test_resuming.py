@@ -9,7 +9,7 @@ from understudy.data.examples import Examples
 from understudy.data.federation import Federation, Holding
 from understudy.data.problem import Problem
 from understudy.errors import UserError
-from understudy.runs.resuming import check_same_run, digest_of_data
+from understudy.runs.resuming import check_same_run, digest_of_config, digest_of_data, digest_of_run
 
 WORDS: dict[str, Any] = {
     "seed": 0,
@@ -50,6 +50,22 @@ def test_a_curve_over_the_rounds_holds_their_number_wherever_it_is_written(where
     check_same_run(words, words)
     with pytest.raises(UserError, match="cannot be changed from 3 to 4 half-way"):
         check_same_run(words, {**words, "method": {**words["method"], "rounds": 4}})
+
+
+def test_noise_that_is_solved_for_all_rounds_holds_their_number() -> None:
+    words = {**WORDS, "privacy": {"delta": 1e-5}, "method": {"name": "dp-fedavg", "rounds": 3, "noise": None}}
+    more = {**words, "method": {**words["method"], "rounds": 4}}
+    check_same_run(words, words)
+    with pytest.raises(UserError, match=r"noise is solved for all rounds together .* cannot be changed from 3 to 4"):
+        check_same_run(words, more)
+    assert digest_of_run(words) != digest_of_run(more)
+
+
+def test_without_privacy_no_noise_is_solved_and_sites_agree_whatever_the_rounds() -> None:
+    words = {**WORDS, "problem": {}, "with": [], "privacy": None}
+    three, four = ({**words, "method": {"name": "feddm", "rounds": rounds, "noise": None}} for rounds in (3, 4))
+    check_same_run(three, four)
+    assert digest_of_config(three) == digest_of_config(four)
 
 
 def held(x: float = 1.0, y: int = 0) -> Examples:

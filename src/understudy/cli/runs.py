@@ -22,7 +22,7 @@ def run(
     """Run one federation from a config or a preset."""
     from understudy.config.read import pairs, read
     from understudy.config.resolve import resolve
-    from understudy.runs.api import next_folder, resolve_for_resume
+    from understudy.runs.api import begun_with, next_folder
     from understudy.runs.play import play
     from understudy.view.progress import RichProgress
     from understudy.view.tables import print_summary
@@ -33,7 +33,7 @@ def run(
     if resume and out is None:
         raise UserError("--resume needs --out, the folder of the run to resume.")
     if resume and out is not None and source is None:
-        resolved = resolve_for_resume(out, overrides)
+        resolved = resolve(begun_with(out), overrides)
     elif source is None:
         raise UserError("Name a config file or a preset, such as `understudy run digits-skewed`.")
     else:

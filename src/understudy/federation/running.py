@@ -1,7 +1,7 @@
 """The server that a run uses: it numbers the asks, keeps the round's record, and hands out the replies."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -106,6 +106,11 @@ class RunServer(Server):
         self._scored: set[str] = set()  # clients already asked for scores in this round
         self._gone_now: set[str] = set()  # spent or left out; they stay in this round's cohort, which never changes
         self._streams: dict[str, torch.Generator] = {}
+
+    def restore(self, done: int, versions: Mapping[str, str], spent: Iterable[str], left_out: Iterable[str]) -> None:
+        """Goes on after round ``done``, as its checkpoint has it."""
+        self.begin(done)
+        self.versions, self.spent, self.left_out = dict(versions), set(spent), set(left_out)
 
     def able(self) -> list[str]:
         """The clients that can still be asked."""

@@ -105,16 +105,16 @@ def _named(key: str, value: object) -> object:
 def _words(config: str | Path | Mapping[str, Any] | None, resumed: Path | None) -> Words:
     """Without a config, a resumed run uses its folder's."""
     if config is None:
-        return RunFolder(resumed).config() if resumed is not None and RunFolder(resumed).holds_a_run else {}
+        return {} if resumed is None else begun_with(resumed)
     return dict(config) if isinstance(config, Mapping) else read(config)
 
 
-def resolve_for_resume(out: Path, changes: Mapping[str, Any]) -> Config:
-    """The config that a folder's run began with, changed by the command line."""
+def begun_with(out: Path) -> Words:
+    """The config that a folder's run began with."""
     folder = RunFolder(out)
     if not folder.holds_a_run:
         raise UserError(f"{out} holds no run to resume.")
-    return resolve(folder.config(), changes)
+    return folder.config()
 
 
 def next_folder(config: object, resolved: Config) -> Path:

@@ -10,6 +10,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from understudy.federation.method import Method, State, task_name
 from understudy.federation.server import Brief, Reply, Server, Task
 from understudy.federation.site import forget_answers
 from understudy.randomness import generator
+from understudy.runs.checkpoint import Checkpoint
 from understudy.runs.folder import RunFolder
 from understudy.runs.play import built, one_thread
 from understudy.runs.resuming import FREE, check_not_edited, digest_of_run, first_difference
@@ -39,16 +41,16 @@ def branch(folder: Path, to: Path, changes: Mapping[str, Any]) -> Config:
     source = RunFolder(folder)
     with one_thread(), _at_rest(source):
         check_not_edited(source)
-        words, entry = source.config(), _newest(source)
-        config = resolve({**words, BRANCHED: _record(source, words, entry, changes)}, changes)
+        words, checkpoint = source.config(), _newest(source)
+        config = resolve({**words, BRANCHED: _record(source, words, checkpoint.round, changes)}, changes)
         if RunFolder(to).holds_a_run:
             _check_same_branch(RunFolder(to), config)
             return config
-        after = _checked_words(source, words, config, source.checkpoints.get(entry)[0])
+        after = _checked_words(source, words, config, checkpoint.state)
         half = to.with_name(f"{to.name}.part")
         shutil.rmtree(half, ignore_errors=True)
         shutil.copytree(folder, half, ignore=shutil.ignore_patterns(*NOT_COPIED))
-        _make_its_own(RunFolder(half), entry, after)
+        _make_its_own(RunFolder(half), checkpoint, after)
         try:
             half.rename(to)
         except OSError:
@@ -64,15 +66,14 @@ def _at_rest(source: RunFolder) -> Iterator[None]:
         yield
 
 
-def _newest(source: RunFolder) -> str:
-    entries = source.checkpoints.entries()
-    if not entries:
+def _newest(source: RunFolder) -> Checkpoint:
+    checkpoint = source.newest_checkpoint()
+    if checkpoint is None:
         raise UserError(f"The run in {source.path} has no checkpoint yet; wait until its opening is done.")
-    return entries[-1]
+    return checkpoint
 
 
-def _record(source: RunFolder, words: Words, entry: str, changes: Mapping[str, Any]) -> Words:
-    round = source.checkpoints.notes(entry)["round"]
+def _record(source: RunFolder, words: Words, round: int, changes: Mapping[str, Any]) -> Words:
     plain = json.loads(json.dumps(changes))
     return {"run": source.id, "config": digest_of_run(words), "round": round, "changes": plain}
 
@@ -103,7 +104,7 @@ def _checked_words(source: RunFolder, words: Words, config: Config, state: State
     return after
 
 
-def _make_its_own(run: RunFolder, entry: str, words: Words) -> None:
+def _make_its_own(run: RunFolder, checkpoint: Checkpoint, words: Words) -> None:
     """Gives it a new run id, under which clients find their memories, a new config, and its digest. Answers from a
     round that never counted were made with the old settings, so they are dropped."""
     old, new = run.id, secrets.token_hex(8)
@@ -112,8 +113,7 @@ def _make_its_own(run: RunFolder, entry: str, words: Words) -> None:
         kept.rename(kept.with_name(new))
     run.write_id(new)
     run.write_config(words)
-    state, notes = run.checkpoints.get(entry)
-    run.checkpoints.put(entry, state, **{**notes, "config": digest_of_run(words)})
+    run.save_checkpoint(replace(checkpoint, config=digest_of_run(words)))
 
 
 # ---- whether a method can continue from a State that another one left

@@ -22,6 +22,7 @@ from understudy.federation.tensor_store import TensorStore
 from understudy.files import write_whole
 from understudy.privacy.ledger import Ledger
 from understudy.reading import json_of, text_of, yaml_of
+from understudy.runs.checkpoint import Checkpoint
 from understudy.runs.releases import Releases
 
 Line = dict[str, Any]  # one round in metrics.jsonl
@@ -103,6 +104,11 @@ class RunFolder:
     def write_json(self, name: str, content: object) -> None:
         write_whole(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
 
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """It takes the place of the one before."""
+        self.checkpoints.put(checkpoint.entry, checkpoint.state, **checkpoint.notes())
+        self.checkpoints.keep_only([checkpoint.entry])
+
     def add_line(self, line: Line) -> None:
         with (self.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
@@ -175,10 +181,17 @@ class RunFolder:
             lines.append(line)
         return lines
 
+    def newest_checkpoint(self) -> Checkpoint | None:
+        entries = self.checkpoints.entries()
+        if not entries:
+            return None
+        state, notes = self.checkpoints.get(entries[-1])
+        return Checkpoint(state, **notes)
+
     def newest_state(self) -> Message:
         """The server's State in the last checkpoint; empty if there is none yet."""
-        entries = self.checkpoints.entries()
-        return self.checkpoints.get(entries[-1])[0] if entries else Message()
+        checkpoint = self.newest_checkpoint()
+        return Message() if checkpoint is None else checkpoint.state
 
     def weights(self) -> dict[str, torch.Tensor]:
         """The model of a finished run, as a state dict."""

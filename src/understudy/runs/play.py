@@ -60,8 +60,8 @@ def play(
                     )
                 check_same_run(folder.config(), words)
             folder.write_config(words)
-            rounds = Rounds(config, data, method, folder, words, watcher)
-            return rounds.to_the_end(here, sites_elsewhere=engine is not None)
+            rounds = Rounds(config, data, method, folder, words, watcher, sites_elsewhere=engine is not None)
+            return rounds.to_the_end(here)
 
 
 def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Method, dict[str, Any]]:

@@ -101,13 +101,12 @@ def _chosen_client(client: str | None, data: Federation, folder: Path) -> str:
 
 def _checkpoint(run: RunFolder, client: str) -> tuple[Message, int, Memory]:
     """State, the number of the next round, and the client's memory in the version that counts."""
-    entries = run.checkpoints.entries()
-    if not entries:
+    checkpoint = run.newest_checkpoint()
+    if checkpoint is None:
         raise UserError(f"{run.path} has no checkpoint yet; wait until its first round is done.")
-    state, notes = run.checkpoints.get(entries[-1])
-    version = notes["versions"].get(client)
-    store = TensorStore(run.path / "clients" / client / (run.path / "run-id").read_text() / "memory")
-    return state, int(notes["round"]) + 1, Memory(store.get(version)[0] if version else {})
+    version = checkpoint.versions.get(client)
+    store = TensorStore(run.path / "clients" / client / run.id / "memory")
+    return checkpoint.state, checkpoint.round + 1, Memory(store.get(version)[0] if version else {})
 
 
 def _load_broadcast(method: Method, client: Client, state: Message) -> None:

@@ -17,16 +17,17 @@ FREE = ("engine", "version", "measure")
 
 
 def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+    why_fixed = why_rounds_matter(wanted)
     saved, wanted = _said(_with_used_data(saved)), _said(wanted)
     for key in sorted(saved.keys() | wanted.keys()):
         a, b = saved.get(key), wanted.get(key)
         if key in FREE:
             continue
         if key == "method" and isinstance(a, dict) and isinstance(b, dict):
-            if a.get("rounds") != b.get("rounds") and _follows_a_curve(b):
+            if a.get("rounds") != b.get("rounds") and why_fixed is not None:
                 raise UserError(
-                    "With schedule: cosine the learning rates depend on the number of rounds, so it cannot be "
-                    f"changed from {a.get('rounds')} to {b.get('rounds')} half-way; start a new run."
+                    f"{why_fixed}, so it cannot be changed from {a.get('rounds')} to {b.get('rounds')} half-way; "
+                    "start a new run."
                 )
             a, b = ({k: v for k, v in side.items() if k != "rounds"} for side in (a, b))
         if a != b:
@@ -49,7 +50,7 @@ def check_not_edited(folder: RunFolder) -> bool:
 def digest_of_run(words: dict[str, Any]) -> str:
     """Of everything that must stay the same throughout a run."""
     fixed = {key: value for key, value in _said(_with_used_data(words)).items() if key not in FREE}
-    if isinstance(fixed.get("method"), dict) and not _follows_a_curve(fixed["method"]):
+    if isinstance(fixed.get("method"), dict) and why_rounds_matter(words) is None:
         fixed["method"] = {key: value for key, value in fixed["method"].items() if key != "rounds"}
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -73,10 +74,14 @@ def _follows_a_curve(words: object) -> bool:
     return words.get("schedule") == "cosine" or any(_follows_a_curve(below) for below in words.values())
 
 
-def _rounds_matter(method: dict[str, Any]) -> bool:
-    """Whether the number of rounds changes what a client does in one: by a learning-rate schedule, or by noise solved
-    for all rounds together."""
-    return _follows_a_curve(method) or method.get("noise", 0) is None
+def why_rounds_matter(words: dict[str, Any]) -> str | None:
+    """Why the number of rounds changes what a client does in each of them; None: it does not."""
+    method = words.get("method")
+    if _follows_a_curve(method):
+        return "With schedule: cosine the learning rates depend on the number of rounds"
+    if words.get("privacy") is not None and isinstance(method, dict) and method.get("noise", 0) is None:
+        return "With method.noise: null the noise is solved for all rounds together and depends on their number"
+    return None
 
 
 def first_difference(a: object, b: object, key: str) -> str:
@@ -101,6 +106,6 @@ def digest_of_data(data: Federation) -> str:
 def digest_of_config(words: dict[str, Any]) -> str:
     """Of what server and clients must agree on."""
     shared = {key: words[key] for key in ("seed", "problem", "model", "method", "with", "privacy")}
-    apart = ["cohort", "min_replies", *(() if _rounds_matter(shared["method"]) else ("rounds",))]
+    apart = ["cohort", "min_replies", *(("rounds",) if why_rounds_matter(words) is None else ())]
     method = {key: value for key, value in shared["method"].items() if key not in apart}
     return hashlib.sha256(json.dumps({**shared, "method": method}, sort_keys=True).encode()).hexdigest()[:32]

@@ -16,7 +16,6 @@ from understudy.engines.choose import OpenEngine
 from understudy.errors import UserError, resuming
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.exchange import Engine
-from understudy.federation.message import Message
 from understudy.federation.method import Method, State
 from understudy.federation.round_record import RepliesWait
 from understudy.federation.running import RunFacts, RunServer
@@ -24,6 +23,7 @@ from understudy.federation.server import TooFewReplies
 from understudy.federation.site import Site
 from understudy.files import write_whole
 from understudy.randomness import private_global_stream
+from understudy.runs.checkpoint import Checkpoint
 from understudy.runs.folder import Line, RunFolder
 from understudy.runs.resuming import digest_of_config, digest_of_run
 from understudy.runs.scores import Scorekeeper, summarise
@@ -57,22 +57,21 @@ class Rounds:
         folder: RunFolder,
         words: dict[str, Any],  # the config as in its file
         observer: Observer,
+        sites_elsewhere: bool = False,  # then they, not ``data``, say which records they have
     ):
         self.config, self.data, self.method, self.folder = config, data, method, folder
-        self.observer = observer
+        self.observer, self._sites_elsewhere = observer, sites_elsewhere
         self.digest, self.begun_with = digest_of_config(words), digest_of_run(words)
         self.last = config.plan.rounds
         self.undone = 0  # rounds in a row
         self.under_way = UnderWay(folder.path)
         self.scores = Scorekeeper(method, data, folder, observer, config.top.measure)
 
-    def to_the_end(self, open_engine: OpenEngine, *, sites_elsewhere: bool) -> Result:
-        """``sites_elsewhere``: then the sites, not ``data``, say which records they have."""
-        self._sites_elsewhere = sites_elsewhere
+    def to_the_end(self, open_engine: OpenEngine) -> Result:
         if self.data.split is not None:
             self.data.split.save(self.folder.path / "split.json")
         with open_engine(self._sites(), self.method) as engine:
-            return self._with(engine)
+            return self._run_with(engine)
 
     def _sites(self) -> dict[str, Site]:
         seed, home = self.config.top.seed, self.folder.path / "clients"
@@ -82,11 +81,11 @@ class Rounds:
             for name, holding in self.data.sites.items()
         }
 
-    def _with(self, engine: Engine) -> Result:
+    def _run_with(self, engine: Engine) -> Result:
         server = self._server(engine)
         try:
-            done, state = self._opened(server)
-            return self._go_on(server, state, done)
+            done, state = self._restored_or_opened(server)
+            return self._remaining_rounds(server, state, done)
         except RepliesWait as waits:
             raise RunStopped(self._why_waiting(waits, server.round)) from None
         finally:
@@ -94,7 +93,7 @@ class Rounds:
             with contextlib.suppress(OSError, UserError):
                 self.folder.write_json("ledger.json", self.folder.ledger())
 
-    def _go_on(self, server: RunServer, state: State, done: int) -> Result:
+    def _remaining_rounds(self, server: RunServer, state: State, done: int) -> Result:
         for round in range(done + 1, self.last + 1):
             if not server.able():
                 gone = "has spent its privacy budget" + (" or is left out" if server.left_out else "")
@@ -137,10 +136,9 @@ class Rounds:
             name: most if self._sites_elsewhere else len(holding.held_out) for name, holding in self.data.sites.items()
         }
 
-    def _opened(self, server: RunServer) -> tuple[int, State]:
-        entries = self.folder.checkpoints.entries()
-        state, notes = self.folder.checkpoints.get(entries[-1]) if entries else (Message(), {})
-        done = int(notes.get("round", -1))
+    def _restored_or_opened(self, server: RunServer) -> tuple[int, State]:
+        checkpoint = self.folder.newest_checkpoint()
+        done = -1 if checkpoint is None else checkpoint.round
         kept = self.folder.cut_metrics(done)
         self.under_way.go_on(done)
         self.observer.begins(self.last, done, len(self.data.sites), self.folder.path)
@@ -148,20 +146,18 @@ class Rounds:
         server.ledger = self.folder.releases.ledger()
         with contextlib.suppress(UserError):  # a client whose charge log cannot be read fails, and the others continue
             server.ledger = self.folder.releases.ledger_with_charge_logs()
-        if done < 0:
+        if checkpoint is None:
             return 0, self._open(server)
-        server.begin(done)
-        server.versions, server.spent = notes["versions"], set(notes["spent"])
-        server.left_out = set(notes.get("left_out", ()))
+        server.restore(done, checkpoint.versions, checkpoint.spent, checkpoint.left_out)
         self.folder.write_json("ledger.json", server.ledger.to_json())
         for line in kept:
             self.observer.scored(line)
         scored = {line["round"] for line in kept}
-        missing = [line for line in notes["lines"] if line["round"] not in scored]
+        missing = [line for line in checkpoint.lines if line["round"] not in scored]
         self.scores.waiting = missing[:-1]
         if missing:
-            self.scores.score(missing[-1], state)
-        return done, state
+            self.scores.score(missing[-1], checkpoint.state)
+        return done, checkpoint.state
 
     def _open(self, server: RunServer) -> State:
         server.begin(0)
@@ -210,17 +206,18 @@ class Rounds:
         """The checkpoint decides whether the round counts; what is written before it comes out the same if repeated."""
         for client, sent in server.record.examples.items():
             self.folder.keep_examples(client, sent)
-        line, ledger, entry = self._line(server), server.ledger.to_json(), f"round-{server.round:06d}"
-        notes = {
-            "config": self.begun_with,
-            "round": server.round,
-            "versions": server.settled(),
-            "lines": [*self.scores.waiting, line],
-            "spent": sorted(server.spent),
-            "left_out": sorted(server.left_out),
-        }
-        self.folder.checkpoints.put(entry, state, ledger=ledger, **notes)
-        self.folder.checkpoints.keep_only([entry])
+        line, ledger = self._line(server), server.ledger.to_json()
+        checkpoint = Checkpoint(
+            state,
+            server.round,
+            server.settled(),
+            [*self.scores.waiting, line],
+            ledger,
+            sorted(server.spent),
+            sorted(server.left_out),
+            self.begun_with,
+        )
+        self.folder.save_checkpoint(checkpoint)
         server.commit()
         self.folder.write_json("ledger.json", ledger)
         self.folder.releases.forget()
@@ -249,7 +246,7 @@ class Rounds:
 
     def _finish(self, server: RunServer, state: State) -> Result:
         if self.scores.waiting:
-            self._close(server, state)
+            self._ask_for_last_scores(server, state)
         self.folder.write_json("ledger.json", server.ledger.to_json())
         weights = self.method.net.named(self.method.result(state))
         write_whole(self.folder.path / "model.safetensors", save(weights))
@@ -258,7 +255,7 @@ class Rounds:
         self.folder.write_json("summary.json", summary)
         return Result(self.folder.path, summary, metrics, weights)
 
-    def _close(self, server: RunServer, state: State) -> None:
+    def _ask_for_last_scores(self, server: RunServer, state: State) -> None:
         """Asks once more, for scores of the last model. It is step 0 of a round that may still come."""
         last = self.scores.waiting[-1]
         server.begin(last["round"] + 1, first_step=0)
