@@ -163,7 +163,7 @@ def test_own_sites_from_a_config(tmp_path: Path) -> None:
     assert made.problem.shape == (1, 2, 2)
     assert made.problem.classes == 5
     assert {name: len(site.own) for name, site in made.sites.items()} == {"a": 2, "b": 3}
-    with pytest.raises(UserError, match="no one data set"):
+    with pytest.raises(UserError, match="no single data set"):
         load_dataset(DataSettings(sites=sites), 0)
 
 
