@@ -173,7 +173,7 @@ def test_fine_labels_are_only_needed_where_they_are_asked_for(tmp_path: Path) ->
         (["11"], "entry 0 has no 'image_id'"),
         ([{**ENTRIES[0], "labels": "food"}], "'labels' of image 11 is not a list of words"),
         ([{**ENTRIES[0], "labels": ["foods"]}], "'foods' is not one of the 17 coarse labels"),
-        ([{**ENTRIES[0], "partition": "dev"}], "image 11 is in the partition 'dev'; the partitions are train, val, test"),
+        ([{**ENTRIES[0], "partition": "dev"}], "image 11 is in the partition 'dev'; the partitions are train"),
         (ENTRIES[:3], "no image in the partition 'test'"),
         (ENTRIES[3:], "no image in the partition 'train'"),
     ],

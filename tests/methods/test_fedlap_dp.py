@@ -284,7 +284,7 @@ def test_images_start_as_noise_and_are_kept_from_round_to_round(tmp_path: Path) 
         ({"weights": "size", "privacy": {**PRIVACY, "public": ["labels"]}}, r"method\.weights: 'size' tells"),
         ({"weights": "size"}, r"method\.weights: 'size' tells how many records"),
         ({"noise": None}, r"give privacy\.epsilon"),
-        ({"privacy": {"delta": 1e-5}}, r"privacy\.records: say how many records"),
+        ({"privacy": {"delta": 1e-5}}, r"privacy\.records: write how many records"),
         ({"noise": None, "privacy": {**PRIVACY, "epsilon": 1e-9}}, "out of reach"),
     ],
 )

@@ -47,7 +47,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"observer": object()}, "observer: pass an Observer, not object"),
     ({"add": 5}, "add: pass a list of add-ons, not int"),
     ({"method": us.Method}, "The method Method has no round; write it"),
-    ({"model": Net().to("meta")}, "model: Net has no numbers in its weights"),
+    ({"model": Net().to("meta")}, "model: Net has weights without numbers"),
     ({"rounds": True}, "rounds must be a number"),
     ({"add": "nothing"}, "There is no add-on 'nothing'"),
 ]
