@@ -186,13 +186,13 @@ def test_without_a_promise_no_record_is_touched(tmp_path: Path) -> None:
 
 
 def test_a_delta_that_promises_nothing_is_refused_before_the_run(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"'privacy': delta is 0\.2, which is no promise for 9 records"):
+    with pytest.raises(UserError, match=r"'privacy': delta is 0\.2, which promises nothing for 9 records"):
         private_run(tmp_path / "run", privacy={"delta": 0.2, "records": 9})
     assert not (tmp_path / "run").exists()
 
 
 def test_nor_does_one_for_a_public_count_of_records(tmp_path: Path) -> None:
-    with pytest.raises(RunStopped, match=r"privacy\.delta is 0\.2, which is no promise for"):
+    with pytest.raises(RunStopped, match=r"privacy\.delta is 0\.2, which promises nothing for"):
         private_run(tmp_path / "run", privacy={"delta": 0.2, "public": ["counts"]})
 
 

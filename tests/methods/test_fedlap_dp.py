@@ -307,5 +307,5 @@ def test_without_a_promise_there_is_nothing_to_do() -> None:
 
 
 def test_a_delta_that_promises_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"delta is 0\.1, which is no promise for 20 records"):
+    with pytest.raises(ValueError, match=r"delta is 0\.1, which promises nothing for 20 records"):
         method(privacy={**PRIVACY, "delta": 0.1})

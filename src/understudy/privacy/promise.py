@@ -31,4 +31,4 @@ def no_promise(delta: float, records: int) -> str:
     """Why that δ promises nothing: a δ of 1/n allows publishing one of n records whole. Empty: it does promise."""
     if delta < 1 / records:
         return ""
-    return f"delta is {delta:g}, which is no promise for {records} records; write less than {1 / records:.1g}"
+    return f"delta is {delta:g}, which promises nothing for {records} records; write less than {1 / records:.1g}"
