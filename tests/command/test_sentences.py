@@ -53,11 +53,11 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "twice.yaml").write_text("seed: 1\nmethod: {rounds: 1, rounds: 2}\n")
     assert "the key 'rounds' appears twice" in refused("run", "twice.yaml", cwd=tmp_path).stderr
     (tmp_path / "odd.yaml").write_text("method: {3: 4}\n")
-    assert "method has the key 3, which is no name" in refused("run", "odd.yaml", cwd=tmp_path).stderr
+    assert "method has the key 3, which is not the name" in refused("run", "odd.yaml", cwd=tmp_path).stderr
     (tmp_path / "itself.yaml").write_text("data: {labels: &x [*x]}\n")
     assert "data.labels.0 is nested too deeply" in refused("run", "itself.yaml", cwd=tmp_path).stderr
     policy = refused("run", "digits-skewed", *QUICK, "policy=latin.yaml", cwd=tmp_path)
-    assert "does not work without its policy" in policy.stderr
+    assert "cannot work without its policy" in policy.stderr
 
 
 @pytest.mark.parametrize("content", [b"hello world\n", BINARY, b"ssh-rsa AAAA me\n", b""])

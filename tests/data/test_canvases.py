@@ -213,9 +213,9 @@ def test_a_picture_of_the_split_says_how_many_labels_a_record_bears() -> None:
     assert skew.labels_per_record == pytest.approx(borne)
     assert skew.as_dict()["labels_per_record"] == skew.labels_per_record
     caption = split_figure(skew).get_supxlabel()
-    assert f"{borne:.1f} labels a record" in caption
+    assert f"{borne:.1f} labels per record" in caption
 
 
 def test_a_picture_of_records_with_one_label_each_says_nothing_of_it() -> None:
     one = federation(DataSettings(limit=50, clients=2, split=Iid()), seed=0)
-    assert "labels a record" not in split_figure(measure_skew(one)).get_supxlabel()
+    assert "labels per record" not in split_figure(measure_skew(one)).get_supxlabel()

@@ -163,7 +163,7 @@ def test_own_sites_from_a_config(tmp_path: Path) -> None:
     assert made.problem.shape == (1, 2, 2)
     assert made.problem.classes == 5
     assert {name: len(site.own) for name, site in made.sites.items()} == {"a": 2, "b": 3}
-    with pytest.raises(UserError, match="no one data set"):
+    with pytest.raises(UserError, match="no single data set"):
         load_dataset(DataSettings(sites=sites), 0)
 
 
@@ -239,7 +239,7 @@ def test_a_picture_is_written(tmp_path: Path, ending: str) -> None:
 
 def test_a_picture_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     made = Federation.from_arrays([([], []), pair(1)])
-    with pytest.raises(UserError, match="no picture can be written with that ending"):
+    with pytest.raises(UserError, match="no picture can be written with that extension"):
         draw_split(made, tmp_path / "split.docx")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):

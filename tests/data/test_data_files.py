@@ -91,8 +91,8 @@ def test_mnist_files_are_not_taken_for_fashion(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "no IDX file"),
-        (b"\x00\x00\x0d\x01" + bytes(8), "no IDX file"),
+        (b"", "not an IDX file"),
+        (b"\x00\x00\x0d\x01" + bytes(8), "not an IDX file"),
         (b"\x00\x00\x08\x03\x00\x00", "within its header"),
         (b"\x00\x00\x08\x01\x00\x00\x00\x05abc", "says 5 bytes but holds 3"),
     ],
@@ -225,7 +225,7 @@ def test_even_a_checked_pickle_may_only_hold_arrays() -> None:
         unpickle(b"cos\nsystem\n(S'false'\ntR.", Path("batch"))
     with pytest.raises(UserError, match=r"asks for numpy\.load"):
         unpickle(b"cnumpy\nload\n(S'file'\ntR.", Path("batch"))
-    with pytest.raises(UserError, match="no batch of arrays"):
+    with pytest.raises(UserError, match="not a batch of arrays"):
         unpickle(pickle.dumps([1]), Path("batch"))
 
 

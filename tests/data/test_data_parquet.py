@@ -192,26 +192,26 @@ FLOATS = pa.list_(pa.float32())
         ({"x": [[1.0, 2.0], [3.0]], "y": [0, 1]}, "column 'x': its lists differ in length"),
         ({"x": [[[1.0, 2.0], [3.0]], [[1.0, 2.0], [3.0]]], "y": [0, 1]}, "column 'x': its lists differ in length"),
         ({"x": [[], []], "y": [0, 1]}, "column 'x': its lists are empty"),
-        ({"x": [["a"], ["b"]], "y": [0, 1]}, "column 'x': its lists hold string; numbers"),
-        ({"x": ["1", "2"], "y": [0, 1]}, "column 'x': it holds string; needed are lists of numbers, or images"),
-        ({"x": [1.0, 2.0], "y": [0, 1]}, "column 'x': it holds double; needed are lists"),
+        ({"x": [["a"], ["b"]], "y": [0, 1]}, "column 'x': its lists hold string, but must hold numbers"),
+        ({"x": ["1", "2"], "y": [0, 1]}, "column 'x': it holds string; give lists of numbers, or images"),
+        ({"x": [1.0, 2.0], "y": [0, 1]}, "column 'x': it holds double; give lists"),
         ({"x": [[1.0], [2.0]]}, "no column for labels ('x'); name one column 'label' or 'y'"),
         ({"x": [[1.0], [2.0]], "y": [0, 1], "label": [0, 1]}, "more than one column for labels ('label', 'y')"),
         ({"x": [[1.0], [2.0]], "pixels": [[1], [2]], "y": [0, 1]}, "more than one column for records"),
         ({"y": [0, 1]}, "has no records"),
-        ({"age": [1, 2], "name": ["a", "b"], "y": [0, 1]}, "column 'name': it holds string; numbers are needed"),
+        ({"age": [1, 2], "name": ["a", "b"], "y": [0, 1]}, "column 'name': it holds string, but must hold numbers"),
         ({"age": [1, None], "y": [0, 1]}, "column 'age': some values are missing"),
         ({"x": [[1.0], [2.0]], "y": [0.5, 1.0]}, "labels are not whole numbers"),
-        ({"x": [[1.0], [2.0]], "y": [b"a", b"b"]}, "column 'y': it holds binary; numbers are needed"),
+        ({"x": [[1.0], [2.0]], "y": [b"a", b"b"]}, "column 'y': it holds binary, but must hold numbers"),
         ({"x": [[1.0], [2.0]], "y": [[0, 2], [1, 1]]}, "column 'y': lists of labels must hold a 0 or 1"),
-        ({"x": [[1.0], [2.0]], "y": ["cat", "dog"]}, "column 'y': row 1 is labelled 'dog', which is none of"),
+        ({"x": [[1.0], [2.0]], "y": ["cat", "dog"]}, "column 'y': row 1 is labelled 'dog', which is not in"),
         ({"image": [png(1), None], "y": [0, 1]}, "column 'image': some values are missing"),
         ({"image": [png(1), b"no image"], "y": [0, 1]}, "column 'image', row 1 cannot be read as an image"),
         ({"image": [png(1), png(1)[:50]], "y": [0, 1]}, "column 'image', row 1 cannot be read as an image"),
         ({"image": [png(1), png(1, (2, 2))], "y": [0, 1]}, "column 'image', row 1 is 2 × 2 pixels"),
         ({"image": [{"bytes": None, "path": "1.png"}] * 2, "y": [0, 1]}, "column 'image': it holds struct"),
         ({"image": [{"bytes": png(1)}, {"bytes": None}], "y": [0, 1]}, "column 'image': some images have a path but"),
-        ({"x": pa.array([], FLOATS), "y": pa.array([], pa.int64())}, "holds no record at all"),
+        ({"x": pa.array([], FLOATS), "y": pa.array([], pa.int64())}, "holds no records"),
     ],
 )
 def test_a_table_that_makes_no_sense_is_refused_by_file_and_column(
@@ -265,7 +265,7 @@ def test_test_files_are_not_learnt_from_by_mistake(tmp_path: Path) -> None:
     written(tmp_path / "latest.parquet", x=[[1.0]], y=[1])
     assert len(read_source(tmp_path, ())) == 2
     written(tmp_path / "test-00000-of-00001.parquet", x=[[1.0]], y=[1])
-    with pytest.raises(UserError, match="files to learn from beside files to score on"):
+    with pytest.raises(UserError, match="files to learn from with files to score on"):
         read_source(tmp_path, ())
 
 

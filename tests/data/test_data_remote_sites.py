@@ -73,17 +73,17 @@ def test_names_of_the_classes_say_how_many_there_are() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ({"shape": None}, "say data.shape, such as [1, 28, 28], and data.classes"),
-        ({"classes": None}, "say data.shape, such as [1, 28, 28], and data.classes"),
-        ({"sites": {"north": "north.npz", "south": None}}, "not some of each"),
+        ({"shape": None}, "give data.shape, such as [1, 28, 28], and data.classes"),
+        ({"classes": None}, "give data.shape, such as [1, 28, 28], and data.classes"),
+        ({"sites": {"north": "north.npz", "south": None}}, "not a mixture"),
         ({"sites": {"no/rth": None}}, "'no/rth' cannot name a site"),
         ({"mean": [0.5, 0.5], "std": [1, 1]}, "'mean' has 2 numbers for 1 channels"),
         ({"mean": [0.5]}, "give both 'mean' and 'std'"),
-        ({"validation": 0.1}, "data.validation: own sites keep their records at home"),
-        ({"limit": 5}, "data.limit: own sites keep their records at home"),
-        ({"size": 5}, "data.size: only square images shrink; data.shape is [1, 4, 4]"),
-        ({"shape": [1, 4, 6], "size": 2}, "data.size: only square images shrink; data.shape is [1, 4, 6]"),
-        ({"shape": [9], "size": 2}, "data.size: only square images shrink; data.shape is [9]"),
+        ({"validation": 0.1}, "data.validation: with data.sites, sites keep all their records"),
+        ({"limit": 5}, "data.limit: with data.sites, sites keep all their records"),
+        ({"size": 5}, "data.size: only square images shrink; data.shape [1, 4, 4]"),
+        ({"shape": [1, 4, 6], "size": 2}, "data.size: only square images shrink; data.shape [1, 4, 6]"),
+        ({"shape": [9], "size": 2}, "data.size: only square images shrink; data.shape [9]"),
     ],
 )
 def test_a_config_that_leaves_the_server_in_the_dark_is_refused(words: dict[str, Any], says: str) -> None:
@@ -111,7 +111,7 @@ def test_words_that_contradict_each_other_are_refused_at_once(words: dict[str, A
 @pytest.mark.parametrize("word", ["labels", "shape", "pixels", "multilabel"])
 def test_words_for_own_data_are_refused_beside_a_data_set_that_brings_them_along(word: str) -> None:
     value = {"labels": ["a", "b"], "shape": [1, 8, 8], "pixels": True, "multilabel": True}[word]
-    with pytest.raises(UserError, match=rf"data\.{word}: this is for own data"):
+    with pytest.raises(UserError, match=rf"data\.{word}: this is for your own data"):
         federation(DataSettings.model_validate({"name": "digits", word: value}), seed=0)
 
 
@@ -119,7 +119,7 @@ def test_the_server_may_hold_a_test_set_that_must_fit(tmp_path: Path) -> None:
     made = federation(said(test=str(npz(tmp_path / "test.npz"))), seed=0)
     assert made.test is not None
     assert len(made.test) == 6
-    with pytest.raises(UserError, match=r"test: records have shape \(1, 5, 5\), data\.shape says \(1, 4, 4\)"):
+    with pytest.raises(UserError, match=r"test: records have shape \(1, 5, 5\), but data\.shape is \(1, 4, 4\)"):
         federation(said(test=str(npz(tmp_path / "five.npz", shape=(5, 5)))), seed=0)
     with pytest.raises(UserError, match="test: labels run from 0 to 2"):
         federation(said(test=str(tmp_path / "test.npz"), classes=2), seed=0)
@@ -156,13 +156,13 @@ def test_records_held_out_at_a_site_are_apart_and_depend_on_its_name(tmp_path: P
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ({"shape": (5, 5)}, "north: records have shape (1, 5, 5), data.shape says (1, 4, 4)"),
+        ({"shape": (5, 5)}, "north: records have shape (1, 5, 5), but data.shape is (1, 4, 4)"),
         ({"shape": (3, 4, 4)}, "north: records have shape (3, 4, 4)"),
         ({"y": np.arange(6)}, "north: labels run from 0 to 5; with 3 classes they must lie between 0 and 2"),
         ({"y": np.full(6, -1)}, "north: labels run from -1 to -1"),
-        ({"y": np.eye(6)[:, :3]}, "north: labels have shape (6, 3); needed are one label a record"),
-        ({"kind": np.float32}, "north: records are floats, all sites need uint8 pixels"),
-        ({"n": 0}, "holds no record at all"),
+        ({"y": np.eye(6)[:, :3]}, "north: labels have shape (6, 3); give one label per record"),
+        ({"kind": np.float32}, "north: records are floats, but all sites need uint8 pixels"),
+        ({"n": 0}, "holds no records"),
     ],
 )
 def test_a_source_that_does_not_fit_is_refused_in_a_sentence(tmp_path: Path, source: dict[str, Any], says: str) -> None:
@@ -176,16 +176,16 @@ def test_a_config_may_say_that_images_are_floats_or_rows_are_pixels(tmp_path: Pa
     assert brought(said(pixels=False), floats).own.x.dtype == torch.float32
     assert brought(said(shape=[7], pixels=True), pixels).own.x.dtype == torch.uint8
     assert federation(said(pixels=False), seed=0).sites["north"].own.x.dtype == torch.float32
-    with pytest.raises(UserError, match=r"north: records are uint8 pixels, all sites need floats"):
+    with pytest.raises(UserError, match=r"north: records are uint8 pixels, but all sites need floats"):
         brought(said(shape=[7]), pixels)
 
 
 def test_several_labels_must_be_what_the_config_says(tmp_path: Path) -> None:
     several = said(multilabel=True)
     assert brought(several, npz(tmp_path / "a.npz", y=np.eye(6)[:, :3])).own.y.shape == (6, 3)
-    with pytest.raises(UserError, match=r"north: there is one label a record; data\.multilabel"):
+    with pytest.raises(UserError, match=r"north: there is one label per record, but data\.multilabel"):
         brought(several, npz(tmp_path / "b.npz"))
-    with pytest.raises(UserError, match="north: labels have 2 columns, the problem has 3 classes"):
+    with pytest.raises(UserError, match="north: labels have 2 columns, but the problem has 3 classes"):
         brought(several, npz(tmp_path / "c.npz", y=np.eye(6)[:, :2]))
 
 
@@ -200,9 +200,9 @@ def test_a_site_that_lacks_a_class_gives_the_others_the_same_numbers(tmp_path: P
 
 def test_folders_of_images_need_the_names_of_all_classes(tmp_path: Path) -> None:
     source = folder(tmp_path / "n", ant=10, dog=30)
-    with pytest.raises(UserError, match=r"name all classes, in one order for everybody, with data\.labels"):
+    with pytest.raises(UserError, match=r"name all classes, in the same order everywhere, with data\.labels"):
         brought(said(), source)
-    with pytest.raises(UserError, match="a folder 'dog', which is none of the classes: cat, ant, cow"):
+    with pytest.raises(UserError, match="a folder 'dog', which is not one of the classes: cat, ant, cow"):
         brought(said(labels=["cat", "ant", "cow"]), source)
     with pytest.raises(UserError, match=r"north: records have shape \(3, 4, 4\)"):
         brought(said(labels=["cat", "ant", "dog"]), folder(tmp_path / "c", mode="RGB", cat=1))
@@ -220,7 +220,7 @@ def test_images_shrink_at_the_site_and_for_the_test_set(tmp_path: Path) -> None:
     assert made.test.x.tolist() == [[[[6, 0], [0, 0]]]]
     assert brought(settings, source).own.x.tolist() == [[[[6, 0], [0, 0]]]]
     assert brought(settings, npz(tmp_path / "six.npz", shape=(6, 6))).own.x.shape == (6, 1, 2, 2)
-    with pytest.raises(UserError, match=r"data\.size: images of north are 1 wide and only shrink"):
+    with pytest.raises(UserError, match=r"data\.size: images of north are 1 wide and can only shrink"):
         brought(settings, npz(tmp_path / "one.npz", shape=(1, 1)))
 
 
@@ -247,9 +247,9 @@ def test_a_source_that_is_not_there_or_of_no_known_kind(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ({"shape": [1, 5, 5]}, r"north: records have shape \(1, 4, 4\), data.shape says \(1, 5, 5\)"),
-        ({"multilabel": True}, "north: there is one label a record"),
-        ({"pixels": False}, "north: records are uint8 pixels, all sites need floats"),
+        ({"shape": [1, 5, 5]}, r"north: records have shape \(1, 4, 4\), but data.shape is \(1, 5, 5\)"),
+        ({"multilabel": True}, "north: there is one label per record"),
+        ({"pixels": False}, "north: records are uint8 pixels, but all sites need floats"),
     ],
 )
 def test_what_the_config_says_also_holds_where_the_records_are_here(

@@ -40,16 +40,16 @@ def test_the_digest_sees_who_holds_what() -> None:
     ("content", "says"),
     [
         ("{", "cannot be read as a split"),
-        ("[1]", "no saved split"),
+        ("[1]", "not a saved split"),
         ('{"clients": {"a": [0]}}', "'held_out' is missing"),
-        ('{"clients": 3, "held_out": {}, "validation": [], "digest": ""}', "no saved split"),
+        ('{"clients": 3, "held_out": {}, "validation": [], "digest": ""}', "not a saved split"),
         ('{"clients": {"a": [0.5]}, "held_out": {}, "validation": [], "digest": ""}', "whole numbers"),
         ('{"clients": {"a": ["x"]}, "held_out": {}, "validation": [], "digest": ""}', "whole numbers"),
         ('{"clients": {"a": [-1]}, "held_out": {}, "validation": [], "digest": ""}', "numbered from 0"),
-        ('{"clients": {"a": [1]}, "held_out": {}, "validation": [1], "digest": ""}', "record 1 away twice"),
-        ('{"clients": {"a": [1]}, "held_out": {"b": []}, "validation": [], "digest": ""}', "none of its clients"),
+        ('{"clients": {"a": [1]}, "held_out": {}, "validation": [1], "digest": ""}', "record 1 twice"),
+        ('{"clients": {"a": [1]}, "held_out": {"b": []}, "validation": [], "digest": ""}', "not one of its clients"),
         ('{"clients": {}, "held_out": {}, "validation": [], "digest": ""}', "no client"),
-        ('{"clients": {"a": [1]}, "held_out": {}, "validation": [], "digest": "0"}', "was changed"),
+        ('{"clients": {"a": [1]}, "held_out": {}, "validation": [], "digest": "0"}', "has changed"),
     ],
 )
 def test_a_broken_file_is_refused_with_its_name(tmp_path: Path, content: str, says: str) -> None:
@@ -67,7 +67,7 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     stored = json.loads(path.read_text())
     stored["clients"]["client-0"] = [0, 3]
     path.write_text(json.dumps(stored))
-    with pytest.raises(UserError, match="digest does not fit"):
+    with pytest.raises(UserError, match="digest does not match"):
         Split.load(path)
 
 

@@ -168,12 +168,12 @@ def test_fine_labels_are_only_needed_where_they_are_asked_for(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("entries", "says"),
     [
-        ({"images": []}, "is no list of images"),
-        ([], "is no list of images"),
+        ({"images": []}, "is not a list of images"),
+        ([], "is not a list of images"),
         (["11"], "entry 0 has no 'image_id'"),
-        ([{**ENTRIES[0], "labels": "food"}], "'labels' of image 11 is no list of words"),
-        ([{**ENTRIES[0], "labels": ["foods"]}], "'foods' is none of the 17 coarse labels"),
-        ([{**ENTRIES[0], "partition": "dev"}], "image 11 is in the partition 'dev'; there are train, val, test"),
+        ([{**ENTRIES[0], "labels": "food"}], "'labels' of image 11 is not a list of words"),
+        ([{**ENTRIES[0], "labels": ["foods"]}], "'foods' is not one of the 17 coarse labels"),
+        ([{**ENTRIES[0], "partition": "dev"}], "image 11 is in the partition 'dev'; the partitions are train"),
         (ENTRIES[:3], "no image in the partition 'test'"),
         (ENTRIES[3:], "no image in the partition 'train'"),
     ],
@@ -196,5 +196,5 @@ def test_an_image_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_images_only_shrink(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="images of flair are 8 wide and only shrink; not to 9"):
+    with pytest.raises(UserError, match="images of flair are 8 wide and can only shrink, not grow to 9"):
         read(write_flair(tmp_path), size=9)

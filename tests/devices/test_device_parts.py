@@ -81,7 +81,7 @@ def test_a_fast_path_is_the_processors() -> None:
     assert chosen("small-convnet", "auto", "cpu") == "compiled"
     assert chosen("simple-cnn", "auto", DEVICE) == chosen("small-convnet", "auto", DEVICE) == "eager"
     assert chosen("small-convnet", "compiled", DEVICE) == "compiled"
-    with pytest.raises(UserError, match="only the processor has"):
+    with pytest.raises(UserError, match="only works on the CPU"):
         chosen("simple-cnn", "batch-last", DEVICE)
 
 

@@ -105,7 +105,7 @@ def test_every_round_prints_what_is_spent_so_far(tmp_path: Path) -> None:
 def test_a_budget_that_ends_is_noted_on_both_sides(tmp_path: Path) -> None:
     result = private_run(tmp_path / "run", privacy={"delta": 1e-5, "epsilon": 3.0})
     why = result.metrics[-1]["failures"][0]["why"]
-    assert "its privacy budget ends here" in why
+    assert "its privacy budget is used up" in why
     at_home = (tmp_path / "run" / "clients" / "ash" / "answers.jsonl").read_text().splitlines()
     assert [json.loads(line)["why"] for line in at_home] == [why]
 
@@ -174,7 +174,7 @@ def test_a_run_ends_in_good_order_where_the_budget_does(tmp_path: Path) -> None:
     result = play(resolve(given, {}, Live(data=sites(), method=Spender)), tmp_path / "run", observer=Listening())
     spent = [line["epsilon"] for line in result.metrics if line["epsilon"] is not None]
     assert max(spent) <= 4.0
-    assert result.metrics[-1]["failures"][0]["why"].startswith("its privacy budget ends here")
+    assert result.metrics[-1]["failures"][0]["why"].startswith("its privacy budget is used up")
     assert any("has spent its privacy budget" in sentence for sentence in said)
     resumed = play(resolve(given, {}, Live(data=sites(), method=Spender)), tmp_path / "run", resume=True)
     assert resumed.summary["epsilon"] == result.summary["epsilon"], "going on spends nothing more"
@@ -186,13 +186,13 @@ def test_without_a_promise_no_record_is_touched(tmp_path: Path) -> None:
 
 
 def test_a_delta_that_promises_nothing_is_refused_before_the_run(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"'privacy': delta is 0\.2, which is no promise for 9 records"):
+    with pytest.raises(UserError, match=r"'privacy': delta is 0\.2, which promises nothing for 9 records"):
         private_run(tmp_path / "run", privacy={"delta": 0.2, "records": 9})
     assert not (tmp_path / "run").exists()
 
 
 def test_nor_does_one_for_a_public_count_of_records(tmp_path: Path) -> None:
-    with pytest.raises(RunStopped, match=r"privacy\.delta is 0\.2, which is no promise for"):
+    with pytest.raises(RunStopped, match=r"privacy\.delta is 0\.2, which promises nothing for"):
         private_run(tmp_path / "run", privacy={"delta": 0.2, "public": ["counts"]})
 
 

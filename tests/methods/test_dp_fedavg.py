@@ -131,7 +131,7 @@ def test_mu_changes_the_trajectory_and_nought_is_dp_fedavg(tmp_path: Path) -> No
     ("privacy", "method", "sentence"),
     [
         (None, {}, "need a privacy promise; write `privacy"),
-        ({"delta": 1e-5}, {}, r"privacy\.records: say how many records"),
+        ({"delta": 1e-5}, {}, r"privacy\.records: write how many records"),
         ({"delta": 1e-5, "records": 12}, {"noise": None}, r"solved from a budget: give privacy\.epsilon"),
     ],
 )

@@ -233,7 +233,7 @@ def test_the_published_noise_is_a_share_of_the_clip_by_the_batch(
         (PRIVACY, {"noise": None}, "give privacy.epsilon"),
         (PRIVACY, {"noise": None, "dp": "paper"}, "the paper tries 1, 3, 5"),
         (PRIVACY, {"stat_releases": 2, "rate": 0.5}, "leave the rate out"),
-        (PrivacySettings(), {}, "privacy.records: say how many records"),
+        (PrivacySettings(), {}, "privacy.records: write how many records"),
     ],
 )
 def test_what_cannot_be_private_is_refused_before_it_begins(

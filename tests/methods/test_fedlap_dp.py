@@ -284,7 +284,7 @@ def test_images_start_as_noise_and_are_kept_from_round_to_round(tmp_path: Path) 
         ({"weights": "size", "privacy": {**PRIVACY, "public": ["labels"]}}, r"method\.weights: 'size' reveals"),
         ({"weights": "size"}, r"method\.weights: 'size' reveals how many records"),
         ({"noise": None}, r"give privacy\.epsilon"),
-        ({"privacy": {"delta": 1e-5}}, r"privacy\.records: say how many records"),
+        ({"privacy": {"delta": 1e-5}}, r"privacy\.records: write how many records"),
         ({"noise": None, "privacy": {**PRIVACY, "epsilon": 1e-9}}, "out of reach"),
     ],
 )
@@ -307,5 +307,5 @@ def test_without_a_promise_there_is_nothing_to_do() -> None:
 
 
 def test_a_delta_that_promises_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"delta is 0\.1, which is no promise for 20 records"):
+    with pytest.raises(ValueError, match=r"delta is 0\.1, which promises nothing for 20 records"):
         method(privacy={**PRIVACY, "delta": 0.1})

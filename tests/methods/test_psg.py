@@ -144,7 +144,7 @@ def test_a_run_spends_once_and_says_how_much(tmp_path: Path) -> None:
     ("privacy", "words", "sentence"),
     [
         (None, {}, "psg spends privacy"),
-        (PrivacySettings(), {}, "privacy.records: say how many records"),
+        (PrivacySettings(), {}, "privacy.records: write how many records"),
         (PRIVACY, {"noise": None}, "give privacy.epsilon"),
     ],
 )

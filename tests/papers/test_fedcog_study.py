@@ -11,7 +11,7 @@ from understudy.runs.watching import Observer
 
 def test_each_goes_on_from_the_same_rounds_as_if_it_had_run_alone(tmp_path: Path) -> None:
     found = fedcog_study(SMOKE, tmp_path / "study", Observer())
-    curves = [one.values[0] for one in found.lines if one.label.endswith("two labels a client")]
+    curves = [one.values[0] for one in found.lines if one.label.endswith("two labels per client")]
     assert len(curves) == 3
     assert len({curve[1] for curve in curves}) == 1  # the round that all begin with
     for variant in ("fedavg", "balanced"):
@@ -19,7 +19,7 @@ def test_each_goes_on_from_the_same_rounds_as_if_it_had_run_alone(tmp_path: Path
         branched = RunFolder(tmp_path / "study/groups" / variant)
         assert (branched.path / "model.safetensors").read_bytes() == (alone.folder / "model.safetensors").read_bytes()
         assert branched.config()["with"] == RunFolder(alone.folder).config()["with"]
-    assert "two labels a client: FedCOG, fixed weighting" in [row[0] for row in found.tables["table"][0].rows]
+    assert "two labels per client: FedCOG, fixed weighting" in [row[0] for row in found.tables["table"][0].rows]
 
 
 def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:

@@ -128,10 +128,10 @@ def test_what_is_said_of_heterogeneity_follows_from_what_was_measured() -> None:
     last = [measured((8, 10), (4, 5), 2.0)] * 2
     seeds = [{"initial": one, "final": other} for one, other in zip(first, last, strict=True)]
     said = _heterogeneity_note({SHUFFLED: seeds})
-    assert "ζ² falls to 0.31 of what it was at the first model and to 0.50 at the last" in said
-    assert "(1 − p)², 0.25 here; of 2 mean ratios 2 lie above it, by 0.25 at most" in said
+    assert "ζ² falls to 0.31 of its value at the first model and to 0.50 at the last" in said
+    assert "(1 − p)², 0.25 here; 2 of 2 mean ratios lie above it, by at most 0.25" in said
     assert "single seeds are off by +0.00 to +0.25" in said
-    assert "σ² after shuffling is 1.20 to 1.20 times what it was at the first model, 0.50 to 0.50 times" in said
+    assert "multiplies σ² by 1.20 to 1.20 at the first model and by 0.50 to 0.50" in said
 
 
 # ---- each of them at its smallest

@@ -134,7 +134,7 @@ def test_every_study_is_tuned_with_another_seed_than_it_counts_and_never_on_the_
 
 def test_a_comparison_that_would_tune_on_what_counts_is_refused() -> None:
     plan: dict[str, Any] = {"name": "n", "about": "", "config": {}, "rates": (1.0,), "contenders": []}
-    with pytest.raises(UserError, match="seed 1000 is the one with which rates are tuned"):
+    with pytest.raises(UserError, match="seed 1000 is reserved for tuning rates"):
         Comparison(**plan, seeds=(0, TUNING_SEED))
-    with pytest.raises(UserError, match="'accuracy' is of the test set, which chooses nothing"):
+    with pytest.raises(UserError, match="'accuracy' comes from the test set, which chooses nothing"):
         Comparison(**plan, seeds=(0,), tuned_on="accuracy")

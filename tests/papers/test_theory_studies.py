@@ -84,10 +84,10 @@ def test_what_least_squares_says_follows_from_its_rows() -> None:
     noise = [{"knobs": [0.0, 1000.0], "p": 0.9, "rounds": [1.0], "measured": 1.5, "predicted": 2.0}]
     floors = [floor(0, 1, 4.0), floor(1, 1, 1.0), floor(0, 10000, 4.0), floor(1, 10000, 3.0)]
     said = "\n".join(findings(floors, rows, noise).notes)
-    assert "With ζ² = 1 what was measured is within 0 % of √L_p·ζ_p for p ≤ 0.6" in said
-    assert "With ζ² = 100 what was measured is within 38 % of √L_p·ζ_p" in said  # 1.1/0.8
-    assert "larger proportion than p, at every p listed: with ζ² = 1 and 10." in said
-    assert "more where noise is low holds: of it 0.25 is left at σ² = 1 and 0.75 at σ² = 10000" in said
+    assert "With ζ² = 1 the measured ratio is within 0 % of √L_p·ζ_p for p ≤ 0.6" in said
+    assert "With ζ² = 100 the measured ratio is within 38 % of √L_p·ζ_p" in said  # 1.1/0.8
+    assert "larger share than p, at every p listed: with ζ² = 1 and 10." in said
+    assert "more at low noise holds: with all records shuffled, 0.25 of it is left at σ² = 1 and 0.75" in said
     turned = findings([floor(0, 1, 4.0), floor(1, 1, 3.0), floor(0, 10000, 4.0), floor(1, 10000, 1.0)], rows, noise)
     assert "does not hold" in "\n".join(turned.notes)
 

@@ -74,5 +74,5 @@ def test_studies_are_found_by_name_and_scale() -> None:
         study("averaging", "desk")
     with pytest.raises(UserError, match="cannot be run at scale paper; choose smoke or desk"):
         study("averaging-family", "paper")
-    with pytest.raises(UserError, match="There is no scale 'large'; there are smoke, desk and paper"):
+    with pytest.raises(UserError, match="There is no scale 'large'; choose smoke, desk or paper"):
         study("averaging-family", "large")

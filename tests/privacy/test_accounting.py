@@ -181,7 +181,7 @@ def test_noise_leaves_room_for_what_is_beside() -> None:
 def test_an_epsilon_out_of_reach_says_what_would_work() -> None:
     with pytest.raises(UserError, match=r"out of reach .* ask for at least 5\.\d+e-05, or take fewer steps"):
         noise_for(1e-6, 1e-5, 1.0, 10)
-    with pytest.raises(UserError, match=r"overrun already by the .* spent"):
+    with pytest.raises(UserError, match=r"already exceeded by the .* spent"):
         noise_for(1.0, 1e-5, 0.1, 10, beside=[Spending(0.1, 0.5, 100)])
 
 

@@ -114,7 +114,7 @@ def test_a_line_that_was_cut_off_was_never_relied_on(tmp_path: Path) -> None:
     "wrong", [{"covers": [[1]]}, {"steps": 1.5}, {"clip": "1"}, {"test_noise": "yes"}, {"task": None}]
 )
 def test_charges_of_another_make_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(UserError, match="A charge of privacy came that cannot be read"):
+    with pytest.raises(UserError, match="A privacy charge arrived that cannot be read"):
         Charge.of({**a_charge().as_dict(), **wrong})
 
 

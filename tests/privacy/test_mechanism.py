@@ -58,7 +58,7 @@ def test_there_are_as_many_releases_as_planned_each_with_noise_of_its_own() -> N
     # σC = 1: the stream's own numbers, one vector after another.
     drawn = torch.randn(3, 3, generator=generator("noise"), dtype=torch.float64)
     assert torch.equal(torch.stack(found), (total + drawn.float()) / 4)
-    with pytest.raises(ValueError, match="more of them than planned"):
+    with pytest.raises(ValueError, match="more than planned"):
         means(total)
 
 

@@ -27,7 +27,7 @@ def test_the_real_number_of_records_counts_only_where_it_is_public(own: int) -> 
     assert planned_records(promise(), own) == 10_000
     assert planned_records(promise(public=["counts"]), own) == 10_000
     assert planned_records(promise(records=None, public=["counts"]), own) == max(1, own)
-    with pytest.raises(UserError, match=r"privacy\.records: say how many records"):
+    with pytest.raises(UserError, match=r"privacy\.records: write how many records"):
         planned_records(promise(records=None), own)
 
 
@@ -41,7 +41,7 @@ def test_noise_is_solved_for_all_rounds_after_what_was_spent_before() -> None:
 def test_a_first_round_beyond_the_budget_is_refused_with_what_was_spent_before() -> None:
     # One round is 2.787, two are about 3.7.
     planned(promise(epsilon=3.0), STEPS, 1.0, 3, 5)
-    with pytest.raises(UserError, match=r"privacy\.epsilon is 2, and one round alone would cost 2\.79"):
+    with pytest.raises(UserError, match=r"privacy\.epsilon is 2, but one round alone would cost 2\.79"):
         planned(promise(epsilon=2.0), STEPS, 1.0, 3, 5)
-    with pytest.raises(UserError, match=r"one round after what is spent before it would cost 3\.\d"):
+    with pytest.raises(UserError, match=r"one round after what was spent before it would cost 3\.\d"):
         planned(promise(epsilon=3.0), STEPS, 1.0, 3, 5, (ROUND,))

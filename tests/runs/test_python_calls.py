@@ -47,7 +47,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"observer": object()}, "observer: pass an Observer, not object"),
     ({"add": 5}, "add: pass a list of add-ons, not int"),
     ({"method": us.Method}, "The method Method has no round; write it"),
-    ({"model": Net().to("meta")}, "model: Net has no numbers in its weights"),
+    ({"model": Net().to("meta")}, "model: Net has weights without numbers"),
     ({"rounds": True}, "rounds must be a number"),
     ({"add": "nothing"}, "There is no add-on 'nothing'"),
 ]
@@ -84,10 +84,10 @@ def test_numbers_of_numpy_and_torch_scale_pixels(tmp_path: Path) -> None:
         ({"mean": 0.5}, "mean: give one number per channel"),
         ({"mean": ("a",), "std": (1,)}, "mean: give one number per channel"),
         ({"mean": (float("nan"),), "std": (1,)}, "mean: .* must be finite"),
-        ({"classes": 1}, "classes: give a whole number from 2 on, not 1"),
+        ({"classes": 1}, "classes: give a whole number, at least 2, not 1"),
         ({"test": (np.zeros((0, 4, 4), np.uint8), [])}, "The test set holds no record"),
-        ({"classes": 2.5}, "classes: give a whole number from 2 on"),
-        ({"held_out": "some"}, "held_out: some is no share"),
+        ({"classes": 2.5}, "classes: give a whole number, at least 2"),
+        ({"held_out": "some"}, "held_out: some is not a share"),
     ],
 )
 def test_options_of_own_arrays_that_cannot_be(words: dict[str, Any], sentence: str) -> None:

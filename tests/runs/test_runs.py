@@ -185,7 +185,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"method.min_replies": 5}, r"method\.min_replies is 5, but a round asks only 4"),
     ({"device": "cuda:7"}, r"device 'cuda:7' cannot be used here"),
     ({"model": "vgg11"}, r"vgg11"),
-    ({"policy": "nope.yaml"}, r"nope\.yaml.*a site does not work without its policy"),
+    ({"policy": "nope.yaml"}, r"nope\.yaml.*a site cannot work without its policy"),
     (
         {"data": {"limit": None, "sites": {"ash": None}, "classes": 2, "shape": [4]}},
         r"This config's records are at its sites",

@@ -146,7 +146,7 @@ def test_a_run_stopped_in_a_round_shows_the_seconds_and_bytes_that_went_into_it(
     counted = RunFolder(tmp_path / "run").metrics()
     assert row.seconds is not None
     assert row.seconds > sum(line["seconds"] for line in counted)
-    assert "begun and broken off" in " ".join(comparison_notes([row]))
+    assert "including interrupted rounds" in " ".join(comparison_notes([row]))
 
 
 def test_resumed_it_still_shows_them_and_so_does_the_summary(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_resumed_it_still_shows_them_and_so_does_the_summary(tmp_path: Path) -> 
     assert (row.bytes_up, row.bytes_down) == (10 * each_up, 11 * each_down)  # nine of three rounds, and the lost ones
     assert (result.summary["bytes_up"], result.summary["bytes_down"]) == (row.bytes_up, row.bytes_down)
     assert result.summary["seconds"] == row.seconds
-    assert dict(_summary_lines(result.folder, result.summary))["sent"].endswith("broken off and repeated")
+    assert dict(_summary_lines(result.folder, result.summary))["sent"].endswith("interrupted rounds that were repeated")
     assert row.seconds is not None
     assert before.seconds is not None
     assert row.seconds > before.seconds

@@ -100,8 +100,8 @@ def test_the_caption_says_what_the_models_make_of_them() -> None:
     one = written()
     said = caption(one, lay_out({"north": one.examples}, ["north"], one.problem, 1))
     assert said.startswith("3 images from noise alone, none of which is kept or sent.")
-    assert "gives 25% of the images the answer that was asked for" in said
-    assert "another than the global one to 50%" in said
+    assert "gives 25% of the images the requested answer" in said
+    assert "disagrees with it on 50%" in said
     without = written(disputed=None)
     assert "last model" not in caption(without, lay_out({"north": one.examples}, ["north"], one.problem, 1))
 
@@ -138,7 +138,7 @@ def test_a_run_on_own_arrays_is_shown_when_they_are_given_again(tmp_path: Path) 
     with pytest.raises(UserError, match="given its data in Python"):
         generated(out)
     assert generated(out, "north", Live(data=data)).examples.x.shape == (20, 2, 4, 4)
-    with pytest.raises(UserError, match="no grey or colour image"):
+    with pytest.raises(UserError, match="not a grey or colour image"):
         draw_generated(generated(out, live=Live(data=data)), tmp_path / "two-channels.png")
     with pytest.raises(UserError, match=r"empty in .* has no record"):
         generated(out, "empty", Live(data=data))

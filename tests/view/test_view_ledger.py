@@ -95,7 +95,7 @@ def test_the_whole_of_it(tmp_path: Path) -> None:
         "What was spent",
         "What left",
         "Nothing: every part that left is covered or declared public.",
-        "Declared to be no secret: labels.",
+        "Declared public: labels.",
     ):
         assert said in text
 

@@ -35,7 +35,7 @@ def test_without_a_terminal_there_is_one_plain_line_a_round(tmp_path: Path) -> N
         progress.scored(line(2, None, bytes_up=1000, bytes_down=2000, clients=9, seconds=3.0))
     assert "\x1b" not in file.getvalue()
     assert said(file) == [
-        "opening: accuracy 10.0 %, 0 B up, 0 B down, nobody was asked, 0.0 s",
+        "opening: accuracy 10.0 %, 0 B up, 0 B down, no client was asked, 0.0 s",
         "round 1/2: accuracy 50.0 %, 1.0 kB up, 2.0 kB down, 10 clients answered, 2.0 s, about 0:02 left",
         "round 2/2: accuracy –, 2.0 kB up, 4.0 kB down, 9 clients answered, 3.0 s",
     ]
@@ -48,7 +48,7 @@ def test_a_resumed_run_counts_what_was_before_but_does_not_say_it_again(tmp_path
     progress.scored(line(0, 0.1))
     progress.scored(line(1, 0.5, bytes_up=1000, failures=[old]))
     progress.scored(line(2, 0.6, bytes_up=1000, failures=[old]))
-    assert said(file)[0] == "Going on after round 1 of 3."
+    assert said(file)[0] == "Continuing after round 1 of 3."
     assert said(file)[1] == "client-0 did not count in round 2: it was away"
     assert said(file)[2].startswith("round 2/3: accuracy 60.0 %, 2.0 kB up")
     assert len(said(file)) == 3

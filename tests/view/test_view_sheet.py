@@ -68,7 +68,7 @@ def test_the_painted_cells_are_the_images_and_the_others_pale() -> None:
 
 
 def test_records_that_are_no_images_are_refused() -> None:
-    with pytest.raises(UserError, match="no grey or colour image"):
+    with pytest.raises(UserError, match="not a grey or colour image"):
         lay_out({}, [], Problem((5,), 2), 1)
 
 

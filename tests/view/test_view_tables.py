@@ -189,5 +189,5 @@ def test_the_end_of_a_run_is_said_in_a_few_lines() -> None:
     assert lines[2].split(maxsplit=1) == ["privacy", "no guarantee"]
     assert lines[-1].split() == ["folder", "runs/a"]
     with_deaths = printed(print_summary, Path("runs/a"), {**summary, "workers_died": 4, "lost": ["client-3"]})
-    said = "4 died, their work was repeated; client-3 failed all the same"
+    said = "4 died, their work was repeated; client-3 still failed"
     assert with_deaths[-2].split(maxsplit=1) == ["workers", said]

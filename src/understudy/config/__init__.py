@@ -1,1 +1,1 @@
-"""A run in words: read, checked, every default spelled out, and built into network and method."""
+"""The config of a run: read, checked, every default spelled out, and built into network and method."""

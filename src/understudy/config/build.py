@@ -1,4 +1,4 @@
-"""From a Config to the objects that a run works with."""
+"""From a Config to the objects a run works with."""
 
 import copy
 import os
@@ -31,7 +31,7 @@ def build_data(config: Config) -> Federation:
 def build_method(config: Config, data: Federation, fast: FastPath | None = None) -> Method:
     """The method with its add-ons, bound to its network; combinations that make no sense are refused here.
 
-    It is built once: it says how much work it is, which decides on the ``fast`` path where none is given, then what its
+    It is built once: it tells how much work it is, which decides the ``fast`` path if none is given, then what its
     network must look like, and is bound to that network.
     """
     method = join_add_ons(config)
@@ -49,7 +49,7 @@ def join_add_ons(config: Config) -> Method:
 
 
 def _network(config: Config, problem: Problem, fast: FastPath, method: Method) -> Network:
-    """The network of the config, dressed as its method needs it."""
+    """The config's network, adapted to its method."""
     _check_memory(config, problem)
 
     def build() -> nn.Module:
@@ -71,7 +71,7 @@ def _module(config: Config, problem: Problem) -> nn.Module:
 def _copy(module: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(module)
-    except Exception as error:  # their code may do anything
+    except Exception as error:  # user code may raise anything
         raise UserError(f"model: {type(module).__name__} cannot be copied: {error}.") from error
 
 
@@ -83,7 +83,7 @@ def _own_module(name: str, problem: Problem, settings: dict[str, Any]) -> nn.Mod
 
 
 def _check_memory(config: Config, problem: Problem) -> None:
-    """A network by name is counted before a number of it is in memory; its gradient takes as much again."""
+    """Counts a named network before any of it is in memory; its gradient takes as much again."""
     if config.live.model is not None or is_own(config.model.name):
         return
     try:
@@ -97,12 +97,12 @@ def _check_memory(config: Config, problem: Problem) -> None:
     if needed > here:
         raise UserError(
             f"model: {config.model.name} would have {parameters:,} parameters with these settings, "
-            f"{needed / 1e9:,.0f} GB with their gradient, and this machine has {here / 1e9:,.0f} GB; make it smaller."
+            f"{needed / 1e9:,.0f} GB with their gradient, but this machine has {here / 1e9:,.0f} GB; make it smaller."
         )
 
 
 def device(config: Config) -> torch.device:
-    """Where the network will be, with its number where there are several."""
+    """The network's device, with its number if there are several."""
     wanted = config.top.device
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
@@ -114,16 +114,16 @@ def device(config: Config) -> torch.device:
 
 
 def choose_fast_path(config: Config, data: Federation, method: Method) -> FastPath:
-    """What the network declares, unless the config says otherwise; compiling only where it repays itself.
+    """What the network declares, unless the config says otherwise; compiled only where that pays off.
 
-    What it declares was measured on a processor and says nothing of other devices. In a federation of machines parties
-    must choose alike, and none knows the others' devices: there a network takes on an accelerator what it can.
+    What it declares was measured on a CPU and says nothing about other devices. In a federation of machines all parties
+    must choose alike without knowing each other's devices: there, on an accelerator, a network does what it can.
     """
     wanted, on_processor = config.model.fast, data.remote or device(config).type == "cpu"
     if wanted == "compiled" and on_processor and not can_compile():
         raise UserError("model.fast is 'compiled', but there is no C++ compiler here; write 'eager'.")
     if wanted == "batch-last" and not on_processor:
-        raise UserError("model.fast is 'batch-last', which only the processor has; write 'eager', or device: cpu.")
+        raise UserError("model.fast is 'batch-last', which only works on the CPU; write 'eager', or device: cpu.")
     if wanted != "auto":
         return wanted
     if not on_processor or config.live.model is not None or is_own(config.model.name):
@@ -132,7 +132,7 @@ def choose_fast_path(config: Config, data: Federation, method: Method) -> FastPa
     if entry.fast != "compiled":
         return entry.fast
     if data.remote:
-        return "eager"  # parties must choose alike, and none knows the others' records and compilers
+        return "eager"  # parties must choose alike without knowing each other's records and compilers
     return "compiled" if can_compile() and _effort(config, data, method) >= entry.repays_after else "eager"
 
 

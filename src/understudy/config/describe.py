@@ -1,5 +1,5 @@
-"""What there is, in plain values: methods with what they send and join, networks with their sizes, generators; and the
-settings line by line: the name as it is typed, the default, and what it means.
+"""What is available, in plain values: methods with what they send and join, networks with their sizes, generators; and
+the settings line by line: the name as typed, the default, and the meaning.
 """
 
 import inspect
@@ -84,7 +84,7 @@ def _built(entry: Entry) -> Method:
 
 
 def _with_choices(kind: type[Settings]) -> dict[str, Any]:
-    """The defaults, and where there is none what there is to choose from."""
+    """The defaults, or the choices where there is no default."""
     chosen = {key: must_be_chosen(field) for key, field in kind.model_fields.items() if field.is_required()}
     return {**defaults(kind).model_dump(mode="json"), **chosen}
 
@@ -116,7 +116,7 @@ def describe_generators(name: str | None = None) -> list[dict[str, Any]]:
 
 
 def _parameters(name: str, shape: tuple[int, ...]) -> int | None:
-    """With ten classes; None where the network does not take such images."""
+    """With ten classes; None if the network does not take such images."""
     entry = models.entry(name)
     try:
         return sum(p.numel() for p in entry.build(Problem(shape, 10), entry.settings()).parameters())
@@ -134,11 +134,11 @@ BY_THE_MACHINE = "by the machine"
 class SettingLine:
     setting: str  # local.lr
     default: Any  # a plain value
-    meaning: str  # the comment behind the field, and what there is to choose from
+    meaning: str  # the comment behind the field, and the choices
 
 
 def reference(kind: type[Settings], values: Mapping[str, Any] | None = None, within: str = "") -> list[SettingLine]:
-    """Every field, also those of settings inside; ``values`` where an outer default differs from the class's own."""
+    """Every field, including nested settings; ``values`` where an outer default differs from the class's own."""
     values = defaults(kind).model_dump(mode="json") if values is None else values
     said = meanings(kind)
     lines: list[SettingLine] = []
@@ -163,7 +163,7 @@ def defaults(kind: type[Settings]) -> Settings:
     chosen = {key: choices(field.annotation)[:1] for key, field in kind.model_fields.items() if field.is_required()}
     try:
         return kind(**{key: first[0] for key, first in chosen.items() if first})
-    except ValidationError:  # something must be given that is no choice among words
+    except ValidationError:  # something required is not a choice among words
         return kind.model_construct()
 
 
@@ -172,14 +172,14 @@ def must_be_chosen(field: FieldInfo) -> str:
 
 
 def choices(annotation: Any) -> list[str]:
-    """What the words of a field can be, through unions and lists; none where it is no choice."""
+    """The words a field can hold, through unions and lists; none if it is not a choice."""
     if typing.get_origin(annotation) is Literal:
         return [str(word) for word in typing.get_args(annotation)]
     return [word for part in typing.get_args(annotation) for word in choices(part)]
 
 
 def _generator(line: SettingLine, value: Mapping[str, Any]) -> list[SettingLine]:
-    """One by name, with its own settings spelled out."""
+    """A generator by name, with its own settings spelled out."""
     kind = generators.entry(value["name"]).settings
     name = SettingLine(f"{line.setting}.name", value["name"], ", ".join(generators.names()))
     return [SettingLine(line.setting, "", line.meaning), name, *reference(kind, value, f"{line.setting}.")]

@@ -1,4 +1,4 @@
-"""Where the words of a config come from: a preset, a YAML file, KEY=VALUE, Python keywords."""
+"""Where a config comes from: a preset, a YAML file, KEY=VALUE, Python keywords."""
 
 import copy
 import math
@@ -14,8 +14,8 @@ from understudy.reading import text_of, yaml_of
 from understudy.site_names import check_site_name
 
 Words = dict[str, Any]
-DEEPEST = 30  # settings inside settings
-NAMED = ("data", "model", "method", "engine")  # sections in which a bare name will do
+DEEPEST = 30  # nested settings
+NAMED = ("data", "model", "method", "engine")  # sections where a bare name is enough
 
 
 def presets() -> dict[str, str]:
@@ -57,7 +57,7 @@ def pairs(overrides: Sequence[str]) -> Words:
 
 
 def check_keys(words: object) -> None:
-    """YAML and Python take anything for a key, and a value may hold itself; settings have names, and an end."""
+    """YAML and Python allow anything as a key, and a value may contain itself; settings have names, and an end."""
     _check_keys(words, [], set())
 
 
@@ -65,12 +65,12 @@ def _check_keys(words: object, path: list[str], seen: set[int]) -> None:
     where = ".".join(path) or "The config"
     if len(path) > DEEPEST:
         raise UserError(f"{'.'.join(path[:3])} is nested too deeply.")
-    if id(words) in seen:  # what is named again and again in YAML is looked at once
+    if id(words) in seen:  # a YAML alias used many times is checked once
         return
     if isinstance(words, Mapping):
         for key, value in words.items():
             if not isinstance(key, str):
-                raise UserError(f"{where} has the key {key!r}, which is no name of a setting.")
+                raise UserError(f"{where} has the key {key!r}, which is not the name of a setting.")
             _check_keys(value, [*path, key], seen)
     elif isinstance(words, list | tuple):
         for at, value in enumerate(words):
@@ -80,13 +80,13 @@ def _check_keys(words: object, path: list[str], seen: set[int]) -> None:
 
 @dataclass(frozen=True)
 class Keys:
-    """What may be written where: the keys of each section, and those that a method or network adds."""
+    """What may be written where: the keys of each section, and those a method or network adds."""
 
     of_sections: Mapping[str, Sequence[str]]
     of_name: Callable[[str, str], Sequence[str]]  # (section, name)
 
     def path(self, key: str) -> list[str]:
-        """``rounds`` is ``method.rounds``: a key that begins with no section is looked for in them."""
+        """``rounds`` is ``method.rounds``: a key that does not begin with a section is looked up in all of them."""
         path = key.split(".")
         if path[0] in self.of_sections:
             return path
@@ -98,10 +98,10 @@ class Keys:
 
 
 def override(words: Words, changes: Mapping[str, Any], keys: Keys) -> Words:
-    """``changes`` laid over ``words``; dotted keys reach inside, and what they say holds in any order of the changes.
+    """``changes`` laid over ``words``; dotted keys reach inside, and the order of the changes does not matter.
 
-    Where a change puts another method or network in place, of the old one's settings those stay that the new
-    one has too.
+    If a change names another method or network, the old one's settings stay as far as the new one has
+    them too.
     """
     result = copy.deepcopy(words)
     laid = _outer_first(changes, keys)
@@ -117,7 +117,7 @@ def override(words: Words, changes: Mapping[str, Any], keys: Keys) -> Words:
 
 
 def _outer_first(changes: Mapping[str, Any], keys: Keys) -> list[tuple[list[str], Any]]:
-    """The path of each change and its value; a bare name for a section is its ``name``."""
+    """The path and value of each change; a bare name for a section is its ``name``."""
     laid = sorted(((keys.path(key), value) for key, value in changes.items()), key=lambda one: len(one[0]))
     return [
         ([*path, "name"], value) if len(path) == 1 and path[0] in NAMED and isinstance(value, str) else (path, value)
@@ -126,16 +126,16 @@ def _outer_first(changes: Mapping[str, Any], keys: Keys) -> list[tuple[list[str]
 
 
 def _inside(path: list[str], value: object) -> list[list[str]]:
-    """The settings of a section, as (section, setting), that a change speaks of."""
+    """The settings of a section, as (section, setting), that a change mentions."""
     if len(path) > 1:
         return [path[:2]]
     return [[path[0], key] for key in value] if isinstance(value, dict) else []
 
 
 def check_listed_site(name: str, words: Words, changes: Mapping[str, Any]) -> None:
-    """Before anything heavy is imported: the name is one that a site can have, and one of those listed.
+    """Before anything heavy is imported: the name is valid for a site, and one of those listed.
 
-    Where a split makes the clients they are numbered; how many natural users there are, only the records tell.
+    If a split makes the clients, they are numbered; only the records tell how many natural users there are.
     """
     check_site_name(name)
     keys = Keys({section: ["sites"] if section == "data" else [] for section in NAMED}, lambda _, __: [])
@@ -166,7 +166,7 @@ def _lay(words: Words, path: list[str], value: Any) -> None:
 
 
 def _laid(here: object, value: Any, key: str) -> Any:
-    """Another kind of split, or another generator, brings its own settings; the old one's mean nothing to it."""
+    """Another kind of split or generator brings its own settings; the old one's mean nothing to it."""
     if not isinstance(here, dict) or not isinstance(value, dict):
         return value
     telling = ("kind",) if key in NAMED else ("kind", "name")
@@ -175,7 +175,7 @@ def _laid(here: object, value: Any, key: str) -> Any:
 
 
 def _lay_into_add_on(words: Words, path: list[str], value: Any) -> None:
-    """``with.fedssyn.images``: into the add-on of that name, which joins if it was not there."""
+    """``with.fedssyn.images``: into the add-on of that name, which is added if it was not there."""
     listed = words.get("with") or []
     items = [
         {"name": item} if isinstance(item, str) else item for item in (listed if isinstance(listed, list) else [listed])

@@ -1,4 +1,4 @@
-"""From words to a Config: names looked up, keys checked, defaults filled in."""
+"""From plain settings to a Config: names looked up, keys checked, defaults filled in."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
     add_ons = sorted(map(_add_on, _list(words.get("with"))), key=lambda chosen: (chosen.entry.layer, chosen.name))
     twice = {chosen.name for chosen in add_ons if [other.name for other in add_ons].count(chosen.name) > 1}
     if twice:
-        raise UserError(f"'with' lists {', '.join(twice)} twice; an add-on joins once.")
+        raise UserError(f"'with' lists {', '.join(twice)} twice; list each add-on once.")
     model, model_settings = _model(_section(words, "model"), live)
     return Config(
         top,
@@ -86,7 +86,7 @@ def _list(given: object) -> list[Words]:
 
 def _data(given: Words) -> DataSettings:
     if given.get("name") == LIVE:
-        raise UserError("This run was given its data in Python; pass `data=` again to go on with it.")
+        raise UserError("This run was given its data in Python; pass `data=` again to continue it.")
     settings: DataSettings = checked(DataSettings, given, "data")
     return settings
 
@@ -95,7 +95,7 @@ def _method(given: Words, live: Live) -> tuple[MethodPlan, Chosen]:
     general = {key: given.pop(key) for key in MethodPlan.model_fields if key in given}
     plan: MethodPlan = checked(MethodPlan, general, "method")
     if plan.name == LIVE and live.method is None:
-        raise UserError("This run was given its method in Python; pass `method=` again to go on with it.")
+        raise UserError("This run was given its method in Python; pass `method=` again to continue it.")
     entry = _live_method(live) if live.method is not None else _entry(plan.name, "method")
     name = LIVE if live.method is not None else full_name(plan.name)
     given = _over_defaults(_over_preset(given, entry, "method"), entry)
@@ -123,7 +123,7 @@ def _add_on(given: Words) -> Chosen:
 
 
 def _over_preset(given: Words, entry: Entry, where: str) -> Words:
-    """``preset: release`` brings that preset's values; what is said beside it counts more."""
+    """``preset: release`` brings that preset's values; settings beside it take precedence."""
     if "preset" not in given or "preset" in entry.settings.model_fields:
         return given
     name, said = given["preset"], {key: value for key, value in given.items() if key != "preset"}
@@ -135,7 +135,7 @@ def _over_preset(given: Words, entry: Entry, where: str) -> Words:
 
 
 def _over_defaults(given: Words, entry: Entry) -> Words:
-    """A method may have defaults of its own inside a group (FedRep's `local`): a partial group keeps the others."""
+    """A method may have its own defaults inside a group (FedRep's `local`): a partial group keeps the others."""
     filled = dict(given)
     for key, field in entry.settings.model_fields.items():
         group, said = field.default, given.get(key)
@@ -171,7 +171,7 @@ def _model(given: Words, live: Live) -> tuple[ModelPlan, Mapping[str, Any]]:
     if live.model is not None:
         return plan.model_copy(update={"name": LIVE}), {}
     if plan.name == LIVE:
-        raise UserError("This run was given its network in Python; pass `model=` again to go on with it.")
+        raise UserError("This run was given its network in Python; pass `model=` again to continue it.")
     if is_own(plan.name):
         return plan.model_copy(update={"name": full_name(plan.name)}), given
     settings = models.entry(plan.name).settings

@@ -1,4 +1,4 @@
-"""A resolved config: what a run does, with nothing left to be guessed."""
+"""A resolved config: what a run does, with nothing left to guess."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from understudy.federation.registry import Entry
 from understudy.privacy.policy import Policy, read_policy
 from understudy.privacy.promise import PrivacySettings
 
-LIVE = "live"  # an object that was passed in Python: the config can only say that it was there
+LIVE = "live"  # an object passed in Python: the config can only note that there was one
 
 
 class MethodPlan(Settings):
@@ -28,8 +28,8 @@ class MethodPlan(Settings):
 
     name: str = "fedavg"  # a name from `understudy methods`, or file.py:Class
     rounds: int = Field(default=10, ge=0)  # rounds of training, after the opening
-    cohort: StrictInt | StrictFloat = 1.0  # clients per round: a whole number, or a share of them up to 1.0
-    min_replies: int = Field(default=1, ge=1)  # with fewer replies a round is undone
+    cohort: StrictInt | StrictFloat = 1.0  # clients per round: a whole number, or a share up to 1.0
+    min_replies: int = Field(default=1, ge=1)  # with fewer replies, a round is undone
 
 
 class ModelPlan(Settings):
@@ -49,7 +49,7 @@ class EngineSettings(Settings):
     )  # flower: how long a site may take to answer, in seconds, including time offline
     most_held_out: int = Field(
         default=10_000, ge=0
-    )  # flower: held-out records that a site may claim; more is a failure
+    )  # flower: most held-out records a site may claim; more is a failure
 
 
 class Top(Settings):
@@ -59,7 +59,7 @@ class Top(Settings):
     device: str = "auto"  # where networks are: auto, cpu, mps, cuda or cuda:0
     privacy: PrivacySettings | None = None  # what is promised to each record; null: nothing
     policy: str | None = None  # a YAML file with the sites' policy; in a real federation each site reads its own
-    measure: int = Field(default=0, ge=0)  # metrics get ζ², σ², δ², L and the bounds every so many rounds; 0: never
+    measure: int = Field(default=0, ge=0)  # every how many rounds metrics get ζ², σ², δ², L and the bounds; 0: never
 
     @field_validator("device")
     @classmethod
@@ -70,16 +70,16 @@ class Top(Settings):
 
 
 class Branched(Settings):
-    """Of a run that goes on from another one's rounds: which, from where, and what it changed."""
+    """For a run that continues from another run's rounds: which run, from where, and what it changed."""
 
     run: str  # folder of the other run
     config: str  # digest of the other run's config
-    round: int  # the last round that the two runs share
-    changes: dict[str, Any]  # settings that this run changed
+    round: int  # the last round the two runs share
+    changes: dict[str, Any]  # settings this run changed
 
 
 def _accelerators() -> list[str]:
-    """Those that a config may name: two everywhere, since configs travel, and what torch has on this machine."""
+    """The devices a config may name: two everywhere, since configs travel, and what torch has on this machine."""
     here = torch.accelerator.current_accelerator()
     return ["cuda", "mps", *([] if here is None else [here.type])]
 
@@ -98,7 +98,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Live:
-    """Objects passed in Python in place of names."""
+    """Objects passed in Python instead of names."""
 
     data: Federation | None = None
     model: nn.Module | None = None
@@ -123,7 +123,7 @@ class Config:
         return None if self.top.policy is None else read_policy(Path(self.top.policy))
 
     def words(self, version: str, problem: Problem, fast: str, device: str, data_digest: str) -> dict[str, Any]:
-        """Every value that counts, spelled out; read back, they give the same run."""
+        """Every value that matters, spelled out; read back, they give the same run."""
         data: dict[str, Any] = {"name": LIVE} if self.data is None else self.data.words()
         return {
             "version": version,

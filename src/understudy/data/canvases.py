@@ -1,11 +1,11 @@
-"""`canvases`: several handwritten digits on one canvas, drawn by code; a record bears a label for each digit on it.
+"""`canvases`: several handwritten digits on one canvas, drawn by code; each record has a label for every digit on it.
 
-The digits are those of `mnist-5k`, shrunk to half the canvas's side and put into its quarters, a little off their
-middle. Training canvases use the training images of that set, test canvases its test images, so no digit is in both.
+The digits are those of `mnist-5k`, shrunk to half the canvas's side and placed in its quarters, a little off
+centre. Training canvases use that set's training images and test canvases its test images, so no digit is in both.
 
 Every record has a natural user (``split: users``). A user has habits: which digits it likes, drawn from Dir(alpha),
 how many it puts on a canvas, drawn from Dir(1), and how many canvases it has. It may put the same digit twice on one
-canvas; the label is 1 all the same. Test canvases follow the habits of all users in turn.
+canvas; the label is still 1. Test canvases follow the habits of all users in turn.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from understudy.randomness import numpy_generator
 QUARTERS = np.array([(0, 0), (0, 1), (1, 0), (1, 1)])  # (down, across)
 # A digit moves towards its neighbour by at most the blank margin of an MNIST image, 4 pixels in 28.
 MARGIN = 7
-LEAST, MOST = 0.5, 1.5  # canvases of a user, where the mean is 1
+LEAST, MOST = 0.5, 1.5  # range of a user's canvases, relative to the mean
 MEAN, STD = (0.086,), (0.235,)  # of the default canvases
 
 Pixels = NDArray[np.uint8]
@@ -37,7 +37,7 @@ Pixels = NDArray[np.uint8]
 class CanvasesSettings(Settings):
     users: int = Field(default=20, ge=1, le=10_000)  # natural users
     records: int = Field(default=100, ge=3, le=10_000)  # training canvases per user, on average
-    test: int = Field(default=500, ge=1, le=100_000)  # test canvases in all
+    test: int = Field(default=500, ge=1, le=100_000)  # test canvases in total
     digits: int = Field(default=4, ge=1, le=len(QUARTERS))  # most digits on a canvas
     alpha: float = Field(default=0.5, gt=0)  # the smaller, the fewer different digits a user writes
     size: int = Field(default=28, ge=16, le=56)  # side of a canvas, in pixels
@@ -45,15 +45,15 @@ class CanvasesSettings(Settings):
 
 @dataclass(frozen=True)
 class Habits:
-    """Of one user, as probabilities."""
+    """One user's habits, as probabilities."""
 
     digits: NDArray[np.float64]  # (10,): which
-    number: NDArray[np.float64]  # (most,): how many, from 1 on
+    number: NDArray[np.float64]  # (most,): how many, starting at 1
 
 
 @dataclass(frozen=True)
 class Stock:
-    """Digit images to draw from, shrunk to what fits into a quarter."""
+    """Digit images to draw from, shrunk to fit into a quarter."""
 
     images: Pixels  # (n, side, side)
     of_digit: Sequence[Indices]
@@ -66,13 +66,13 @@ class Stock:
 
 
 def habits_of(user: int, settings: CanvasesSettings) -> Habits:
-    """The same for a user however many others there are."""
+    """A user's habits do not depend on how many other users there are."""
     rng = numpy_generator("canvases", "habits", user)
     return Habits(_dirichlet(settings.alpha, len(NAMES), rng), _dirichlet(1.0, settings.digits, rng))
 
 
 def _dirichlet(alpha: float, entries: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    # Gamma(α) = Gamma(α + 1)·U^(1/α): by logarithms, as for a small α every number itself may be 0.
+    # Gamma(α) = Gamma(α + 1)·U^(1/α), in logarithms: for a small α every number itself may be 0.
     logs = np.log(rng.standard_gamma(alpha + 1, entries)) + np.log1p(-rng.random(entries)) / alpha
     shares: NDArray[np.float64] = np.exp(logs - logs.max())
     shares /= shares.sum()
@@ -90,7 +90,7 @@ def sizes(settings: CanvasesSettings) -> Indices:
 def draw(habits: Habits, number: int, stock: Stock, size: int, rng: np.random.Generator) -> tuple[Pixels, Pixels]:
     """(number, size, size) canvases of one user, and (number, 10) zeros and ones: the digits on each."""
     on_canvas = 1 + rng.choice(len(habits.number), number, p=habits.number)
-    chosen = rng.choice(len(NAMES), (number, len(QUARTERS)), p=habits.digits)  # the first few of them are used
+    chosen = rng.choice(len(NAMES), (number, len(QUARTERS)), p=habits.digits)  # only the first few are used
     quarter = rng.permuted(np.tile(np.arange(len(QUARTERS)), (number, 1)), axis=1)
     canvases = np.zeros((number, size, size), np.uint8)
     labels = np.zeros((number, len(NAMES)), np.uint8)
@@ -104,7 +104,7 @@ def draw(habits: Habits, number: int, stock: Stock, size: int, rng: np.random.Ge
 
 
 def _put(canvases: Pixels, at: Indices, images: Pixels, quarters: Indices, rng: np.random.Generator) -> None:
-    """One image on each of the canvases ``at``; where two touch, the brighter pixel stays."""
+    """One image on each of the canvases ``at``; where two overlap, the brighter pixel wins."""
     side = images.shape[1]
     inwards = rng.integers(0, side // MARGIN + 1, quarters.shape)
     corner = np.where(quarters == 0, inwards, canvases.shape[1] - side - inwards)
@@ -120,7 +120,7 @@ def _examples(parts: Sequence[tuple[Pixels, Pixels]]) -> Examples:
 
 
 def read_canvases(settings: CanvasesSettings | None = None) -> Dataset:
-    """Drawn anew at each call, always the same; a user's records stand together."""
+    """Drawn anew at each call, always the same; a user's records are adjacent."""
     settings = settings or CanvasesSettings()
     digits = read_mnist_5k()
     assert digits.test is not None

@@ -1,7 +1,7 @@
 """`cifar10` and `cifar100` from the python version of their published batches, plain or as .xz.
 
 The batches are pickles. Each is compared with its published MD5 before it is opened, and even then only
-arrays, numbers, text and containers are let through.
+arrays, numbers, text and containers are allowed.
 """
 
 import io
@@ -33,7 +33,7 @@ from understudy.data.source import Source
 from understudy.errors import UserError
 
 HOME = "https://www.cs.toronto.edu/~kriz/"
-ARRAYS_ONLY = {  # numpy 1 and 2 name the first differently, so it is asked for what it is
+ARRAYS_ONLY = {  # numpy 1 and 2 name the first differently, so we ask numpy for it
     "_reconstruct": np.empty(0).__reduce__()[0],
     "ndarray": np.ndarray,
     "dtype": np.dtype,
@@ -53,9 +53,9 @@ def unpickle(content: bytes, path: Path) -> Mapping[str, object]:
     try:
         batch = ArraysOnly(io.BytesIO(content), encoding="latin1").load()
     except (pickle.UnpicklingError, EOFError, ValueError, IndexError, TypeError) as broken:
-        raise UserError(f"{path} is no batch of arrays: {broken}.") from None
+        raise UserError(f"{path} is not a batch of arrays: {broken}.") from None
     if not isinstance(batch, dict):
-        raise UserError(f"{path} is no batch of arrays.")
+        raise UserError(f"{path} is not a batch of arrays.")
     return batch
 
 
@@ -70,7 +70,7 @@ def plain_bytes(path: Path) -> bytes:
 @dataclass(frozen=True)
 class CifarSet:
     name: str
-    subfolder: str  # the name inside the archive too
+    subfolder: str  # also its name inside the archive
     archive: PublishedFile
     train: tuple[PublishedFile, ...]
     test: PublishedFile
@@ -115,7 +115,7 @@ class CifarSet:
         return Examples(x, torch.tensor(labels, dtype=torch.int64))
 
     def read(self, folder: Path | None = None) -> Dataset:
-        with ThreadPoolExecutor() as pool:  # decompressing leaves Python alone, so threads help
+        with ThreadPoolExecutor() as pool:  # decompressing releases the GIL, so threads help
             *batches, meta = pool.map(lambda file: self.batch(file, folder), self.files)
         parts = [self.examples(batch, file) for batch, file in zip(batches, (*self.train, self.test), strict=True)]
         names = meta.get(self.names_key)

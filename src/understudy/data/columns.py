@@ -47,9 +47,9 @@ class Column:
         return _is_bytes(_image_bytes(self.values.type))
 
     def numbers(self) -> NDArray[np.generic]:
-        """(n,), whatever their type."""
+        """(n,), of any type."""
         if not self.is_number:
-            raise self.wrong(f"it holds {self.values.type}; numbers are needed.")
+            raise self.wrong(f"it holds {self.values.type}, but must hold numbers.")
         return self.nested()
 
     def features(self) -> Tensor:
@@ -57,14 +57,14 @@ class Column:
         return torch.from_numpy(self.numbers()).to(torch.float32)
 
     def nested(self) -> NDArray[np.generic]:
-        """(n, …), with an axis more for each depth of lists."""
+        """(n, …), with one more axis for each level of nesting."""
         parts = [_dense(self, chunk) for chunk in self.values.chunks if len(chunk)]
         if any(part.shape[1:] != parts[0].shape[1:] for part in parts):
             raise self.wrong(_RAGGED)
         return np.concatenate(parts)
 
     def class_numbers(self, names: Sequence[str]) -> NDArray[np.generic]:
-        """(n,): the place of each name in ``names``."""
+        """(n,): the position of each name in ``names``."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -75,9 +75,7 @@ class Column:
         found = pc.index_in(values, value_set=pa.array(names, pa.string()))
         if found.null_count:
             row = pc.index(found.is_null(), True).as_py()
-            raise self.wrong(
-                f"row {row} is labelled '{values[row]}', which is none of data.labels: {', '.join(names)}."
-            )
+            raise self.wrong(f"row {row} is labelled '{values[row]}', which is not in data.labels: {', '.join(names)}.")
         return np.concatenate([chunk.to_numpy() for chunk in found.chunks])
 
     def pictures(self) -> list[Picture]:
@@ -88,7 +86,7 @@ class Column:
         if pa.types.is_struct(cells.type):
             cells = pa.chunked_array([chunk.field("bytes") for chunk in cells.chunks])
             if cells.null_count:
-                raise self.wrong("some images have a path but no bytes; write the table with the images in it.")
+                raise self.wrong("some images have a path but no bytes; write the table with the image bytes in it.")
         return [Picture(f"{self.who}, row {row}", BytesIO(cell.as_py())) for row, cell in enumerate(cells)]
 
 
@@ -96,7 +94,7 @@ _RAGGED = "its lists differ in length; every record needs the same number of val
 
 
 def _dense(column: Column, values: Any) -> NDArray[np.generic]:
-    """Lists of one length become a further axis; no copy of the numbers where Arrow allows it."""
+    """Lists of equal length become a further axis; the numbers are not copied where Arrow allows it."""
     import pyarrow as pa
 
     if _is_tensor(values.type):
@@ -112,7 +110,7 @@ def _dense(column: Column, values: Any) -> NDArray[np.generic]:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if not _is_number(values.type):
-        raise column.wrong(f"its lists hold {values.type}; numbers are needed.")
+        raise column.wrong(f"its lists hold {values.type}, but must hold numbers.")
     if pa.types.is_decimal(values.type):
         values = values.cast(pa.float64())
     if len(values) != math.prod(shape):
@@ -175,7 +173,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _image_bytes(kind: Any) -> Any:
-    """The type of an image's bytes: the column itself, or in the struct that the datasets library writes."""
+    """The type of an image's bytes: the column's own, or that inside the struct the datasets library writes."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:

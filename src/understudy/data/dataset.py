@@ -1,4 +1,4 @@
-"""A data set before it is dealt out: training records, test records, and what is known of them."""
+"""A data set before it is split: training records, test records, and what is known about them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ class Dataset:
     train: Examples
     test: Examples | None
     users: Tensor | None = None  # (n,) int64: whose record each training record is
-    factors: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (n,) int64, a level each
+    factors: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (n,) int64, one level per record
     label_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -39,7 +39,7 @@ class Dataset:
             )
 
     def limited(self, records: int, rng: np.random.Generator) -> "Dataset":
-        """At most that many training records, with the classes in the same proportions."""
+        """At most this many training records, with the classes in the same proportions."""
         if records >= len(self.train):
             return self
         if self.train.multilabel:

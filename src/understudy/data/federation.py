@@ -17,7 +17,7 @@ from understudy.data.splits import Split, hold_out
 from understudy.errors import UserError
 from understudy.site_names import check_site_name
 
-Arrays = tuple[object, object] | Examples  # (x, y), of numpy or torch
+Arrays = tuple[object, object] | Examples  # (x, y), as numpy or torch arrays
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Federation:
     validation: Examples | None = None
     split: Split | None = None
     label_names: tuple[str, ...] = ()
-    remote: bool = False  # the records lie with the sites: here are only their names
+    remote: bool = False  # the records stay at the sites: only the sites' names are here
 
     def __post_init__(self) -> None:
         if not self.sites:
@@ -69,7 +69,7 @@ class Federation:
         held_out: float = 0.0,
         seed: int = 0,
     ) -> Self:
-        """From own arrays, a pair (records, labels) a site; a list of pairs becomes client-0, client-1, …"""
+        """From your own arrays, one pair (records, labels) per site; a list of pairs becomes client-0, client-1, …"""
         if not isinstance(sites, Mapping | list | tuple):
             raise UserError(f"sites: give a mapping from names to pairs (records, labels), not {type(sites).__name__}.")
         named = sites if isinstance(sites, Mapping) else {f"client-{i}": pair for i, pair in enumerate(sites)}
@@ -90,9 +90,9 @@ class Federation:
         label_names: tuple[str, ...] = (),
     ) -> Self:
         if not isinstance(held_out, int | float) or not 0 <= held_out < 1:
-            raise UserError(f"held_out: {held_out} is no share; write a number from 0 up to, but not, 1.")
+            raise UserError(f"held_out: {held_out} is not a share; write a number from 0 up to, but not including, 1.")
         if test is not None and not len(test):
-            raise UserError("The test set holds no record; leave it out, and clients score on what they hold out.")
+            raise UserError("The test set holds no records; leave it out, and clients score on held-out records.")
         parts = [*sites.values()] if test is None else [*sites.values(), test]
         problem = problem_of(parts, scaling, "The federation")
         template = next(part for part in parts if len(part))
@@ -110,7 +110,7 @@ def remote_federation(
     pixels: bool = True,
     label_names: tuple[str, ...] = (),
 ) -> Federation:
-    """What a server knows of sites that keep their records at home."""
+    """What a server knows about sites that keep their records."""
     kind = torch.uint8 if pixels else torch.float32
     nothing = Examples(torch.empty(0, *problem.shape, dtype=kind), _no_labels(problem))
     if test is not None:
@@ -124,7 +124,7 @@ def _no_labels(problem: Problem) -> torch.Tensor:
 
 
 def _numbers(values: object, what: str) -> tuple[float, ...]:
-    """Plain ones, since they are written into a run's config; numpy's and torch's will do."""
+    """Plain floats, since they are written into a run's config; numpy's and torch's numbers are accepted."""
     try:
         found = tuple(float(value) for value in values)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
@@ -140,7 +140,7 @@ def _whole(value: object, what: str, least: int) -> int | None:
     except TypeError:
         found = 0
     if found is not None and found < least:
-        raise UserError(f"{what}: give a whole number from {least} on, not {value!r}.")
+        raise UserError(f"{what}: give a whole number, at least {least}, not {value!r}.")
     return found
 
 
@@ -157,7 +157,7 @@ def _fitted(part: Examples, template: Examples, problem: Problem, who: str) -> E
         return template.none()
     if part.x.dtype != template.x.dtype:
         raise UserError(
-            f"{who}: records are {part.x.dtype}, those of another site {template.x.dtype}; "
+            f"{who}: records are {part.x.dtype}, but another site has {template.x.dtype}; "
             "use uint8 pixels everywhere or floats everywhere."
         )
     problem.check(part, who)

@@ -1,4 +1,4 @@
-"""`flair`: photographs of Flickr users with several labels each, from the folder that its authors publish.
+"""`flair`: photographs by Flickr users with several labels each, from the folder its authors publish.
 
 "FLAIR: Federated Learning Annotated Image Repository" gives, once unpacked:
 
@@ -60,7 +60,7 @@ FlairEntry = dict[str, Any]
 class FlairSettings(Settings):
     labels: Literal["coarse", "fine"] = "coarse"  # 17 coarse labels, or 1,628 fine ones
     size: int = Field(default=32, ge=1, le=256)  # images are averaged down to this side, in pixels
-    users: int | None = Field(default=None, ge=1)  # only so many training users, those with the most images; None: all
+    users: int | None = Field(default=None, ge=1)  # only the training users with the most images, this many; None: all
     score_on: Literal["val", "test"] = "test"  # the test users, or val while choosing settings
 
 
@@ -78,23 +78,23 @@ def read_entries(path: Path) -> list[FlairEntry]:
     except (OSError, ValueError) as broken:
         raise UserError(f"{path} cannot be read: {broken}; put the published file there.") from None
     if not isinstance(entries, list) or not entries:
-        raise UserError(f"{path} is no list of images; put the published file there.")
+        raise UserError(f"{path} is not a list of images; put the published file there.")
     return entries
 
 
 def check_entries(entries: Sequence[FlairEntry], field: str, path: Path) -> None:
-    """Only what is used: each has its ids, a partition and the labels that were asked for."""
+    """Only what is used: each entry's ids, its partition and the labels asked for."""
     for number, entry in enumerate(entries):
         for name in ("image_id", "user_id", "partition", field):
             if not isinstance(entry, dict) or name not in entry:
                 raise UserError(f"{path}: entry {number} has no '{name}'; put the published file there.")
         labels = entry[field]
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-            raise UserError(f"{path}: '{field}' of image {entry['image_id']} is no list of words.")
+            raise UserError(f"{path}: '{field}' of image {entry['image_id']} is not a list of words.")
         if entry["partition"] not in PARTITIONS:
             raise UserError(
                 f"{path}: image {entry['image_id']} is in the partition '{entry['partition']}'; "
-                f"there are {', '.join(PARTITIONS)}."
+                f"the partitions are {', '.join(PARTITIONS)}."
             )
 
 
@@ -104,7 +104,7 @@ def label_names(entries: Sequence[FlairEntry], settings: FlairSettings, path: Pa
     if settings.labels == "fine":
         return tuple(sorted(used))
     if unknown := sorted(used.difference(COARSE)):
-        raise UserError(f"{path}: '{unknown[0]}' is none of the 17 coarse labels: {', '.join(COARSE)}.")
+        raise UserError(f"{path}: '{unknown[0]}' is not one of the 17 coarse labels: {', '.join(COARSE)}.")
     return COARSE
 
 
@@ -133,11 +133,11 @@ def _photographs(entries: Sequence[FlairEntry], folder: Path) -> Tensor:
     for file in files:
         if not file.is_file():
             raise UserError(f"flair: {INDEX} names the image {file}, which is not there; unpack the archives again.")
-    return stack_images(files).expand(-1, 3, -1, -1)  # grey ones have one channel
+    return stack_images(files).expand(-1, 3, -1, -1)  # grey images have one channel
 
 
 def read_flair(folder: Path | None = None, settings: FlairSettings | None = None) -> Dataset:
-    """Users are numbered in the order of their names; their own names cannot name a site."""
+    """Users are numbered in order of their names, because the names themselves are not valid site names."""
     settings = settings or FlairSettings()
     path = find_index(folder)
     if path is None:
@@ -173,7 +173,7 @@ def _get(folder: Path | None, _progress: Progress | None) -> Path:
     here = find_index(folder)
     if here is None:
         raise UserError(
-            f"flair is 6 GB in 43 archives under a licence of its own; fetch it with its authors' script from {HOME} "
+            f"flair is 6 GB in 43 archives under its own licence; fetch it with its authors' script from {HOME} "
             f"into {data_folder(folder) / 'flair'}."
         )
     return here.parent

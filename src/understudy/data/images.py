@@ -1,4 +1,4 @@
-"""A folder of images by class: one folder a class, PNG or JPEG files of one size in each."""
+"""A folder of images by class: one folder per class, with PNG or JPEG files that all have one size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def read_images(folder: Path, classes: Sequence[str]) -> Examples | None:
-    """The images of one folder, shuffled once as they lie class by class; none: nothing."""
+    """The images of one folder, shuffled once because they are stored class by class; None if there are none."""
     files, labels = [], []
     for number, name in enumerate(classes):
         if (folder / name).is_dir():
@@ -43,9 +43,9 @@ def read_images(folder: Path, classes: Sequence[str]) -> Examples | None:
 
 @dataclass(frozen=True)
 class Picture:
-    """An encoded image: a file, or bytes that came in something else."""
+    """An encoded image: a file, or bytes from inside something else."""
 
-    name: str  # for complaints
+    name: str  # for error messages
     source: Path | BytesIO
 
 
@@ -54,7 +54,7 @@ def stack_images(files: Sequence[Path]) -> Tensor:
 
 
 def stack_pictures(pictures: Sequence[Picture]) -> Tensor:
-    """(n, 1 or 3, height, width) uint8: three channels as soon as one image is in colour."""
+    """(n, 1 or 3, height, width) uint8: three channels if any image is in colour."""
     images = [_pixels(picture) for picture in pictures]
     height, width = images[0].shape[:2]
     for image, picture in zip(images, pictures, strict=True):
@@ -73,15 +73,15 @@ def _in_colour(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _pixels(picture: Picture) -> NDArray[np.uint8]:
-    """(height, width) for shades of grey, (height, width, 3) for colour."""
+    """(height, width) for greyscale, (height, width, 3) for colour."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise UserError(f"To read {picture.name} Pillow is needed; `pip install pillow`.") from None
+        raise UserError(f"Reading {picture.name} needs Pillow; `pip install pillow`.") from None
     try:
         with Image.open(picture.source) as image:
             return np.asarray(image.convert("L" if image.mode in GREY else "RGB"))
     except UnidentifiedImageError:
-        raise UserError(f"{picture.name} cannot be read as an image: its kind is unknown.") from None
+        raise UserError(f"{picture.name} cannot be read as an image: its format is unknown.") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as broken:
         raise UserError(f"{picture.name} cannot be read as an image: {broken}.") from None

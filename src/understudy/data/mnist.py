@@ -1,6 +1,6 @@
 """`mnist` and `fashion-mnist` from their four original files (gzipped IDX), each checked by its MD5.
 
-The two sets use the same file names, so only the checksum tells a file of one from a file of the other.
+The two sets use the same file names, so only the checksum tells them apart.
 """
 
 import gzip
@@ -37,7 +37,7 @@ UNSIGNED_BYTES = 0x08
 def parse_idx(content: bytes, path: Path) -> Tensor:
     """The array in an IDX file of unsigned bytes: a magic number, big-endian lengths, then the values."""
     if len(content) < 4 or content[:2] != b"\x00\x00" or content[2] != UNSIGNED_BYTES:
-        raise UserError(f"{path} is no IDX file of unsigned bytes; put the published file there.")
+        raise UserError(f"{path} is not an IDX file of unsigned bytes; put the published file there.")
     dimensions = content[3]
     start = 4 + 4 * dimensions
     if len(content) < start:
@@ -54,7 +54,7 @@ def parse_idx(content: bytes, path: Path) -> Tensor:
 
 @dataclass(frozen=True)
 class IdxSet:
-    """A data set in MNIST's form: train images, train labels, test images, test labels."""
+    """A data set in MNIST's format: train images, train labels, test images, test labels."""
 
     name: str
     subfolders: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Own data: .npz, Parquet, or a folder of images by class; to be split, or one source a site."""
+"""Your own data: .npz, Parquet, or a folder of images by class; to be split, or one source per site."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from understudy.errors import UserError
 
 @dataclass(frozen=True)
 class Scaling:
-    """What own files do not say themselves."""
+    """What your own files do not tell."""
 
     classes: int | None = None  # None: as many as the labels show
     mean: tuple[float, ...] = ()
@@ -32,7 +32,7 @@ class Scaling:
             if values and len(values) != channels:
                 raise UserError(f"{who}: '{what}' has {len(values)} numbers for {channels} channels.")
         if bool(self.mean) != bool(self.std) or any(not value > 0 for value in self.std):
-            raise UserError(f"{who}: give both 'mean' and 'std', a number a channel, and every std above 0.")
+            raise UserError(f"{who}: give both 'mean' and 'std', one number per channel, and every std above 0.")
 
 
 def is_path(name: str) -> bool:
@@ -40,10 +40,10 @@ def is_path(name: str) -> bool:
 
 
 def problem_of(parts: Sequence[Examples], scaling: Scaling, who: str) -> Problem:
-    """Shapes and classes from records that somebody brought, where the config does not say them."""
+    """Shapes and classes from a user's own records, where the config does not give them."""
     some = next((part for part in parts if len(part)), None)
     if some is None:
-        raise UserError(f"{who} holds no record at all.")
+        raise UserError(f"{who} holds no records.")
     classes = scaling.classes or (some.y.shape[1] if some.multilabel else _classes_seen(parts, who))
     shape = tuple(some.x.shape[1:])
     scaling.check(shape[0], who)
@@ -56,7 +56,7 @@ def _classes_seen(parts: Sequence[Examples], who: str) -> int:
     if first > 0:
         raise UserError(
             f"{who}: labels run from {first} to {last}, but classes are numbered from 0: subtract {first}, "
-            f"or say how many classes there are, at least {last + 1}, if the first ones have no record."
+            f"or give the number of classes, at least {last + 1}, if the first ones have no records."
         )
     return 1 + last
 
@@ -81,7 +81,7 @@ def pair(arrays: Mapping[str, NDArray[np.generic]], x: str, y: str, path: Path) 
 
 
 def examples_of(x: object, y: object, who: str) -> Examples:
-    """``Examples.from_arrays`` whose complaint names the file or client."""
+    """``Examples.from_arrays``, with the file or client named in the error."""
     try:
         return Examples.from_arrays(x, y)
     except UserError as wrong:
@@ -93,7 +93,7 @@ def _users(arrays: Mapping[str, NDArray[np.generic]], path: Path) -> Tensor | No
         return None
     users = arrays["users"]
     if not np.issubdtype(users.dtype, np.integer):
-        raise UserError(f"{path}: 'users' must be whole numbers, one a record, not {users.dtype}.")
+        raise UserError(f"{path}: 'users' must be whole numbers, one per record, not {users.dtype}.")
     return torch.from_numpy(users.astype(np.int64))
 
 
@@ -105,9 +105,9 @@ def read_own(
     labels: tuple[str, ...] = (),
     shape: tuple[int, ...] | None = None,
 ) -> Dataset:
-    """One source, to be split; ``test`` names a second one for the scores.
+    """One source, to be split; ``test`` names a second one to score on.
 
-    ``labels`` are the names of the classes in order, ``shape`` is that of records that lie flat in a table.
+    ``labels`` are the class names in order; ``shape`` is the shape of records stored flat in a table.
     """
     path = Path(name).expanduser()
     kept_at = None if test is None else Path(test).expanduser()
@@ -127,7 +127,7 @@ def read_own(
 
 
 def _from_npz(path: Path, kept_back: Examples | None) -> tuple[Examples, Examples | None, Tensor | None]:
-    """(records, test set, users); a test set that was named goes before one inside the file."""
+    """(records, test set, users); a test set named in the config takes precedence over one inside the file."""
     arrays = read_npz(path)
     if kept_back is None and ("x_test" in arrays or "y_test" in arrays):
         kept_back = pair(arrays, "x_test", "y_test", path)
@@ -143,17 +143,17 @@ def _classes_in(sources: Sequence[Path]) -> tuple[str, ...]:
 
 
 def read_source(path: Path, names: Sequence[str], shape: tuple[int, ...] | None = None) -> Examples:
-    """All records of a file or folder; ``names`` of the classes in order, ``shape`` of those flat in a table."""
+    """All records of a file or folder; ``names`` and ``shape`` as ``labels`` and ``shape`` in ``read_own``."""
     if holds_parquet(path):
         return read_parquet(path, names, shape)
     if not path.is_dir():
         return pair(read_npz(path), "x", "y", path)
     unknown = set(class_names(path)) - set(names) if names else set()
     if unknown:
-        raise UserError(f"{path} has a folder '{min(unknown)}', which is none of the classes: {', '.join(names)}.")
+        raise UserError(f"{path} has a folder '{min(unknown)}', which is not one of the classes: {', '.join(names)}.")
     found = read_images(path, names or class_names(path))
     if found is None:
-        raise UserError(f"{path} holds no PNG or JPEG image in a folder a class, and no .parquet file.")
+        raise UserError(f"{path} holds no PNG or JPEG images in one folder per class, and no .parquet file.")
     return found
 
 
@@ -171,7 +171,7 @@ def read_sites(
     labels: tuple[str, ...] = (),
     shape: tuple[int, ...] | None = None,
 ) -> OwnSites:
-    """One source a site; without ``labels``, folders share the class names found in all of them together."""
+    """One source per site; without ``labels``, the classes are all the folder names found at any site."""
     sources = {site: Path(source).expanduser() for site, source in sites.items()}
     for site, path in sources.items():
         if not path.exists():

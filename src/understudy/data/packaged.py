@@ -1,6 +1,6 @@
-"""Tables of numbers that lie inside installed packages, read without importing the package.
+"""Tables of numbers inside installed packages, read without importing the package.
 
-Importing scikit-learn's data sets takes two seconds; reading its file takes a few hundredths.
+Importing scikit-learn's data sets takes two seconds; reading its file takes a few hundredths of one.
 """
 
 import gzip
@@ -24,11 +24,11 @@ def packaged_file(package: str, inside: str) -> Path | None:
 
 
 def read_table(path: Path, rows: int, columns: int) -> NDArray[np.int64]:
-    """A gzipped table of whole numbers, comma-separated, of exactly that size."""
+    """A gzipped, comma-separated table of whole numbers, of exactly this size."""
     try:
         text = gzip.decompress(path.read_bytes())
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # numpy only warns where a number cannot be read
+            warnings.simplefilter("error")  # numpy only warns if it cannot read a number
             numbers = np.fromstring(text.replace(b"\n", b",").rstrip(b","), dtype=np.int64, sep=",")
     except (OSError, EOFError, zlib.error, ValueError, DeprecationWarning) as broken:
         raise UserError(f"{path} cannot be read: {broken}; install its package again.") from None

@@ -1,15 +1,15 @@
-"""Own data in Parquet: a file, or a folder of files that are read one after another in order of their names.
+"""Your own data in Parquet: a file, or a folder of files, read in order of their names.
 
-Labels stand in ``label`` or ``y``: class numbers, or names that ``data.labels`` lists in order, or lists of zeros and
-ones where a record has several. Records stand in one of
+Labels are in ``label`` or ``y``: class numbers, or names that ``data.labels`` lists in order, or lists of zeros and
+ones where a record has several. Records are in one of
 
 - ``image``: PNG or JPEG bytes, alone or in the struct {bytes, path} that the datasets library writes;
 - ``x`` or ``pixels``: lists of numbers. Nested lists are (height, width) or (channels, height, width); a flat list is
-  a row of features, or what ``data.shape`` says where that has as many values. uint8 stays pixels, all else floats;
-- neither: then every other column is a feature. They are put in order of their names (``f2`` before ``f10``), so that
-  sites need not agree on the order, and are floats whatever their type.
+  a row of features, or has the shape ``data.shape`` if the sizes agree. uint8 stays pixels, all else becomes floats;
+- neither: then every other column is a feature. Features are sorted by name (``f2`` before ``f10``), so that sites
+  need not agree on an order, and become floats whatever their type.
 
-``users``, whole numbers, says whose record each is, for ``split: users``; a pandas index is passed over.
+``users``, whole numbers, tells whose record each is, for ``split: users``; a pandas index is ignored.
 """
 
 import math
@@ -64,7 +64,7 @@ def holds_parquet(path: Path) -> bool:
 
 
 def read_parquet(path: Path, names: Sequence[str], shape: tuple[int, ...] | None = None) -> Examples:
-    """All records; ``names`` of the classes in order, ``shape`` of a record where flat lists do not show it."""
+    """All records; ``names`` are the class names in order, ``shape`` is a record's where flat lists do not show it."""
     tables = _tables(path)
     y = _joined([_labels(table.one_of(LABELS, "labels"), names) for table in tables], tables)
     x = _records(tables)
@@ -77,14 +77,14 @@ def read_parquet(path: Path, names: Sequence[str], shape: tuple[int, ...] | None
 
 
 def read_users(path: Path) -> Tensor | None:
-    """(n,) int64: whose record each is, where the files say it."""
+    """(n,) int64: whose record each is, if the files tell."""
     tables = _tables(path, (USERS,))
     if not any(table.columns for table in tables):
         return None
     columns = [table.one_of((USERS,), "users") for table in tables]
     for column in columns:
         if column.numbers().dtype.kind not in "iu":
-            raise column.wrong(f"users must be whole numbers, one a record, not {column.values.type}.")
+            raise column.wrong(f"users must be whole numbers, one per record, not {column.values.type}.")
     return torch.from_numpy(np.concatenate([column.numbers() for column in columns]).astype(np.int64))
 
 
@@ -96,9 +96,7 @@ def _records(tables: Sequence[Table]) -> Tensor | NDArray[np.generic]:
         return stack_pictures([picture for column in columns for picture in column.pictures()])
     for column in columns:
         if not column.is_list:
-            raise column.wrong(
-                f"it holds {column.values.type}; needed are lists of numbers, or images as PNG or JPEG bytes."
-            )
+            raise column.wrong(f"it holds {column.values.type}; give lists of numbers, or images as PNG or JPEG bytes.")
     parts = [column.nested() for column in columns]
     if len({part.dtype == np.uint8 for part in parts}) > 1:
         raise UserError(f"Some files beside {tables[0].file} hold uint8 pixels, others other numbers; use one kind.")
@@ -112,10 +110,10 @@ def _features(tables: Sequence[Table]) -> Tensor:
         features = table.features()
         if not features:
             raise UserError(
-                f"{table.file} has no records; put them in a column {', '.join(RECORDS)}, or one a feature."
+                f"{table.file} has no records; put them in a column {', '.join(RECORDS)}, or one column per feature."
             )
         if features.keys() != tables[0].features().keys():
-            raise UserError(f"{table.file} and {tables[0].file} have different columns; every file needs the same.")
+            raise UserError(f"{table.file} and {tables[0].file} have different columns; give every file the same.")
         rows.append(torch.stack([column.features() for column in features.values()], dim=1))
     return torch.cat(rows)
 
@@ -136,7 +134,7 @@ def _joined(parts: Sequence[NDArray[np.generic]], tables: Sequence[Table]) -> ND
         if part.shape[1:] != parts[0].shape[1:]:
             raise UserError(
                 f"{table.file} has lists of shape {part.shape[1:]}, {tables[0].file} of shape {parts[0].shape[1:]}; "
-                "every file needs the same."
+                "every file needs the same shape."
             )
     return np.concatenate(parts)
 
@@ -150,7 +148,7 @@ def _tables(path: Path, only: Sequence[str] | None = None) -> list[Table]:
             named = zip(read.column_names, read.columns, strict=True)
             tables.append(Table(str(file), {name: Column(name, values, str(file)) for name, values in named}))
     if not tables:
-        raise UserError(f"{path} holds no record at all.")
+        raise UserError(f"{path} holds no records.")
     return tables
 
 
@@ -160,7 +158,7 @@ def _files(path: Path) -> list[Path]:
     files = sorted(path.glob("[!.]*.parquet"))
     if len({bool(TO_SCORE_ON.search(file.name)) for file in files}) > 1:
         raise UserError(
-            f"{path} holds files to learn from beside files to score on; "
+            f"{path} mixes files to learn from with files to score on; "
             "put them in two folders, train and test, or name the second with data.test."
         )
     return files
@@ -182,5 +180,5 @@ def _read(file: Path, only: Sequence[str] | None) -> Any:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as broken:
         raise UserError(f"{file} cannot be read as Parquet: {str(broken).rstrip('.')}.") from None
     if twice:
-        raise UserError(f"{file} has two columns of one name; rename one.")
+        raise UserError(f"{file} has two columns with the same name; rename one.")
     return table

@@ -1,6 +1,6 @@
-"""What is to be learnt, apart from any record: shapes, classes and pixel scaling.
+"""What is to be learnt, without any records: shapes, classes and pixel scaling.
 
-It stands in the resolved config and never comes from a client's data, so it tells nothing about them.
+It is part of the resolved config and never comes from a client's data, so it reveals nothing about them.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class Problem:
     shape: tuple[int, ...]  # of one record, channels first
     classes: int
     multilabel: bool = False
-    mean: tuple[float, ...] = ()  # a channel, of pixels between 0 and 1; empty: pixels are only divided by 255
+    mean: tuple[float, ...] = ()  # per channel, of pixels between 0 and 1; empty: pixels are only divided by 255
     std: tuple[float, ...] = ()
 
     def scale(self, x: Tensor) -> Tensor:
-        """Pixels (uint8) as the network wants them; floats are taken as they are."""
+        """Pixels (uint8) as the network takes them; floats stay as they are."""
         if x.dtype != torch.uint8:
             return x
         scaled = x.to(torch.float32)
@@ -31,7 +31,7 @@ class Problem:
         return scaled.sub_(mean * 255).div_(std * 255)
 
     def unscale(self, x: Tensor) -> Tensor:
-        """What the network sees, as pixels again: rounded and cut off at 0 and 255."""
+        """What the network sees, as pixels again: rounded and clipped to 0 … 255."""
         if x.dtype == torch.uint8:
             return x
         unit = x
@@ -48,17 +48,17 @@ class Problem:
         )
 
     def check(self, examples: Examples, who: str) -> None:
-        """One clear sentence where ``who``'s records do not fit."""
+        """Raises one clear sentence if ``who``'s records do not fit."""
         x, y = examples.x, examples.y
         if tuple(x.shape[1:]) != self.shape:
-            raise UserError(f"{who}: records have shape {tuple(x.shape[1:])}, the problem says {self.shape}.")
+            raise UserError(f"{who}: records have shape {tuple(x.shape[1:])}, but the problem has {self.shape}.")
         if x.dtype != torch.uint8 and not bool(torch.isfinite(x).all()):
-            raise UserError(f"{who}: some records hold values that are not finite; drop or repair them.")
+            raise UserError(f"{who}: some records hold values that are not finite; remove or repair them.")
         if examples.multilabel != self.multilabel:
-            kinds = ("one label a record, (n,)", f"zeros and ones, (n, {self.classes})")
-            raise UserError(f"{who}: labels have shape {tuple(y.shape)}; needed are {kinds[self.multilabel]}.")
+            kinds = ("one label per record, (n,)", f"zeros and ones, (n, {self.classes})")
+            raise UserError(f"{who}: labels have shape {tuple(y.shape)}; give {kinds[self.multilabel]}.")
         if self.multilabel and y.shape[1] != self.classes:
-            raise UserError(f"{who}: labels have {y.shape[1]} columns, the problem has {self.classes} classes.")
+            raise UserError(f"{who}: labels have {y.shape[1]} columns, but the problem has {self.classes} classes.")
         if self.multilabel and not bool(((y == 0) | (y == 1)).all()):
             raise UserError(f"{who}: multi-label values must be 0 or 1.")
         if not self.multilabel and len(y) and not 0 <= int(y.min()) <= int(y.max()) < self.classes:

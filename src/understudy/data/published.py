@@ -1,4 +1,4 @@
-"""Published files: where they may lie, whether they are whole, and how they are fetched from their home."""
+"""Published files: where to look for them, whether they are intact, and how to download them."""
 
 import hashlib
 import http.client
@@ -13,7 +13,7 @@ from urllib.error import URLError
 from understudy.errors import UserError
 from understudy.files import write_whole
 
-Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all where known
+Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in total if known
 
 BLOCK = 1 << 20
 PATIENCE = 30.0  # seconds without a byte
@@ -24,15 +24,15 @@ class PublishedFile:
     name: str
     md5: str  # as its authors or the first loaders published it
     url: str = ""  # empty: it comes inside an archive
-    content_md5: str = ""  # of what is packed in it: a distribution may have packed it anew
+    content_md5: str = ""  # of what is packed in it: a distribution may have repacked it
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A tar file whose members are the files that are wanted."""
+    """A tar file that contains the files wanted."""
 
     file: PublishedFile
-    folder: str  # of the members inside the archive
+    folder: str  # where the files are inside the archive
 
 
 def md5_of(content: bytes) -> str:
@@ -51,7 +51,7 @@ def checked(content: bytes, file: PublishedFile, path: Path) -> bytes:
 
 
 def data_folder(folder: Path | None = None) -> Path:
-    """Where fetched files go: the folder named, $UNDERSTUDY_DATA, or a folder of the user's own."""
+    """Where fetched files go: the folder given, $UNDERSTUDY_DATA, or a folder in the user's home."""
     if folder is not None:
         return folder
     if named := os.environ.get("UNDERSTUDY_DATA"):
@@ -60,7 +60,7 @@ def data_folder(folder: Path | None = None) -> Path:
 
 
 def places(subfolders: Sequence[str], system: Sequence[str], folder: Path | None = None) -> list[Path]:
-    """Folders to search, best first; a folder that was named is the only one.
+    """Folders to search, best first; if a folder is given, it is the only one.
 
     ``system`` names folders that a distribution fills, below each of $XDG_DATA_DIRS.
     """
@@ -86,7 +86,7 @@ def missing(data_set: str, file: str, folders: Sequence[Path]) -> UserError:
 
 
 def fetch(file: PublishedFile, into: Path, progress: Progress | None = None) -> Path:
-    """The file from its home, checked, in ``into``; nothing is fetched that is there already."""
+    """Downloads the file into ``into`` and checks it, unless it is there already."""
     path = into / file.name
     if path.is_file() and md5_of(path.read_bytes()) == file.md5:
         return path
@@ -97,7 +97,7 @@ def fetch(file: PublishedFile, into: Path, progress: Progress | None = None) -> 
 def fetch_members(
     archive: Archive, members: Sequence[PublishedFile], into: Path, progress: Progress | None = None
 ) -> None:
-    """The members of an archive, each checked, in ``into``; nothing else in it is unpacked."""
+    """Unpacks these members of an archive into ``into``, each checked, and nothing else."""
     paths = [into / member.name for member in members]
     if all(p.is_file() and md5_of(p.read_bytes()) == m.md5 for p, m in zip(paths, members, strict=True)):
         return
@@ -134,6 +134,6 @@ def _download(file: PublishedFile, into: Path, progress: Progress | None) -> byt
     except (URLError, http.client.HTTPException, OSError) as unreachable:
         raise UserError(
             f"{file.name} could not be fetched from {file.url} ({unreachable}); "
-            f"without a network, bring the file yourself, put it into {into} and run this again."
+            f"without a network, copy the file into {into} yourself and run this again."
         ) from None
     return bytes(content)

@@ -20,7 +20,7 @@ def overlaps(old: int, new: int) -> Tensor:
 
 
 def average(images: Tensor, size: int) -> Tensor:
-    """(n, c, size, size): each new pixel is the mean of the area that it covers, halves rounded up.
+    """(n, c, size, size): each new pixel is the mean of the area it covers, halves rounded up.
 
     The sums are whole numbers, which float64 holds exactly, so every machine gets the same pixels.
     """
@@ -37,12 +37,12 @@ def average(images: Tensor, size: int) -> Tensor:
 
 
 def shrunk(examples: Examples, size: int, who: str) -> Examples:
-    """Square images averaged down to ``size``; one clear sentence where ``who``'s records are none."""
+    """Square images averaged down to ``size``; an error that names ``who`` if the records are not square images."""
     shape = tuple(examples.x.shape[1:])
     if len(shape) != 3 or shape[1] != shape[2]:
-        raise UserError(f"data.size: records of {who} have shape {shape}; only square images shrink.")
+        raise UserError(f"data.size: records of {who} have shape {shape}; only square images can be shrunk.")
     if size > shape[1]:
-        raise UserError(f"data.size: images of {who} are {shape[1]} wide and only shrink; not to {size}.")
+        raise UserError(f"data.size: images of {who} are {shape[1]} wide and can only shrink, not grow to {size}.")
     return examples if size == shape[1] else replace(examples, x=average(examples.x, size))
 
 

@@ -19,7 +19,7 @@ from understudy.data.source import Source
 from understudy.errors import UserError
 
 SETTINGS: dict[str, type[Settings]] = {"shapes": ShapesSettings, "canvases": CanvasesSettings, "flair": FlairSettings}
-NATURAL_USERS = ("canvases", "flair")  # that say whose record each is
+NATURAL_USERS = ("canvases", "flair")  # these tell whose record each is
 
 
 def _drawn(name: str, shape: tuple[int, ...], classes: int, records: tuple[int, int], origin: str) -> Source:
@@ -38,7 +38,7 @@ SOURCES = {source.name: source for source in (*digits.SOURCES, *mnist.SOURCES, *
 
 @dataclass(frozen=True)
 class Listed:
-    """What `understudy data list` says of a data set."""
+    """What `understudy data list` tells about a data set."""
 
     name: str
     shape: tuple[int, ...]
@@ -64,10 +64,10 @@ def source(name: str) -> Source:
 
 
 def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:
-    """The data set of that name, or from that path. Nothing is downloaded: that is what `get` does.
+    """The data set of that name, or from that path. Nothing is downloaded; use `get` for that.
 
-    Options are those of `shapes`, `canvases` and `flair` (their settings), or of own data: classes, labels, shape,
-    mean, std, test.
+    Options are those of `shapes`, `canvases` and `flair` (their settings), or of your own data: classes, labels,
+    shape, mean, std, test.
     """
     if name in SETTINGS:
         return _read_with(_settings_of(name, options), folder)
@@ -83,7 +83,7 @@ def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:
 
 
 def get(name: str, folder: Path | None = None, progress: Progress | None = None) -> Path:
-    """Fetches the files of a data set from its home, checked; returns the folder where they lie."""
+    """Downloads and checks the files of a data set; returns their folder."""
     return source(name).get(folder, progress)
 
 

@@ -24,38 +24,38 @@ from understudy.data.splits import Dirichlet, SplitSettings, make_split
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 
-OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel")  # a named data set brings these along
+OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel")  # a named data set comes with these
 OF_NAMED_SETS = ("folder", *SETTINGS)
-OF_ONE_SOURCE = ("name", "clients", "split", "validation", "limit", *OF_NAMED_SETS)  # own sites have a source each
+OF_ONE_SOURCE = ("name", "clients", "split", "validation", "limit", *OF_NAMED_SETS)  # your own sites have a source each
 Shape = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)]
 
 
 class DataSettings(Settings):
     name: str = "digits"  # a data set, or the path of .npz, Parquet or a folder of images by class
-    clients: int = Field(default=10, ge=1)  # number of clients; natural users and own sites bring their own
-    split: SplitSettings = Dirichlet(alpha=0.1)  # how records are dealt out; `users` where a data set has natural ones
+    clients: int = Field(default=10, ge=1)  # number of clients; natural users and your own sites bring their own number
+    split: SplitSettings = Dirichlet(alpha=0.1)  # how records are dealt out; default `users` if the data has them
     held_out: float = Field(default=0.0, ge=0, lt=1)  # share of each client's records kept back for scores
     validation: float = Field(default=0.0, ge=0, lt=1)  # share kept on the server, to choose settings on
     folder: str | None = None  # where the files are; null: $UNDERSTUDY_DATA and the usual folders
-    size: int | None = Field(default=None, ge=1)  # side to which square images are averaged down, or drawn ones drawn
-    limit: int | None = Field(default=None, ge=1)  # at most so many training records, with the classes in proportion
+    size: int | None = Field(default=None, ge=1)  # side to average square images down to, or to draw drawn ones at
+    limit: int | None = Field(default=None, ge=1)  # at most this many training records, with the classes in proportion
     shapes: ShapesSettings | None = None  # the grid of the data set `shapes`
     canvases: CanvasesSettings | None = None  # the users and pictures of the data set `canvases`
-    flair: FlairSettings | None = None  # what to read of the data set `flair`
-    sites: dict[str, str | None] | None = None  # own data: a source per site; null: the records are at the site
-    test: str | None = None  # own data: a file or folder to score on
-    classes: int | None = Field(default=None, ge=2)  # own data: number of classes; None: as many as the labels show
-    labels: tuple[str, ...] = ()  # own data: names of the classes in order, for image folders and Parquet
-    shape: Shape | None = None  # of a record, channels first, where records are at the sites or flat in Parquet
+    flair: FlairSettings | None = None  # what to read from the data set `flair`
+    sites: dict[str, str | None] | None = None  # your own data: one source per site; null: the records are at the site
+    test: str | None = None  # your own data: a file or folder to score on
+    classes: int | None = Field(default=None, ge=2)  # your own data: how many classes; None: as many as the labels show
+    labels: tuple[str, ...] = ()  # your own data: class names in order, for image folders and Parquet
+    shape: Shape | None = None  # of a record, channels first, if records are at the sites or flat in Parquet
     pixels: bool | None = None  # likewise: uint8 pixels, or floats taken as they are; None: only images are pixels
     multilabel: bool = False  # likewise: true if a record has several labels
-    mean: tuple[float, ...] = ()  # of pixels between 0 and 1, per channel; empty: as the data set has it
+    mean: tuple[float, ...] = ()  # of pixels between 0 and 1, per channel; empty: the data set's own
     std: tuple[float, ...] = ()  # likewise, their standard deviation
 
     @model_validator(mode="before")
     @classmethod
     def _natural_users(cls, given: Any) -> Any:
-        """Records with several labels cannot be dealt out by class, and their users are what they are for."""
+        """Records with several labels cannot be dealt out by class; such data sets exist for their users."""
         if isinstance(given, dict) and given.get("name") in NATURAL_USERS:
             return {"split": "users", **given}
         return given
@@ -63,9 +63,9 @@ class DataSettings(Settings):
     @model_validator(mode="after")
     def _one_name_a_class(self) -> Self:
         if self.labels and (len(set(self.labels)) < len(self.labels) or len(self.labels) < 2):
-            raise ValueError("labels must name two classes or more, each once")
+            raise ValueError("labels must name at least two classes, each once")
         if self.labels and self.classes not in (None, len(self.labels)):
-            raise ValueError(f"labels name {len(self.labels)} classes, classes says {self.classes}; leave classes out")
+            raise ValueError(f"labels name {len(self.labels)} classes, not {self.classes}; leave classes out")
         return self
 
     def words(self) -> dict[str, Any]:
@@ -74,19 +74,19 @@ class DataSettings(Settings):
     @field_validator("split", mode="before")
     @classmethod
     def _kind_of_split(cls, given: object) -> object:
-        """A bare kind will do (``split: iid``), and where none is named it is Dirichlet."""
+        """A bare kind is enough (``split: iid``); without a kind it is Dirichlet."""
         if isinstance(given, str):
             return {"kind": given}
         return {"kind": "dirichlet", **given} if isinstance(given, dict) else given
 
 
 def used(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a `data` section what a run looks at. Defaults of another way to get records would only mislead a reader."""
+    """The part of a `data` section that a run uses; defaults for other sources would only mislead a reader."""
     if words.get("sites") is not None:
         unused: tuple[str, ...] = OF_ONE_SOURCE
     else:
         unused = ("sites", *(OF_NAMED_SETS if _names_a_path(str(words.get("name"))) else OF_OWN_DATA))
-        if words.get("split") == {"kind": "users"}:  # they bring their own number
+        if words.get("split") == {"kind": "users"}:  # users bring their own number
             unused += ("clients",)
     return {key: value for key, value in words.items() if key not in unused}
 
@@ -96,9 +96,9 @@ def _names_a_path(name: str) -> bool:
 
 
 def load_dataset(settings: DataSettings, seed: int) -> Dataset:
-    """The data set that is to be split; ``seed`` only chooses the records that a limit leaves."""
+    """The data set to split; ``seed`` only chooses which records a limit keeps."""
     if settings.sites is not None:
-        raise UserError("data.sites: every site has its own source here; there is no one data set to load.")
+        raise UserError("data.sites: every site has its own source; there is no single data set to load.")
     dataset = _whole(settings)
     if settings.size is not None:
         dataset = resized(dataset, settings.size)
@@ -128,7 +128,7 @@ def _scaled(dataset: Dataset, settings: DataSettings) -> Dataset:
 
 
 def _options(settings: DataSettings) -> dict[str, Any]:
-    """Drawn, or read, at ``data.size`` where that is given: a drawing is never averaged down."""
+    """Drawn or read at ``data.size``, if given: a drawing is never averaged down."""
     if settings.name not in SETTINGS:
         return {}
     given: Settings | None = getattr(settings, settings.name)
@@ -147,7 +147,7 @@ def _options(settings: DataSettings) -> dict[str, Any]:
 def _refuse_own_words(settings: DataSettings) -> None:
     for word in OF_OWN_DATA:
         if getattr(settings, word) not in (None, (), False):
-            raise UserError(f"data.{word}: this is for own data; {settings.name} brings it along.")
+            raise UserError(f"data.{word}: this is for your own data; {settings.name} comes with it, so leave it out.")
 
 
 def federation(settings: DataSettings, *, seed: int) -> Federation:
@@ -170,13 +170,13 @@ def federation(settings: DataSettings, *, seed: int) -> Federation:
 def _of_sites(settings: DataSettings, seed: int) -> Federation:
     for word, value in (("validation", settings.validation), ("limit", settings.limit)):
         if value:
-            raise UserError(f"data.{word}: own sites keep their records at home; leave it out beside data.sites.")
+            raise UserError(f"data.{word}: with data.sites, sites keep all their records; leave it out.")
     given = settings.sites or {}
     sources = {site: source for site, source in given.items() if source is not None}
     if given and not sources:
         return _remote(settings)
     if len(sources) < len(given):
-        raise UserError("data.sites: give a source for every site, or null for every site; not some of each.")
+        raise UserError("data.sites: give a source for every site, or null for every site, not a mixture.")
     brought = read_sites(sources, settings.test, labels=settings.labels, shape=settings.shape)
     return Federation.from_examples(
         {site: _as_said(part, settings, site) for site, part in brought.sites.items()},
@@ -193,8 +193,8 @@ def _remote(settings: DataSettings) -> Federation:
     shape = _shape_to_learn(settings)
     if shape is None or classes < 2:
         raise UserError(
-            "data.sites: records that lie with their sites cannot be looked at here; say data.shape, such as "
-            "[1, 28, 28], and data.classes or the names of the classes in data.labels."
+            "data.sites: records that stay at their sites cannot be looked at here; give data.shape, such as "
+            "[1, 28, 28], and data.classes or the class names in data.labels."
         )
     Scaling(classes, settings.mean, settings.std).check(shape[0], "data")
     problem = Problem(shape, classes, settings.multilabel, settings.mean, settings.std)
@@ -205,22 +205,22 @@ def _remote(settings: DataSettings) -> Federation:
 
 
 def at_site(settings: DataSettings, name: str, source: Path, problem: Problem, seed: int) -> Holding:
-    """What a site brings to a federation by itself."""
+    """What one site brings to a federation."""
     part = _brought(settings, source, name)
     problem.check(part, name)
     return holding(part, settings.held_out, seed, name)
 
 
 def _brought(settings: DataSettings, source: Path, who: str) -> Examples:
-    """A source that is read where no other can be seen, so that the config must say what they have in common."""
+    """A source read where no other can be seen, so the config must state what they have in common."""
     if is_folder_of_images(source) and not settings.labels:
         raise UserError(
-            f"{source}: the folders of {who} do not show the classes of others; "
-            "name all classes, in one order for everybody, with data.labels."
+            f"{source}: the folders of {who} do not show the classes of other sites; "
+            "name all classes, in the same order everywhere, with data.labels."
         )
     part = read_source(source, settings.labels, settings.shape)
     if not len(part):
-        raise UserError(f"{source} holds no record at all.")
+        raise UserError(f"{source} holds no records.")
     part = _as_said(part, settings, who)
     if settings.shape is not None and settings.pixels is None:
         _check_kind(part, len(settings.shape) == 3, who)
@@ -228,16 +228,16 @@ def _brought(settings: DataSettings, source: Path, who: str) -> Examples:
 
 
 def _as_said(part: Examples, settings: DataSettings, who: str) -> Examples:
-    """Records as the config says, shrunk where it says so; one that differs is refused, not passed over."""
+    """Records as the config has them, shrunk if it asks for it; a record that differs is refused, not skipped."""
     if not len(part):
         return part
     if settings.size is not None:
         part = shrunk(part, settings.size, who)
     shape = _shape_to_learn(settings)
     if shape is not None and tuple(part.x.shape[1:]) != shape:
-        raise UserError(f"{who}: records have shape {tuple(part.x.shape[1:])}, data.shape says {shape}.")
+        raise UserError(f"{who}: records have shape {tuple(part.x.shape[1:])}, but data.shape is {shape}.")
     if settings.multilabel and not part.multilabel:
-        raise UserError(f"{who}: there is one label a record; data.multilabel says that there are several.")
+        raise UserError(f"{who}: there is one label per record, but data.multilabel is true.")
     if settings.pixels is not None:
         _check_kind(part, settings.pixels, who)
     return part
@@ -247,16 +247,16 @@ def _check_kind(part: Examples, pixels: bool, who: str) -> None:
     if (part.x.dtype == torch.uint8) != pixels:
         here, needed = ("floats", "uint8 pixels") if pixels else ("uint8 pixels", "floats")
         raise UserError(
-            f"{who}: records are {here}, all sites need {needed}; change them, "
-            f"or write data.pixels: {str(not pixels).lower()} in the config of all."
+            f"{who}: records are {here}, but all sites need {needed}; convert them, "
+            f"or write data.pixels: {str(not pixels).lower()} in every site's config."
         )
 
 
 def _shape_to_learn(settings: DataSettings) -> tuple[int, ...] | None:
-    """``data.shape`` is that of records as they lie; square images shrink to ``data.size``."""
+    """``data.shape`` is that of records as stored; square images shrink to ``data.size``."""
     shape, size = settings.shape, settings.size
     if shape is None or size is None:
         return shape
     if len(shape) != 3 or shape[1] != shape[2] or size > shape[1]:
-        raise UserError(f"data.size: only square images shrink; data.shape is {list(shape)}, not to become {size}.")
+        raise UserError(f"data.size: only square images shrink; data.shape {list(shape)} cannot become {size}.")
     return (shape[0], size, size)

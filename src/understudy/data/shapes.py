@@ -1,7 +1,7 @@
 """`shapes`: squares, ellipses and hearts drawn by code, on the grid of dSprites.
 
 Every image is one point of a grid of factors: shape (the label) × scale × rotation × x × y, as in dSprites
-(3 × 6 × 40 × 32 × 32), and colour as one more. The grid may be thinned and the images are of any size.
+(3 × 6 × 40 × 32 × 32), plus colour. The grid may be thinned, and images can have any size.
 """
 
 import math
@@ -20,7 +20,7 @@ from understudy.data.strata import draw_share
 from understudy.randomness import numpy_generator
 
 SHAPES = ("square", "ellipse", "heart")
-REACH = 0.5  # of the largest shape from its centre, where the image reaches from −1 to 1
+REACH = 0.5  # of the largest shape from its centre, where the image spans −1 to 1
 TEST_SHARE = 0.1
 POINTS_AT_ONCE = 1 << 20
 
@@ -40,7 +40,7 @@ Factors = dict[str, NDArray[np.int64]]
 
 
 def grid(settings: ShapesSettings) -> Factors:
-    """Every combination of levels, and the quadrant that the centre lies in."""
+    """Every combination of levels, and the quadrant the centre lies in."""
     levels = {
         "shape": len(SHAPES),
         "scale": settings.scales,
@@ -57,12 +57,12 @@ def grid(settings: ShapesSettings) -> Factors:
 
 
 def inside(shape: int, across: Tensor, up: Tensor) -> Tensor:
-    """Whether points, in a shape's own coordinates, lie in it; each shape reaches about 1 from its centre."""
+    """Whether points, in a shape's own coordinates, lie inside it; each shape reaches about 1 from its centre."""
     if SHAPES[shape] == "square":
         return torch.maximum(across.abs(), up.abs()) <= math.sqrt(0.5)
     if SHAPES[shape] == "ellipse":
         return across.square() + (2 * up).square() <= 1
-    # The classical heart curve (a² + b² − 1)³ = a²b³, shrunk and lowered so that it fits as well.
+    # The classical heart curve (a² + b² − 1)³ = a²b³, shrunk and lowered to fit too.
     a, b = across * 1.35, up * 1.35 + 0.1
     square, rest = a.square(), a.square() + b.square() - 1
     return rest * rest.square() <= square * b * b.square()
@@ -90,18 +90,18 @@ def draw(shape: int, factors: Factors, settings: ShapesSettings) -> Tensor:
 
 
 def fineness(settings: ShapesSettings) -> int:
-    """Points looked at along each side of a pixel."""
+    """Sample points along each side of a pixel."""
     return min(4, max(2, 64 // settings.size)) if settings.smooth else 1
 
 
 def hues(number: int) -> Tensor:
-    """(number, 3): fully saturated colours, evenly spaced on the wheel, from red on."""
+    """(number, 3): fully saturated colours, evenly spaced on the wheel, starting at red."""
     wheel = torch.arange(number).view(-1, 1) / number * 6
     return ((wheel - torch.tensor([0.0, 2.0, 4.0]) + 3) % 6 - 3).abs().mul(-1).add(2).clamp(0, 1)
 
 
 def draw_all(factors: Factors, settings: ShapesSettings) -> Tensor:
-    """(n, channels, size, size) uint8, a part at a time, as the full grid fills gigabytes."""
+    """(n, channels, size, size) uint8, one part at a time, as the full grid takes gigabytes."""
     total = len(factors["shape"])
     at_once = max(1, POINTS_AT_ONCE // (settings.size * fineness(settings)) ** 2)
     channels = 1 if settings.colours == 1 else 3

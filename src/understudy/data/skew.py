@@ -16,17 +16,17 @@ class ClientSkew:
     name: str
     records: int
     held_out: int
-    classes: int  # that it has any record of
+    classes: int  # with at least one record
     entropy: float  # of its labels, in nats
-    effective_classes: float  # e^entropy: 1 where one class is all it has, C where all are alike
+    effective_classes: float  # e^entropy: 1 with a single class, C if all are equally frequent
     distance: float  # total variation to the label distribution of all clients together, 0 … 1
 
 
 @dataclass(frozen=True)
 class Skew:
-    """``label_counts`` is (clients, classes); a multi-label record counts once for each label that it bears.
+    """``label_counts`` is (clients, classes); a multi-label record counts once for each of its labels.
 
-    Clients without records have no labels to be near or far: averages leave them out.
+    Clients without records have no label distribution, so averages leave them out.
     """
 
     clients: tuple[ClientSkew, ...]
@@ -36,7 +36,7 @@ class Skew:
     empty_clients: int
     smallest: int
     largest: int
-    effective_clients: float  # e^entropy of the sizes: N where all are alike
+    effective_clients: float  # e^entropy of the sizes: N if all are equal
     mean_classes: float
     mean_entropy: float  # nats
     mean_distance: float
@@ -44,7 +44,7 @@ class Skew:
 
     @property
     def labels_per_record(self) -> float:
-        """1 where a record has one class; 0 where there are no records."""
+        """1 if each record has one class; 0 if there are no records."""
         return sum(map(sum, self.label_counts)) / self.records if self.records else 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -52,13 +52,13 @@ class Skew:
 
 
 def entropy(counts: Sequence[float]) -> float:
-    """In nats; 0 where there is nothing."""
+    """In nats; 0 without records."""
     total = sum(counts)
     return -sum(n / total * math.log(n / total) for n in counts if n) + 0.0 if total else 0.0
 
 
 def total_variation(counts: Sequence[float], others: Sequence[float]) -> float:
-    """Half the sum of differences of two distributions, given as counts: 0 alike, 1 nothing in common."""
+    """Half the summed differences of two distributions, given as counts: 0 if alike, 1 if nothing in common."""
     here, there = sum(counts), sum(others)
     if not here or not there:
         return 0.0
@@ -66,7 +66,7 @@ def total_variation(counts: Sequence[float], others: Sequence[float]) -> float:
 
 
 def label_table(federation: Federation) -> Tensor:
-    """(clients, classes): how many own records of each client bear each label."""
+    """(clients, classes): how many of each client's own records have each label."""
     classes = federation.problem.classes
     return torch.stack([holding.own.label_counts(classes) for holding in federation.sites.values()])
 

@@ -17,4 +17,4 @@ class Source:
     origin: str
     read: Callable[[Path | None], Dataset]
     here: Callable[[Path | None], bool]
-    get: Callable[[Path | None, Progress | None], Path]  # the folder where it lies afterwards
+    get: Callable[[Path | None, Progress | None], Path]  # returns the folder where it is afterwards

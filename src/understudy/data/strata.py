@@ -7,7 +7,7 @@ Indices = NDArray[np.int64]
 
 
 def largest_remainder(quotas: NDArray[np.float64], total: int) -> Indices:
-    """Whole numbers that add up to ``total`` and lie within one of the quotas; ties go to the first."""
+    """Whole numbers that sum to ``total``, each within one of its quota; ties go to the first."""
     counts = np.floor(quotas).astype(np.int64)
     left = total - int(counts.sum())
     by_remainder = np.argsort(counts - quotas, kind="stable")
@@ -22,7 +22,7 @@ def draw_share(strata: Indices, share: float, rng: np.random.Generator) -> tuple
 
 
 def draw_exactly(strata: Indices, total: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """(drawn, left): ``total`` drawn altogether, from each stratum in proportion to its size."""
+    """(drawn, left): ``total`` drawn in all, from each stratum in proportion to its size."""
     levels, sizes = np.unique(strata, return_counts=True)
     if total >= len(strata):
         return np.arange(len(strata)), np.empty(0, np.int64)

@@ -1,13 +1,13 @@
 """Convolution, pool of 2 and ReLU in one, for networks with few channels on a CPU.
 
-Libraries of convolutions work on several channels at once, and with six of them most of a vector register stays empty.
-Here it is the records of a batch that lie side by side: (channels, height, width, n). A pool of 2 takes the largest of
-four neighbours, so a kernel of k×k is written into the four corners of one of (k+1)×(k+1); one matrix product with
-patches that lie two pixels apart finds all four, and the largest, with bias and ReLU, leaves the layer:
+Convolution libraries work on several channels at once; with only six, most of a vector register stays empty. Here the
+records of a batch lie side by side instead: (channels, height, width, n). A pool of 2 takes the largest of four
+neighbours, so a k×k kernel is written into the four corners of a (k+1)×(k+1) kernel; one matrix product with patches
+two pixels apart gives all four, and the layer outputs the largest, with bias and ReLU:
 
     out = max(0, b + max(o₀, o₁, o₂, o₃)),    o = [w in four corners] · patches
 
-The slope goes to the first of equal neighbours, as in torch. Results differ from those of the layers by rounding.
+Of equal neighbours the first gets the gradient, as in torch. Results differ from the plain layers' by rounding.
 """
 
 import copy
@@ -19,33 +19,33 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))  # of a pool of 2, in the order in which torch looks at them
-_where_positive = torch.ops.aten.threshold_backward  # (g, x, 0): g where x > 0, nought elsewhere
+CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))  # of a pool of 2, in the order torch looks at them
+_where_positive = torch.ops.aten.threshold_backward  # (g, x, 0): g where x > 0, zero elsewhere
 
 LayerCall = Callable[[Tensor], Tensor]
 
 
 def batch_last(module: nn.Module) -> nn.Module | None:
-    """The same network over the same weights, with this in the place of such layers; None where there are none.
+    """The same network over the same weights, with this in place of such layers; None if there are none.
 
-    Not for hooks on those layers, which are not called, nor for a second derivative.
+    Hooks on those layers are not called, and there is no second derivative.
     """
     if type(module) is nn.Sequential:
         return _Steps.of(module)
     quicker = {name: quick for name, part in module.named_children() if (quick := batch_last(part)) is not None}
     if not quicker:
         return None
-    twin = copy.copy(module)  # its parts and weights are the module's own
+    twin = copy.copy(module)  # it shares the module's parts and weights
     twin.__dict__["_modules"] = {**module._modules, **quicker}
     return twin
 
 
 class _Steps(nn.Module):
-    """What a chain of layers computes, with their weights as they are at a call."""
+    """What a chain of layers computes, with the weights they have at the time of the call."""
 
     def __init__(self, steps: Sequence[LayerCall]):
         super().__init__()
-        self.__dict__["steps"] = steps  # of another module: here they are no parts
+        self.__dict__["steps"] = steps  # they belong to another module, so they must not be registered here
 
     @classmethod
     def of(cls, chain: nn.Sequential) -> "_Steps | None":
@@ -129,7 +129,7 @@ def _out_of_corners(wide: Tensor, kernel: torch.Size) -> Tensor:
 
 @functools.cache
 def _corners(kernel: torch.Size) -> Tensor:
-    """(4, numbers of a kernel): where each of them stands in the four corners."""
+    """(4, numbers in a kernel): the position of each in the four corners."""
     outputs, channels, k, _ = kernel
     places = torch.arange(4 * outputs * channels * (k + 1) ** 2).view(4, outputs, channels, k + 1, k + 1)
     cut = [part[:, :, y : y + k, x : x + k] for part, (y, x) in zip(places, CORNERS, strict=True)]
@@ -137,7 +137,7 @@ def _corners(kernel: torch.Size) -> Tensor:
 
 
 def _patches(image: Tensor, side: int) -> tuple[Tensor, tuple[int, int]]:
-    """(channels · side², places · n) of patches two pixels apart; how many places there are down and across."""
+    """(channels · side², places · n) patches two pixels apart, and the number of places down and across."""
     channels, rows, columns, n = image.shape
     high, across = (rows - side) // 2 + 1, (columns - side) // 2 + 1
     plane, row = rows * columns * n, columns * n
@@ -146,7 +146,7 @@ def _patches(image: Tensor, side: int) -> tuple[Tensor, tuple[int, int]]:
 
 
 def _added_up(patches: Tensor, image: torch.Size, side: int, places: tuple[int, int]) -> Tensor:
-    """An image of ``image``'s shape with every patch added where it was taken from."""
+    """An image of ``image``'s shape, every patch added where it was taken from."""
     (channels, rows, columns, n), (high, across), half = image, places, side // 2
     squares = patches.new_zeros(channels, -(-rows // 2), 2, -(-columns // 2), 2, n)  # of 2×2 pixels
     parts = patches.view(channels, half, 2, half, 2, high, across, n)
@@ -158,7 +158,7 @@ def _added_up(patches: Tensor, image: torch.Size, side: int, places: tuple[int, 
 
 
 def _to_the_largest(slope: Tensor, found: Tensor, upper: Tensor, lower: Tensor) -> Tensor:
-    """(4, outputs, places · n): the slope at a pool's output, for the one of its inputs that it came from."""
+    """(4, outputs, places · n): the gradient at a pool's output, given to the input it came from."""
     halves = slope.new_empty(2, *slope.shape)  # for the upper two, for the lower two
     _where_positive.grad_input(slope, lower - upper, 0, grad_input=halves[1])
     torch.sub(slope, halves[1], out=halves[0])

@@ -1,4 +1,4 @@
-"""What every network here is: a body that finds features, and a head that reads them."""
+"""What every network here consists of: a body that computes features, and a head that reads them."""
 
 from torch import Tensor, nn
 
@@ -24,17 +24,17 @@ class Classifier(nn.Module):
 
 
 def image_shape(problem: Problem, name: str, *, smallest: int, instead: str) -> tuple[int, int, int]:
-    """Channels, height and width, or one sentence where ``name`` cannot take such records."""
+    """Channels, height and width, or an error if ``name`` cannot take such records."""
     shape = problem.shape
     if len(shape) != 3:
         raise UserError(
             f"Model {name!r} takes images (channels, height, width), "
-            f"and records here have shape {shape}; use 'mlp' or 'softmax'."
+            f"but the records have shape {shape}; use 'mlp' or 'softmax'."
         )
     if min(shape[1:]) < smallest:
         raise UserError(
             f"Model {name!r} takes images of at least {smallest}×{smallest} pixels, "
-            f"and records here have shape {shape}; use {instead}."
+            f"but the records have shape {shape}; use {instead}."
         )
     channels, height, width = shape
     return channels, height, width

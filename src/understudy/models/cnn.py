@@ -1,7 +1,7 @@
 """The two plain CNNs of FedCOG: unpadded convolutions, max pools, no normalisation.
 
-The papers write ReLU, then pool. The largest of four is the same before and after a ReLU, so the function and its
-gradient are the same here, and the ReLU has a quarter of the work.
+The papers put the ReLU before the pool. The largest of four is the same before and after a ReLU, so here the function
+and its gradient are unchanged and the ReLU does a quarter of the work.
 """
 
 from torch import nn
@@ -41,7 +41,7 @@ def cifar100_cnn(problem: Problem, _: NoSettings) -> nn.Module:
 
 
 def _left(side: int, kernel: int, times: int) -> int:
-    """What is left of a side after so many unpadded convolutions, each followed by a pool of 2."""
+    """What is left of a side after this many unpadded convolutions, each followed by a pool of 2."""
     for _ in range(times):
         side = (side - kernel + 1) // 2
     return side

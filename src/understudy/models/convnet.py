@@ -1,7 +1,7 @@
 """The ConvNet of the dataset-condensation family (FedDM, FedLAP), and a smaller one for tiny images.
 
-Each block is conv3×3 → GroupNorm with one group a channel → ReLU → average pool by 2. The norm sees one
-record at a time and has no running statistics, so nothing but weights need ever be averaged or protected.
+Each block is conv3×3 → GroupNorm with one group per channel → ReLU → average pool by 2. The norm sees one
+record at a time and has no running statistics, so only weights ever need averaging or protecting.
 """
 
 from pydantic import Field

@@ -1,4 +1,4 @@
-"""Networks that see a record as one row of numbers, whatever its shape."""
+"""Networks that take a record as one row of numbers, whatever its shape."""
 
 import math
 from typing import Annotated

@@ -1,14 +1,13 @@
 """A network as a function of one flat vector.
 
-The vector holds the body's parameters, then the head's, then what is not trained: running statistics and
-parameters that their author froze. The module's own tensors are
-windows onto it, and their gradients windows onto ``grad``: loading, stepping and reading a model are single
-operations on one tensor, whatever the architecture.
+The vector holds the body's parameters, then the head's, then what is not trained: running statistics and frozen
+parameters. The module's own tensors are views of it, and their gradients views of ``grad``: loading, stepping
+and reading a model are single operations on one tensor, whatever the architecture.
 
-Where tensors are: whatever lasts or travels (messages, State, memory, records, a model as a vector by itself) is on the
-processor. A network and its ``vector`` and ``grad`` are on its device, and it takes records and weights there itself.
-What a loop uses again and again is moved once, before the loop. Draws come from the processor's generators, so that
-they are the same for every device, and sums in float64, which not every device has, are taken on the processor.
+Where tensors are: whatever lasts or travels (messages, State, memory, records, a model as a vector) is on the CPU. A
+network, its ``vector`` and its ``grad`` are on its device, and it moves records and weights there itself. What a loop
+uses repeatedly is moved once, before the loop. Random draws come from the CPU's generators, so they are the same for
+every device; sums in float64, which not every device supports, are taken on the CPU.
 """
 
 import math
@@ -27,9 +26,9 @@ from understudy.models.batch_last import batch_last
 from understudy.models.zoo import FastPath
 from understudy.randomness import private_global_stream
 
-PASS_PIXELS = 16384  # of one channel, in one pass of a compiled network: 16 images of 32×32, 256 of 8×8
+PASS_PIXELS = 16384  # per channel, in one pass of a compiled network: 16 images of 32×32, 256 of 8×8
 Named = Mapping[str, Tensor]
-Outputs = tuple[Tensor, Tensor]  # features (n, d) and logits (n, classes, or more where a method dressed the head)
+Outputs = tuple[Tensor, Tensor]  # features (n, d) and logits (n, classes, or more if a method extended the head)
 
 
 class _Scaled(nn.Module):
@@ -54,7 +53,7 @@ class _Scaled(nn.Module):
 
 
 class Network:
-    """One set of storage, used again and again; ``twin`` makes a second one."""
+    """One set of storage, reused throughout; ``twin`` makes a second one."""
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class Network:
         self._lay_out()
         self._twins: dict[str, Network] = {}
         self._compiled = _compiled(self._whole, self.device) if fast == "compiled" else None
-        self._quick = self._batch_last() or self._whole  # at the network's own weights
+        self._quick = self._batch_last() or self._whole  # for the network's own weights
         self._rows = max(1, PASS_PIXELS // math.prod(problem.shape[1:]))
         self._first = self.vector.cpu().clone()
 
@@ -109,16 +108,16 @@ class Network:
         return self.vector.numel()
 
     def initial(self) -> Tensor:
-        """The weights that the seed gives (for a live module: those it came with)."""
+        """The weights from the seed (for a live module: those it came with)."""
         return self._first.clone()
 
     def redrawn(self, seed: int) -> Tensor:
-        """The weights that another seed would give; a live module always gives its own."""
+        """The weights another seed would give; a live module always gives its own."""
         return Network(self._build, self.problem, seed=seed).initial()
 
     @property
     def matrices(self) -> Tensor:
-        """Over the trainable part: 1 where a number belongs to a matrix or a kernel, 0 in biases and norms' factors."""
+        """Over the trainable part: 1 in matrices and kernels, 0 in biases and norms' factors."""
         found = torch.zeros(self.parameters, device=self.device)
         for p in self._trained:
             found[_window(p)] = float(p.ndim > 1)
@@ -133,14 +132,14 @@ class Network:
         self.vector.copy_(w)
 
     def twin(self, w: Tensor, role: str = "twin") -> "Network":
-        """Another network of the same make with the weights ``w``; each role has one, used again and again."""
+        """Another network of the same kind with the weights ``w``; each role has one, which is reused."""
         if role not in self._twins:
             self._twins[role] = Network(self._build, self.problem, seed=self._seed, fast=self.fast, device=self.device)
         self._twins[role].load(w)
         return self._twins[role]
 
     def at(self, w: Tensor, x: Tensor) -> Outputs:
-        """Features and logits of raw records ``x`` under the weights ``w``; ``net.at(net.vector, x)`` is quick."""
+        """Features and logits of raw records ``x`` under the weights ``w``; ``net.at(net.vector, x)`` is fast."""
         x = x.to(self.device)
         if w is self.vector:
             return self._in_passes(x) if self._compiled is not None else cast(Outputs, self._quick(x))
@@ -149,9 +148,9 @@ class Network:
         return cast(Outputs, functional_call(self._whole, parts, (x,)))
 
     def _in_passes(self, x: Tensor) -> Outputs:
-        """A few records at a time: they stay in the cache, and the compiled code has a single shape to serve.
+        """A few records at a time: they stay in the cache, and the compiled code serves a single shape.
 
-        On an accelerator all at once: it is slow on little work.
+        On an accelerator all at once, as it is slow on small batches.
         """
         if not len(x):
             return cast(Outputs, self._whole(x))
@@ -165,7 +164,7 @@ class Network:
         return torch.cat(features)[: len(x)], torch.cat(logits)[: len(x)]
 
     def read(self, features: Tensor, head: Tensor | None = None) -> Tensor:
-        """(n, outputs): what the head reads off ``features``; the numbers of another ``head`` may stand in for it."""
+        """(n, outputs): the head applied to ``features``; ``head`` may give other weights for it."""
         module = cast(nn.Module, self.module.head)
         if head is None:
             return cast(Tensor, module(features))
@@ -191,7 +190,7 @@ class Network:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Evaluation mode, and gradients only for what goes in."""
+        """Evaluation mode, with gradients only for the inputs."""
         before = self.module.training
         self.module.eval().requires_grad_(False)
         try:
@@ -203,7 +202,7 @@ class Network:
 
     @contextmanager
     def moving(self, part: slice) -> Iterator[None]:
-        """Gradients only for parameters in ``part``: nobody walks back through a body that does not move."""
+        """Gradients only for parameters in ``part``: no backward pass through a body that does not move."""
         held = [p for p in self._trained if not part.start <= _window(p).start < part.stop]
         try:
             for parameter in held:
@@ -214,7 +213,7 @@ class Network:
                 parameter.requires_grad_(True)
 
     def logits(self, x: Tensor) -> Tensor:
-        """(n, classes): what is predicted with, whatever further outputs a method gave to the head."""
+        """(n, classes): the outputs used for prediction, without those that a method added to the head."""
         with self.scoring():
             return self(x)[1][:, : self.problem.classes]
 
@@ -234,7 +233,7 @@ def _parts(module: nn.Module) -> tuple[Named, Named, Named]:
 
 
 def _windows(tensors: Named) -> dict[str, tuple[slice, torch.Size]]:
-    """Where each lies in the vector, one after another, and its shape."""
+    """Where each parameter lies in the vector, in order, and its shape."""
     ends = accumulate(tensor.numel() for tensor in tensors.values())
     return {n: (slice(end - t.numel(), end), t.shape) for (n, t), end in zip(tensors.items(), ends, strict=True)}
 
@@ -245,26 +244,26 @@ def _window(tensor: Tensor) -> slice:
 
 
 def _compiled(module: nn.Module, device: torch.device) -> Any:
-    # Training, scoring and frozen networks, of pixels and of floats, are one version each. Beyond the limit torch
-    # would go on without compiling, with other bits and without a word: better to fail.
+    # Training, scoring and frozen networks, on pixels and on floats, are one version each. Beyond the limit torch
+    # would silently continue without compiling, with other bits: better to fail.
     torch._dynamo.config.recompile_limit = 64
     torch._dynamo.config.fail_on_recompile_limit_hit = True
-    return torch.compile(module, dynamic=False if device.type == "cpu" else None)  # there batches differ in size
+    return torch.compile(module, dynamic=False if device.type == "cpu" else None)  # elsewhere batches differ in size
 
 
 def check_outputs(module: nn.Module, problem: Problem) -> None:
-    """Somebody's own network takes such records and has one output per class: tried on two blank ones."""
+    """A user's own network must take such records and give one output per class: tried on two blank records."""
     check_parts(module)
     kind, before = type(module).__name__, module.training
     some = next(module.parameters(), torch.empty(0))
     if some.is_meta:
-        raise UserError(f"model: {kind} has no numbers in its weights (device 'meta'); build it on the CPU.")
+        raise UserError(f"model: {kind} has weights without numbers (device 'meta'); build it on the CPU.")
     blank = torch.zeros(2, *problem.shape, device=some.device)
-    module.eval()  # neither running statistics nor random numbers move
+    module.eval()  # running statistics and random numbers stay put
     try:
         with torch.no_grad():
             outputs = tuple(module.head(module.features(blank)).shape)  # type: ignore[operator]
-    except Exception as error:  # their code may do anything
+    except Exception as error:  # user code may raise anything
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"model: {kind} cannot take records of shape {problem.shape}: {first.rstrip('.')}.") from error
     finally:

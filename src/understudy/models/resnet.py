@@ -1,7 +1,7 @@
 """ResNet-18 with the CIFAR stem: a 3×3 first convolution and no max pool, so that small images stay large.
 
 He et al., Deep Residual Learning for Image Recognition. GroupNorm of two groups is the default because
-batch statistics of one client say nothing of another's.
+one client's batch statistics say nothing about another's.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from understudy.models.classifier import Classifier, image_shape
 from understudy.models.zoo import model
 
 Norm = Callable[[int], nn.Module]
-STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels, stride of the first of two blocks
+STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels, stride of the first of the two blocks
 
 
 class ResNetSettings(Settings):
@@ -24,7 +24,7 @@ class ResNetSettings(Settings):
 
 
 class Residual(nn.Module):
-    """Two 3×3 convolutions beside a short cut."""
+    """Two 3×3 convolutions and a shortcut."""
 
     def __init__(self, channels: int, out: int, stride: int, norm: Norm) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from understudy.data.problem import Problem
 from understudy.models.classifier import Classifier, image_shape
 from understudy.models.zoo import model
 
-STAGES = ((64,), (128,), (256, 256), (512, 512), (512, 512))  # a max pool ends each
+STAGES = ((64,), (128,), (256, 256), (512, 512), (512, 512))  # each ends with a max pool
 HIDDEN = 512
 
 

@@ -1,4 +1,4 @@
-"""Networks by name. A network is added by adding one file here that says ``@model("its-name")``."""
+"""Networks by name. To add a network, add one file here with ``@model("its-name")``."""
 
 import importlib
 import pkgutil
@@ -22,8 +22,8 @@ class ModelEntry:
     name: str
     build: Callable[[Problem, Any], nn.Module]  # weights come from the layers' own constructors
     settings: type[Settings]
-    fast: FastPath  # the layout that was measured to be fastest on one thread
-    repays_after: int  # samples of training after which compiling has paid for itself; 0: never compiled
+    fast: FastPath  # the layout measured to be fastest on one thread
+    repays_after: int  # training samples after which compiling has paid off; 0: never compiled
     about: str
 
 
@@ -71,5 +71,5 @@ def _import_every_family() -> None:
 
 
 def _origin(build: Factory) -> tuple[str, str]:
-    """A file that is read again registers the same thing again, which is no clash."""
+    """A file imported again registers the same thing again, which is not a clash."""
     return (getattr(build, "__module__", ""), getattr(build, "__qualname__", repr(build)))

@@ -1,4 +1,4 @@
-"""A tuned comparison as findings: a table with the best on top, every seed as a dot, and curves where it has panels."""
+"""A tuned comparison as findings: a table with the best on top, one dot per seed, and curves if it has panels."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from understudy.runs.watching import Observer
 
 MEASURED = "accuracy after the last round (%)"
 BANDED = "accuracy (%), band: worst to best seed"
-STEP = 10  # percent: accuracies begin at a multiple of it
-Curves = Mapping[str, StudyLine]  # by what the picture calls them
+STEP = 10  # percent: accuracy axes begin at a multiple of it
+Curves = Mapping[str, StudyLine]  # by their names in the picture
 
 
 def compared(plan: Comparison, out: Path, observer: Observer) -> Findings:
@@ -57,16 +57,16 @@ def standings_drawing(title: str, lines: Sequence[StudyLine]) -> Drawing:
 
 
 def seeds_trace(label: str, places: Sequence[tuple[float, StudyLine]], look: int = 0, style: Style = "seeds") -> Trace:
-    """Every seed of every line at its place."""
+    """Every seed of every line, at the line's place."""
     dots = [(at, 100 * value) for at, one in places for value in one.accuracies]
     return Trace(label, [at for at, _ in dots], [value for _, value in dots], look, style)
 
 
-# ---- on the way
+# ---- over rounds
 
 
 def curves_table(panels: Mapping[str, Curves]) -> StudyTable:
-    """In each panel: after the last round, and for the megabytes of whoever needed least."""
+    """In each panel: after the last round, and within the megabytes of the line that needed fewest."""
     rows = []
     for heading, curves in panels.items():
         budget = min(one.sent_by_round[-1] for one in curves.values())
@@ -78,7 +78,7 @@ def curves_table(panels: Mapping[str, Curves]) -> StudyTable:
 
 
 def curves_drawing(title: str, panels: Mapping[str, Curves]) -> Drawing:
-    """On the left over rounds, on the right over megabytes; a line has one look in all panels."""
+    """On the left over rounds, on the right over megabytes; a line looks the same in all panels."""
     labels = list(dict.fromkeys(label for curves in panels.values() for label in curves))
     looks = {label: number for number, label in enumerate(labels)}
     drawn = []
@@ -94,7 +94,7 @@ def curves_drawing(title: str, panels: Mapping[str, Curves]) -> Drawing:
 
 
 def _after_the_opening(one: StudyLine) -> StudyLine:
-    """Without the score before anybody has learnt anything, so that small differences later on can be seen."""
+    """Without the score before training, so that small differences later are visible."""
     if len(one.rounds) < 2 or one.rounds[0] != 0:
         return one
     values, sent = ([seed[1:] for seed in by_seed] for by_seed in (one.values, one.sent))
@@ -112,6 +112,6 @@ def over_megabytes(heading: str, curves: Curves, looks: Mapping[str, int], style
 
 
 def banded(label: str, one: StudyLine, x: Sequence[float], look: int, style: Style = "line") -> Trace:
-    """The mean of seeds after each round, in a band from the worst seed to the best."""
+    """The mean over seeds after each round, in a band from the worst seed to the best."""
     low, mean, high = ([100 * value for value in one.by_round(of)] for of in (min, statistics.fmean, max))
     return Trace(label, x, mean, look, style, low, high)

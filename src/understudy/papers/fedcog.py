@@ -1,7 +1,7 @@
 """FedCOG's study on Fashion-MNIST: rounds of averaging, then rounds with generated images, on two skewed splits.
 
-"Fake It Till Make It: Federated Learning with Consensus-Oriented Generation". The first rounds are the same for all
-that is compared, so they are run once, and each goes on from a copy of them.
+"Fake It Till Make It: Federated Learning with Consensus-Oriented Generation". The first rounds are the same for
+all variants, so they are run once, and each variant continues from a copy of them.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ SPLITS: Mapping[str, Changes] = {
     "dirichlet": {},
     "groups": {"data.split": {"kind": "label-groups", "labels_per_client": 2}},
 }
-SAID = {"dirichlet": "Dirichlet 0.1", "groups": "two labels a client"}
+SAID = {"dirichlet": "Dirichlet 0.1", "groups": "two labels per client"}
 PUBLISHED = {
     "dirichlet": {"fedavg": 73.07, "fixed": 77.34, "balanced": 77.34},
     "groups": {"fedavg": 64.11, "fixed": 73.68, "balanced": 73.68},
@@ -33,7 +33,7 @@ VARIANTS = {"fedavg": "FedAvg", "fixed": "FedCOG, fixed weighting", "balanced": 
 
 @dataclass(frozen=True)
 class CogPlan:
-    averaged: int = 50  # rounds of FedAvg that all begin with
+    averaged: int = 50  # rounds of FedAvg that all variants begin with
     rounds: int = 70
     changes: Changes = field(default_factory=dict)
     fedcog: Changes = field(default_factory=dict)
@@ -43,7 +43,7 @@ class CogPlan:
         return resolve(read("fedcog-fashion-mnist"), changes)
 
     def after_averaging(self, variant: str, rounds: int) -> Changes:
-        """What a variant changes once the rounds that all have in common are done."""
+        """What a variant changes after the shared rounds."""
         fedcog = {"name": "fedcog", "from_round": self.averaged + 1, **self.fedcog, "kd_weighting": variant}
         return {"with": [] if variant == "fedavg" else [fedcog], "method.rounds": rounds}
 
@@ -54,7 +54,7 @@ def fedcog_study(plan: CogPlan, out: Path, observer: Observer) -> Findings:
 
 def _runs(plan: CogPlan, split: str, home: Path, observer: Observer) -> dict[str, StudyLine]:
     observer.says(f"\n{SAID[split]}: {plan.averaged} rounds of averaging")
-    # With FedCOG, which does nothing yet but keep each client's local model, from which it goes on.
+    # With FedCOG, which so far only keeps each client's local model and later continues from it.
     play(plan.config(split, "fixed", plan.averaged), home / "base", resume=True, observer=observer)
     found = {}
     for variant, label in VARIANTS.items():

@@ -4,8 +4,8 @@
 megabytes. ``feddm-options``: how much images per class, the radius ρ and matching itself (against REAL) matter.
 
 Smaller than published: 4000 MNIST images at 14×14, two blocks of a narrow ConvNet, few rounds, 40 matching steps with
-batches of 32 in place of 1000 with 256. ρ is 2 and not 5: a point of the sphere differs from the model by ρ/√P a
-weight, and P is about 4000 in place of 320 000, so that even ρ = 2 is 3.6 times as much as in the paper.
+batches of 32 instead of 1000 with 256. ρ is 2 and not 5: a point on the sphere differs from the model by ρ/√P per
+weight, and P is about 4000 instead of 320 000, so even ρ = 2 is 3.6 times as much as in the paper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from understudy.papers.study import Changes, Study
 from understudy.papers.tuned import Comparison, Contender
 
 SKEW_ABOUT = "FedDM beside averaging as skew grows (Dirichlet 0.5, 0.1, 0.01), learning rates tuned alike"
-OPTIONS_ABOUT = "FedDM: images a class, the radius, and real images in place of matched ones"
+OPTIONS_ABOUT = "FedDM: images per class, the radius, and real images in place of matched ones"
 ON = "4000 MNIST images at 14×14, ten clients"
 ALPHAS = (0.5, 0.1, 0.01)
-SERVER_RATE = "method.server.lr"  # what is tuned where the server trains
+SERVER_RATE = "method.server.lr"  # what is tuned if the server trains
 
 SMALL: Changes = {
     "data": {"name": "mnist-5k", "size": 14, "clients": 10, "split": {"kind": "dirichlet", "alpha": 0.1}},
-    "model": {"name": "small-convnet", "width": 16, "fast": "eager"},  # runs of seconds do not repay compiling
+    "model": {"name": "small-convnet", "width": 16, "fast": "eager"},  # compiling does not pay off in runs of seconds
     "method": {"name": "fedavg", "rounds": 5, "local": {"epochs": 2, "batch": 32}},
     "engine": {"name": "inline"},
 }
@@ -61,7 +61,7 @@ def skew_smoke() -> Comparison:
 def _skew(
     alphas: Sequence[float], averaging: Changes, surrogates: Changes, rates: Sequence[float], seeds: Sequence[int]
 ) -> Comparison:
-    """All averaging methods on the more skewed splits; on the least skewed one FedAvg speaks for them."""
+    """All averaging methods on the more skewed splits; on the least skewed one only FedAvg."""
     contenders, panels = [], {}
     for alpha in alphas:
         split = {"data.split.alpha": alpha}
@@ -89,10 +89,10 @@ OPTIONS: Mapping[str, Changes] = {
     "real-3": {"method": {**REAL, "ipc": 3}},
 }
 PANELS = {
-    "images a class": {BASE: "feddm", "ipc 5": "ipc-5", "ipc 3": "ipc-3"},
+    "images per class": {BASE: "feddm", "ipc 5": "ipc-5", "ipc 3": "ipc-3"},
     "radius": {BASE: "feddm", "ρ 1": "rho-1", "ρ 4": "rho-4"},
     "more steps, or real images": {BASE: "feddm", "T 120": "steps-120", "REAL, ipc 10": "real"},
-    "three images a class": {"ipc 3": "ipc-3", "REAL, ipc 3": "real-3"},
+    "three images per class": {"ipc 3": "ipc-3", "REAL, ipc 3": "real-3"},
 }
 
 
@@ -112,7 +112,7 @@ def _options(changes: Changes, matching: Changes, rates: Sequence[float], seeds:
         for label, change in OPTIONS.items()
     ]
     return Comparison(
-        "feddm-options", f"What matters to FedDM: {ON}, Dirichlet 0.1", SMALL, rates, seeds, contenders, panels=PANELS
+        "feddm-options", f"What matters for FedDM: {ON}, Dirichlet 0.1", SMALL, rates, seeds, contenders, panels=PANELS
     )
 
 

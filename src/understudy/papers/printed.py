@@ -1,6 +1,6 @@
-"""What the papers print for methods of this house: accuracies in %, as printed, with the set-up and the place.
+"""What the papers print for methods in this library: accuracies in %, as printed, with the set-up and the place.
 
-A remark stands in brackets behind a number that the paper itself leaves in doubt.
+A number that the paper itself leaves in doubt has a remark in brackets.
 """
 
 from collections.abc import Mapping

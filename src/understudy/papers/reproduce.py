@@ -1,4 +1,4 @@
-"""Studies by name, at the scale that one has time for."""
+"""Studies by name, at the scale you have time for."""
 
 import typing
 from collections.abc import Callable, Mapping
@@ -28,9 +28,9 @@ STUDIES: Mapping[str, Study] = {
 
 
 def study(name: str, scale: str) -> Callable[[Path, Observer], Findings]:
-    """What runs it."""
+    """The function that runs it."""
     if scale not in typing.get_args(Scale):
-        raise UserError(f"There is no scale '{scale}'; there are smoke, desk and paper.")
+        raise UserError(f"There is no scale '{scale}'; choose smoke, desk or paper.")
     if name not in STUDIES:
         raise unknown_name("study", name, STUDIES)
     scales = STUDIES[name].scales

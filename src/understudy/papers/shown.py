@@ -1,4 +1,4 @@
-"""Which studies show which methods: the set-up of each in words, and which rows of its table are a method's."""
+"""Which studies show which methods: each study's set-up in words, and which rows of its table belong to a method."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ class Shown:
     """How a study's table.json is read for the page of a method. Rows of other methods do not match ``label``."""
 
     study: str
-    setup: str  # in words; {}: what differs between the rows of one method
-    label: str  # of a row, as a pattern: ``method``, and as ``more`` what differs
-    called: Mapping[str, str] = field(default_factory=dict)  # the method by the name that it has in the label
+    setup: str  # in words; {}: what differs between a method's rows
+    label: str  # pattern of a row's label: ``method``, and ``more`` for what differs
+    called: Mapping[str, str] = field(default_factory=dict)  # from its name in the label to the method
     scale: str = "desk"
 
 

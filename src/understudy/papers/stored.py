@@ -1,4 +1,4 @@
-"""``table.json``: what came of a study, in one schema (docs/studies/table-json.md)."""
+"""``table.json``: the results of a study, in one schema (docs/studies/table-json.md)."""
 
 import json
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTa
 from understudy.reading import json_of, text_of
 
 SCHEMA = 1
-DERIVED = ("mean", "spread")  # of a line, for whoever reads the file without us
+DERIVED = ("mean", "spread")  # of a line, for readers of the file without this library
 
 
 def write_table(file: Path, name: str, scale: str, found: Findings) -> dict[str, Any]:
-    """What stands in the file is returned as it would be read."""
+    """Returns the file's content as it would be read."""
     content = {"schema": SCHEMA, "name": name, "about": found.about, "scale": scale}
     content |= {key: value for key in ("config", "rates") if (value := getattr(found, key))}
     content["lines"] = [{**asdict(one), **{key: getattr(one, key) for key in DERIVED}} for one in found.lines]

@@ -1,6 +1,6 @@
-"""A study of a paper as data: what it is at which scale, and what came of it.
+"""A study of a paper as data: what it is at which scale, and its results.
 
-``Findings`` are plain values: lines, cells, points and sentences. Which file they end up in is said by its stem; how
+``Findings`` are plain values: lines, cells, points and sentences. Keys are the stems of the files they end up in; how
 they look is up to `view`. What a paper printed, cell by cell, and its claims with their tests belong beside ``notes``.
 """
 
@@ -17,22 +17,22 @@ from understudy.runs.watching import Observer
 Scale = Literal["smoke", "desk", "paper"]
 Changes = Mapping[str, Any]  # in a config
 Style = Literal["line", "dashed", "dotted", "dots", "line and dots", "seeds", "joined seeds"]
-SCARCELY = 0.01  # of a budget: FedNova's step counts, a few bytes beside the model, are not to cost it a round
+SCARCELY = 0.01  # of a budget: FedNova's step counts, a few bytes beside the model, should not cost it a round
 
 
 @dataclass(frozen=True)
 class StudyLine:
-    """What one contender reached. Shares between 0 and 1, one for each seed."""
+    """What one contender reached. Shares between 0 and 1, one per seed."""
 
     label: str
     accuracies: Sequence[float]  # after the last round
     best: Sequence[float] = ()  # of all rounds
-    rate: float | None = None  # the learning rate that was chosen
+    rate: float | None = None  # the learning rate chosen
     validation: Mapping[str, float | None] = field(default_factory=dict)  # by rate: what tuning saw; None: it diverged
     megabytes: float | None = None  # up and down, all clients, one run
     seconds: float | None = None  # one run
     more: Mapping[str, float] = field(default_factory=dict)  # means of further metrics of the last round
-    rounds: Sequence[int] = ()  # that were scored; below, by seed and by round
+    rounds: Sequence[int] = ()  # rounds scored; below, by seed and by round
     values: Sequence[Sequence[float]] = ()
     sent: Sequence[Sequence[float]] = ()  # megabytes from the opening to that round
 
@@ -50,11 +50,11 @@ class StudyLine:
 
     @property
     def sent_by_round(self) -> list[float]:
-        """Mean over seeds: a seed has a split of its own, and with it surrogates of another size."""
+        """Mean over seeds: each seed has its own split, and with it surrogates of another size."""
         return [statistics.fmean(seeds) for seeds in zip(*self.sent, strict=True)]
 
     def within(self, budget: float) -> list[float]:
-        """Each seed's value after the last round for which no more than ``budget`` was sent, in the mean of seeds."""
+        """Each seed's value after the last round by which at most ``budget`` was sent, in the mean of seeds."""
         sent = self.sent_by_round
         last = max(at for at, total in enumerate(sent) if at == 0 or total <= budget * (1 + SCARCELY))
         return [seed[last] for seed in self.values]
@@ -79,12 +79,12 @@ class StudyTable:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     heading: str = ""
-    words: int = 1  # so many columns from the left are words, the others numbers
+    words: int = 1  # this many columns from the left are words, the others numbers
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One line of a panel, or dots. The dots of ``seeds`` have a bar at the mean of those above one x."""
+    """One line of a panel, or dots. The dots of ``seeds`` have a bar at the mean of those at one x."""
 
     label: str
     x: Sequence[float]
@@ -103,7 +103,7 @@ class Panel:
     traces: Sequence[Trace]
     log_x: bool = False
     log_y: bool = False
-    shaded: tuple[float, float] | None = None  # a stretch of the x axis that is meant
+    shaded: tuple[float, float] | None = None  # a stretch of the x axis to highlight
     ylim: tuple[float, float] | None = None
     from_zero: bool = False  # the x axis begins there
     names: Sequence[str] = ()  # what x = 0, 1, … are called
@@ -113,18 +113,18 @@ class Panel:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Panels beside and below each other, under one title."""
+    """Panels side by side and below each other, under one title."""
 
     title: str
     panels: Sequence[Panel]
     across: int | None = None  # panels in a row; None: as many as fit
-    legend: Literal["in each", "below", "none"] = "in each"  # below: lines of one label look alike in all panels
-    same_height: bool = False  # all panels have one y axis
+    legend: Literal["in each", "below", "none"] = "in each"  # below: lines with one label look alike in all panels
+    same_height: bool = False  # all panels share one y axis
 
 
 @dataclass(frozen=True)
 class Mosaic:
-    """Images by what they are of, one row each, and by class."""
+    """Sets of images, one row each, by class."""
 
     title: str
     sets: Mapping[str, Examples]
@@ -140,9 +140,9 @@ class Findings:
     pictures: Mapping[str, Drawing] = field(default_factory=dict)
     mosaics: Mapping[str, Mosaic] = field(default_factory=dict)
     notes: Sequence[str] = ()  # which claims held, in sentences with numbers
-    numbers: Mapping[str, Any] = field(default_factory=dict)  # whatever else was measured
+    numbers: Mapping[str, Any] = field(default_factory=dict)  # anything else measured
     config: Changes = field(default_factory=dict)  # what all lines have in common
-    rates: Sequence[float] = ()  # that were tried
+    rates: Sequence[float] = ()  # rates tried
 
 
 Scales = Mapping[Scale, Callable[[Path, Observer], Findings]]

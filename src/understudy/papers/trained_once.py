@@ -1,7 +1,7 @@
-"""Generators that a study trains once for each split and seed, and that all of its runs then sample from.
+"""Generators that a study trains once per split and seed, and that all its runs then sample from.
 
-A run of no rounds trains them and keeps them with the clients (`fedssyn`, ``keep_generator``); later runs on the same
-split find them there (``from_run``). Images depend on seed and client alone, so every method gets the same ones.
+A run without rounds trains them and keeps them with the clients (`fedssyn`, ``keep_generator``); later runs on the same
+split find them there (``from_run``). Images depend only on seed and client, so every method gets the same ones.
 """
 
 from collections.abc import Callable
@@ -21,21 +21,21 @@ BySeed = Callable[[int], Changes]
 @dataclass(frozen=True)
 class TrainedOnce:
     config: Changes  # what all runs of the study have in common
-    home: Path  # of the runs that train generators
+    home: Path  # of runs that train generators
     observer: Observer
 
     def shuffling(
         self, name: str, generator: Changes, *, records: float = 0.75, split: Changes | None = None, **exchange: Any
     ) -> BySeed:
-        """What the run with one seed changes: Fedssyn with the images of generators that ``name`` stands for.
+        """What the run with one seed changes: Fedssyn with images from the generators called ``name``.
 
         ``split`` is what the run changes in the data; ``exchange`` are further settings of fedssyn. Settings of
-        ``generator`` that only matter when it is sampled may differ among those that share a name.
+        ``generator`` that only matter for sampling may differ between runs that share a name.
         """
 
         def changes(seed: int) -> Changes:
             run = self._trained(name, generator, records, split or {}, seed)
-            # Poor generators are part of what is looked at, so their images are sent too.
+            # Poor generators are part of the study, so their images are sent too.
             how = {"records": records, "sound_only": False, "from_run": str(run), **exchange}
             return {"with": [{"name": "fedssyn", "generator": dict(generator), **how}]}
 

@@ -1,8 +1,8 @@
 """A fair comparison: every contender's learning rate is tuned alike, then it runs with several seeds.
 
-Rates are chosen on a validation share of the training records, with a seed of their own; the runs that count train
+Rates are chosen on a validation share of the training records, with a separate seed; the runs that count train
 on all training records and are scored on the test set, which chooses nothing. Each run has a folder, so a comparison
-that was stopped goes on where it was.
+that was stopped continues where it was.
 """
 
 import statistics
@@ -42,20 +42,20 @@ class Comparison:
     rates: Sequence[float]
     seeds: Sequence[int]
     contenders: Sequence[Contender]
-    measure: str = "accuracy"  # the metric of a round that counts
+    measure: str = "accuracy"  # the metric reported
     tuned_on: str = "validation_accuracy"
     panels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of curves: heading, line, contender
-    tuning: Changes = field(default_factory=dict)  # what differs while rates are tried, such as fewer rounds
+    tuning: Changes = field(default_factory=dict)  # what differs while tuning rates, such as fewer rounds
 
     def __post_init__(self) -> None:
         if TUNING_SEED in self.seeds:
-            raise UserError(f"{self.name}: seed {TUNING_SEED} is the one with which rates are tuned; choose another.")
+            raise UserError(f"{self.name}: seed {TUNING_SEED} is reserved for tuning rates; choose another.")
         if self.tuned_on in ON_THE_TEST_SET:
-            raise UserError(f"{self.name}: '{self.tuned_on}' is of the test set, which chooses nothing.")
+            raise UserError(f"{self.name}: '{self.tuned_on}' comes from the test set, which chooses nothing.")
 
 
 def run_folder(out: Path, label: str, rate: float | None, seed: int | None = None) -> Path:
-    """Where a contender's run with a rate is; without a seed the one by which the rate was tried."""
+    """The folder of a contender's run with a rate; without a seed, that of the tuning run."""
     name = f"rate-{plain(rate)}"
     return out / "runs" / label / (name if seed is None else f"{name}-seed-{seed}")
 
@@ -72,7 +72,7 @@ def compare_tuned(plan: Comparison, out: Path, observer: Observer) -> list[Study
 def _tuned_line(plan: Comparison, contender: Contender, out: Path, observer: Observer) -> StudyLine:
     observer.says(f"\n{contender.label}")
     rates = contender.rates or plan.rates
-    choice = rates if len(rates) > 1 else ()  # one alone needs no tuning
+    choice = rates if len(rates) > 1 else ()  # a single rate needs no tuning
     seen = {f"{rate:g}": _validated(plan, contender, rate, out, observer) for rate in choice}
     rate = _chosen(contender, rates, seen) if choice else rates[0]
     results = [_counted(plan, contender, rate, seed, out, observer) for seed in plan.seeds]
@@ -80,7 +80,7 @@ def _tuned_line(plan: Comparison, contender: Contender, out: Path, observer: Obs
 
 
 def _validated(plan: Comparison, contender: Contender, rate: float, out: Path, observer: Observer) -> float | None:
-    """Accuracy on the validation share with that rate; None where it diverged."""
+    """Accuracy on the validation share with that rate; None if it diverged."""
     own = {**contender.changes, **contender.by_seed(TUNING_SEED)}
     changes = {**own, **plan.tuning, contender.rate: rate, "seed": TUNING_SEED}
     if plan.tuned_on == "validation_accuracy":
@@ -98,7 +98,7 @@ def _validated(plan: Comparison, contender: Contender, rate: float, out: Path, o
 def _chosen(contender: Contender, rates: Sequence[float], seen: Mapping[str, float | None]) -> float:
     scored = {name: accuracy for name, accuracy in seen.items() if accuracy is not None}
     if not scored:
-        raise UserError(f"{contender.label} diverged with every learning rate; try smaller ones than {rates}.")
+        raise UserError(f"{contender.label} diverged with every learning rate; try rates smaller than {rates}.")
     return float(max(scored, key=lambda name: scored[name]))
 
 
@@ -115,7 +115,7 @@ def line_of(
     rate: float | None = None,
     validation: Mapping[str, float | None] | None = None,
 ) -> StudyLine:
-    """What runs came to that differ in their seed."""
+    """The results of runs that differ only in their seed."""
     last = [result.metrics[-1] for result in results]
     points = [_points(result.metrics, measure) for result in results]
     values = [[value for _, _, value in run] for run in points]
@@ -136,7 +136,7 @@ def line_of(
 
 
 def _points(metrics: Sequence[Line], measure: str) -> list[tuple[int, float, float]]:
-    """Of each round that was scored: its number, the megabytes that were sent until then, and the score."""
+    """For each scored round: its number, the megabytes sent so far, and the score."""
     sent = accumulate((line["bytes_up"] + line["bytes_down"]) / MEGABYTE for line in metrics)
     scored = zip(metrics, sent, strict=True)
     return [(line["round"], total, line[measure]) for line, total in scored if line.get(measure) is not None]

@@ -1,1 +1,1 @@
-"""What left each client, and what it says about a record."""
+"""What left each client, and what it reveals about a record."""

@@ -1,8 +1,8 @@
-"""How much privacy releases spend together: ε at a δ, from rates, noise and numbers of steps.
+"""How much privacy several releases spend together: ε at a δ, from rates, noise and numbers of steps.
 
-Only mathematics: nothing here knows of clients, budgets or files. Two accountants bound the same thing. ``rdp`` adds
-Rényi curves (`privacy.renyi`) and is what papers print; ``pld`` composes distributions of the privacy loss with
-Google's dp-accounting, rounded against us, and is tighter. Neighbours differ in one record, added or removed.
+Only mathematics: nothing here knows about clients, budgets or files. Two accountants bound the same thing. ``rdp``
+adds Rényi curves (`privacy.renyi`) and is what papers report; ``pld`` composes distributions of the privacy loss with
+Google's dp-accounting, rounded up, and is tighter. Neighbours differ in one record, added or removed.
 """
 
 import math
@@ -18,7 +18,7 @@ from understudy.privacy.promise import Accountant
 from understudy.privacy.renyi import ABOVE, BELOW, ORDERS, Orders, curve_of, least
 
 GRAIN = 1e-4  # noise is a whole number of these
-MOST_NOISE = 1e5  # that is tried in search of a promise
+MOST_NOISE = 1e5  # tried in search of a promise
 
 # What can be counted in bounded time and without leaving the range of doubles.
 LEAST_RATE = 1e-12
@@ -31,14 +31,14 @@ LEAST_DELTA = 1e-100
 class Spending:
     """Releases of the sampled Gaussian mechanism, all alike."""
 
-    rate: float  # with which each record is in a release, by Poisson draws; 1: every record in every one
+    rate: float  # probability of a record in a release, by Poisson draws; 1: every record in every release
     noise: float  # σ, in units of the clip; 0: no protection
     steps: int
 
     def __post_init__(self) -> None:
         if not LEAST_RATE <= self.rate <= 1:
             raise UserError(
-                f"rate: {shown(self.rate)} is no sampling rate; write a number from {LEAST_RATE:g} up to 1."
+                f"rate: {shown(self.rate)} is not a sampling rate; write a number from {LEAST_RATE:g} up to 1."
             )
         if self.noise != 0 and not NOISES[0] <= self.noise <= NOISES[1]:
             raise UserError(
@@ -47,12 +47,12 @@ class Spending:
             )
         if not 0 <= self.steps <= MOST_STEPS:
             raise UserError(
-                f"steps: {shown(self.steps)} is no number of steps that can be counted; write 0 up to {MOST_STEPS:g}."
+                f"steps: {shown(self.steps)} is not a countable number of steps; write 0 up to {MOST_STEPS:g}."
             )
 
 
 def shown(number: float) -> str:
-    """In a sentence, however many digits it has."""
+    """For a sentence, however many digits it has."""
     try:
         return f"{number:g}"
     except OverflowError:
@@ -61,7 +61,7 @@ def shown(number: float) -> str:
 
 @dataclass(frozen=True)
 class Claim:
-    """ε with what is needed to check it."""
+    """ε, with everything needed to check it."""
 
     epsilon: float
     delta: float
@@ -70,26 +70,26 @@ class Claim:
     note: str = ""  # what a reader should know about the bound
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, which has no infinity: None there."""
+        """For JSON; infinity, which it lacks, becomes None."""
         return {**asdict(self), "epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
 
 
 def accountant_named(word: str) -> Accountant:
     if word not in get_args(Accountant):
-        raise UserError(f"accountant: there is no {word!r}; write {' or '.join(get_args(Accountant))}.")
+        raise UserError(f"accountant: {word!r} does not exist; write {' or '.join(get_args(Accountant))}.")
     return cast(Accountant, word)
 
 
 def epsilon(spent: Sequence[Spending], delta: float, accountant: Accountant = "rdp") -> float:
-    """ε of all the spendings one after another; infinite where one has no noise."""
+    """ε of all the spendings composed; infinite if one has no noise."""
     return account(spent, delta, accountant).epsilon
 
 
 def account(spent: Sequence[Spending], delta: float, accountant: Accountant = "rdp", cells: int = CELLS) -> Claim:
-    """The same with the order and a note; ``cells`` is how finely pld works."""
+    """The same, with the order and a note; ``cells`` is the resolution of pld's grid."""
     if not LEAST_DELTA <= delta < 1:
         raise UserError(
-            f"delta: {shown(delta)} is no probability of failure; write a number from {LEAST_DELTA:g} on, below 1/n."
+            f"delta: {shown(delta)} is not a failure probability; write at least {LEAST_DELTA:g}, and less than 1/n."
         )
     at_work = _alike_together(spent)
     if not at_work:
@@ -108,9 +108,9 @@ def noise_for(
     accountant: Accountant = "rdp",
     beside: Sequence[Spending] = (),
 ) -> float:
-    """The least noise, to four digits after the point and rounded up, with which so many steps fit ε.
+    """The least noise, rounded up to four decimal places, with which this many steps fit ε.
 
-    What is ``beside`` has to fit into the same ε.
+    What is ``beside`` must fit into the same ε.
     """
     _check_epsilon(epsilon)
 
@@ -130,7 +130,7 @@ def noise_for(
 
 
 def _least(holds: Callable[[int], bool], most: int, near: int, stride: int | None = None) -> int:
-    """The least number from 1 up at which it holds; from there on it does, at ``most`` for certain."""
+    """The least number from 1 up at which it holds; it holds for all above, and certainly at ``most``."""
     below, above = 0, most
     stride, guess = stride or max(1, near // 16), near
     while below < guess < above:  # growing strides, until the answer lies between two guesses
@@ -147,7 +147,7 @@ def _least(holds: Callable[[int], bool], most: int, near: int, stride: int | Non
 
 def _check_epsilon(epsilon: float) -> None:
     if not 0 < epsilon < math.inf:
-        raise UserError(f"epsilon: {epsilon:g} is no budget; write a number above 0.")
+        raise UserError(f"epsilon: {epsilon:g} is not a budget; write a number above 0.")
 
 
 def _out_of_reach(
@@ -155,7 +155,7 @@ def _out_of_reach(
 ) -> UserError:
     already = account(beside, delta, accountant).epsilon
     if already > epsilon:
-        return UserError(f"epsilon: {epsilon:g} is overrun already by the {already:.4g} spent; ask for more than that.")
+        return UserError(f"epsilon: {epsilon:g} is already exceeded by the {already:.4g} spent; ask for more.")
     reachable = account([*beside, most], delta, accountant).epsilon
     return UserError(
         f"epsilon: {epsilon:g} at delta {delta:g} is out of reach even with noise of {most.noise:g} times the clip; "

@@ -1,8 +1,8 @@
 """What a site has spent, on its own disk.
 
-The charge log is the site's: it outlives runs and only goes forward. A charge is on disk before a record is touched
-(``open``) and closed before the reply leaves. Work that was begun and never left is repeated under its open line;
-asked for once it is closed, it is charged anew.
+The charge log belongs to the site: it outlives runs and is never rewound. A charge is on disk before a record is
+touched (``open``) and closed before the reply leaves. Work that was started but never left is repeated under its open
+line; once that is closed, the same work is charged again.
 """
 
 import json
@@ -19,14 +19,14 @@ from understudy.printing import is_short_line
 from understudy.privacy.promise import Accountant
 
 LAST_PLACE = 10**9  # rounds, steps, charges of a task
-LARGEST = 1e30  # of a clip or a divisor
-MOST_PARTS = 100  # that one charge covers
+LARGEST = 1e30  # clip or divisor
+MOST_PARTS = 100  # covered by one charge
 
 Place = tuple[str, int, int, str, int]  # run, round, step, task, number
 
 
 class BudgetSpent(UserError):
-    """A client refuses work that would overrun its budget."""
+    """A client refuses work that would exceed its budget."""
 
     code = "budget"
 
@@ -43,13 +43,13 @@ class Charge:
     mechanism: str
     clip: float
     noise: float  # σ, in units of the clip
-    rate: float  # with which a record is sampled, by Poisson draws; 1: all of them
+    rate: float  # at which records are sampled, by Poisson draws; 1: all of them
     steps: int
     delta: float
     accountant: Accountant
     covers: tuple[str, ...]  # parts of the reply that depend on records through this mechanism only
-    public: tuple[str, ...] = ()  # facts that the parties declared to be no secret
-    divisor: float | None = None  # what a noised sum is divided by: the expected batch, never the one that came
+    public: tuple[str, ...] = ()  # facts that the parties declared public
+    divisor: float | None = None  # what a noisy sum is divided by: the expected batch size, never the actual one
     unit: str = "record, added or removed"
     test_noise: bool = False  # noise that can be repeated protects nobody
 
@@ -59,23 +59,23 @@ class Charge:
 
     @property
     def way(self) -> tuple[float, float]:
-        """Rate and noise: charges that have both in common are counted together."""
+        """Rate and noise: charges that share both are counted together."""
         return self.rate, self.noise
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> "Charge":
-        """From a file or from a site; a sentence for everything else, also for what could not be counted."""
+        """From a file or a site; an error for anything else, including what could not be counted."""
         try:
             made = cls(**{**saved, "covers": _listed(saved["covers"]), "public": _listed(saved["public"])})
             sound = all(type(value) in kinds for value, kinds in made._kinds()) and made._in_bounds()
         except (TypeError, KeyError, UserError):
             sound = False
         if not sound:
-            raise UserError("A charge of privacy came that cannot be read.")
+            raise UserError("A privacy charge arrived that cannot be read.")
         return made
 
     def _kinds(self) -> Iterator[tuple[object, tuple[type, ...]]]:
-        """Each value with what it must be."""
+        """Each value, and what it must be."""
         for word in (self.run, self.task, self.mechanism, self.unit, self.accountant, *self.covers, *self.public):
             yield word, (str,)
         yield from ((whole, (int,)) for whole in (self.round, self.step, self.number, self.steps))
@@ -84,7 +84,7 @@ class Charge:
         yield self.test_noise, (bool,)
 
     def _in_bounds(self) -> bool:
-        """What `Spending` counts, and words that can be shown."""
+        """Values `Spending` can count, and text that can be shown."""
         from understudy.privacy.accounting import LEAST_DELTA, Spending
 
         Spending(self.rate, self.noise, self.steps)
@@ -103,19 +103,19 @@ class Charge:
 
 def _listed(words: object) -> tuple[Any, ...]:
     if not isinstance(words, list | tuple) or len(words) > MOST_PARTS:
-        raise UserError("What a charge covers is no list of parts.")
+        raise UserError("What a charge covers is not a list of parts.")
     return tuple(words)
 
 
 def epsilon_of(charges: Sequence[Charge], delta: float, accountant: Accountant) -> float:
-    """All of them composed; infinite where the noise was only for tests."""
+    """All of them composed; infinite if the noise was only for tests."""
     if any(charge.test_noise for charge in charges):
         return math.inf
     return composed(charges, delta, accountant)
 
 
 def composed(charges: Sequence[Charge], delta: float, accountant: Accountant) -> float:
-    """What they would spend with noise that nobody can repeat."""
+    """What they would spend if nobody could repeat the noise."""
     steps: dict[tuple[float, float], int] = {}
     for charge in charges:
         steps[charge.way] = steps.get(charge.way, 0) + charge.steps
@@ -124,7 +124,7 @@ def composed(charges: Sequence[Charge], delta: float, accountant: Accountant) ->
 
 @lru_cache(maxsize=1024)
 def _epsilon(spent: tuple[tuple[float, float, int], ...], delta: float, accountant: Accountant) -> float:
-    """Kept, since a ledger is asked several times a round."""
+    """Cached, since a ledger is asked several times per round."""
     from understudy.privacy.accounting import Spending, epsilon
 
     return epsilon([Spending(*one) for one in spent], delta, accountant)
@@ -132,7 +132,7 @@ def _epsilon(spent: tuple[tuple[float, float, int], ...], delta: float, accounta
 
 @dataclass(frozen=True)
 class Limit:
-    """Who allows how much: the run's config, or the site's own policy."""
+    """Who allows how much: the run's config or the site's own policy."""
 
     whose: str
     epsilon: float
@@ -147,33 +147,33 @@ class ChargeLog:
         self.path = path
 
     def charges(self) -> list[Charge]:
-        """Open ones count as well: their records may have been touched."""
+        """Open ones count too: their records may have been touched."""
         return [one for one in self._entries() if isinstance(one, Charge)]
 
     def _closed(self) -> set[Place]:
         return {one for one in self._entries() if not isinstance(one, Charge)}
 
     def open(self, charge: Charge, limits: Sequence[Limit]) -> Charge:
-        """As it is logged: on disk before it returns, and nothing is written where a limit would be overrun."""
-        charge = Charge.of(charge.as_dict())  # a line that could not be read back would end all spending
+        """The charge as logged: on disk before this returns; nothing is written if a limit would be exceeded."""
+        charge = Charge.of(charge.as_dict())  # a line that cannot be read back would end all spending
         closed = self._closed()
         before = self.charges()
         if charge in before and charge.place not in closed:
             return charge
-        if any(charge.place == other.place for other in before):  # it left or failed once: this is another release
+        if any(charge.place == other.place for other in before):  # it left or failed before: this is another release
             charge = _renumbered(charge, before)
         for limit in limits:
             after = composed([*before, charge], limit.delta, limit.accountant)
             if after > limit.epsilon:
                 raise BudgetSpent(
-                    f"its privacy budget ends here: this would bring ε to {after:.3f}, "
+                    f"its privacy budget is used up: this would bring ε to {after:.3f}, "
                     f"and {limit.whose} allows {limit.epsilon:g} at δ = {limit.delta:g}"
                 )
         add_line(self.path, {"charge": charge.as_dict()})
         return charge
 
     def close(self, charges: Sequence[Charge]) -> None:
-        """Their reply is about to leave, or their work failed: done again, it is charged anew."""
+        """Their reply is about to leave, or their work failed: if done again, it is charged again."""
         closed = self._closed()
         for charge in charges:
             if charge.place not in closed:
@@ -186,7 +186,7 @@ class ChargeLog:
         """Charges, and the places of those that are closed."""
         if not self.path.exists():
             return
-        whole, _, _ = self.path.read_bytes().rpartition(b"\n")  # what follows was cut off before it could be relied on
+        whole, _, _ = self.path.read_bytes().rpartition(b"\n")  # the rest was cut off before anyone relied on it
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
                 yield _entry(json.loads(line))

@@ -1,9 +1,9 @@
 """Gradients of single records, each clipped over all trainable parameters together, and summed.
 
-One forward pass, one backward pass to the outputs of layers, then the rules of `privacy.layers`. A network that
-declares to be compiled has all of that compiled, a few records at a time. Networks with other layers, or whose layers
-are used in other ways than one call each, go through ``torch.func``, which is slower and right for every network
-that treats records alone.
+One forward pass, one backward pass to the layers' outputs, then the rules of `privacy.layers`. For networks marked as
+compiled all of that is compiled, a few records at a time. Networks with other layers, or whose layers are not called
+exactly once each, go through ``torch.func``, which is slower and correct for every network that treats each record
+separately.
 """
 
 import copy
@@ -25,13 +25,13 @@ from understudy.privacy.layers import LayerRule, Share, rule_for
 from understudy.privacy.mechanism import heard
 from understudy.randomness import private_global_stream
 
-FLOATS_AT_ONCE = 40_000_000  # of layers' inputs and outputs, or of single gradients: bounds what a pass holds
-CLOSE = 0.02  # further off than a ReLU on the other side of its kink: the network does something unforeseen
+FLOATS_AT_ONCE = 40_000_000  # of layers' inputs and outputs, or of single gradients: bounds the memory of a pass
+CLOSE = 0.02  # more than a ReLU on the other side of its kink explains: the network does something unforeseen
 
 
 class Way(Protocol):
     def __call__(self, net: Network, x: Tensor, y: Tensor, clip: Tensor) -> Tensor:
-        """The sum of gradients, each clipped to its record's number in ``clip``. It keeps no hold of ``net``."""
+        """The sum of gradients, each clipped to its record's number in ``clip``. Keeps no reference to ``net``."""
 
 
 _chosen: WeakKeyDictionary[Network, Way] = WeakKeyDictionary()
@@ -41,7 +41,7 @@ def clipped_gradient_sum(net: Network, x: Tensor, y: Tensor, clip: float) -> Ten
     """Σ gᵢ·min(1, clip/‖gᵢ‖) over the records, at the network's weights, in the layout of ``net.grad``.
 
     The norm is over all trainable parameters together. No records give zeros, and a record whose gradient is not
-    finite counts for nothing: otherwise it would show through any noise.
+    finite counts as zero: otherwise it would show through any noise.
     """
     _check(net, clip)
     if not len(x):
@@ -50,16 +50,16 @@ def clipped_gradient_sum(net: Network, x: Tensor, y: Tensor, clip: float) -> Ten
         _chosen[net] = _choose(net, x[:2], y[:2])
     total = _chosen[net](net, x, y, torch.full((len(x),), clip, device=net.device))
     if net.device.type != "cpu":
-        return total  # nobody waits for a look: there such records were left out on the way
+        return total  # checking would make the device wait: there such records were left out on the way
     return total if bool(torch.isfinite(total).all()) else _of_the_finite(net, x, y, clip)
 
 
 def clipped_gradient_sum_with(net: Network, batch: Step, pulls: Sequence[Pull], clip: float) -> Tensor:
-    """The same where ``pulls`` have a part in each record's loss.
+    """The same where ``pulls`` contribute to each record's loss.
 
-    Slow: each record goes through the network by itself, with copies of the pulls and with the same draws from the
-    global stream. So a loss that looks at the rest of its batch finds nobody there, one that writes something down
-    tells it to nobody, and no record can move the sum by more than ``clip``.
+    Slow: each record goes through the network by itself, with copies of the pulls and the same draws from the global
+    stream. So a loss that looks at the rest of its batch finds it empty, what a loss stores is thrown away, and no
+    record can move the sum by more than ``clip``.
     """
     _check(net, clip)
     total = torch.zeros_like(net.grad)
@@ -82,15 +82,15 @@ def _check(net: Network, clip: float) -> None:
         isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in net.module.modules()
     ):
         raise UserError(
-            "model: dropout is drawn for a whole batch, so one record more changes everybody's gradient; "
+            "model: dropout is drawn for a whole batch, so one more record changes all gradients; "
             "choose a network without dropout."
         )
     if not clip > 0:
-        raise UserError(f"clip: the largest norm of a record's gradient is {clip}; write a number above 0.")
+        raise UserError(f"clip, the largest norm of a record's gradient, must be positive, not {clip}.")
 
 
 def _of_the_finite(net: Network, x: Tensor, y: Tensor, clip: float) -> Tensor:
-    """Slowly, each record alone."""
+    """Slow: each record alone."""
     total = torch.zeros_like(net.grad)
     for i in range(len(x)):
         gradient = _plain_gradient(net, x[i : i + 1], y[i : i + 1])
@@ -101,7 +101,7 @@ def _of_the_finite(net: Network, x: Tensor, y: Tensor, clip: float) -> Tensor:
 
 
 def _choose(net: Network, x: Tensor, y: Tensor) -> Way:
-    """The quick way where it agrees with plain gradients of the first records, each alone; otherwise ``torch.func``."""
+    """The fast way if it agrees with plain gradients of the first records, each alone; otherwise ``torch.func``."""
     rules = _rules(net.module)
     if rules is None:
         return OneByOne(net)
@@ -132,7 +132,7 @@ def _trained(net: Network) -> list[str]:
 
 
 def _rules(module: nn.Module) -> dict[str, tuple[nn.Module, LayerRule]] | None:
-    """A rule for each layer that holds trainable parameters; None where one is missing."""
+    """A rule for each layer with trainable parameters; None if one is missing."""
     found = {}
     for name, layer in module.named_modules():
         trained = [p.requires_grad for p in layer.parameters(recurse=False)]
@@ -145,16 +145,16 @@ def _rules(module: nn.Module) -> dict[str, tuple[nn.Module, LayerRule]] | None:
 
 
 class UnforeseenUse(Exception):
-    """A layer was called twice or not at all, or its rows are not the records."""
+    """A layer was called twice or never, or its rows are not the records."""
 
 
 class ByLayer:
-    """From the inputs of layers and the slopes at their outputs."""
+    """From the layers' inputs and the gradients at their outputs."""
 
     def __init__(self, net: Network, rules: dict[str, tuple[nn.Module, LayerRule]]):
         self._rules = rules
         self._names = _trained(net)
-        self._floats = 1  # a record
+        self._floats = 1  # per record
 
     def __call__(self, net: Network, x: Tensor, y: Tensor, clip: Tensor) -> Tensor:
         pieces = math.ceil(len(x) * self._floats / FLOATS_AT_ONCE)
@@ -168,7 +168,7 @@ class ByLayer:
             for name, (layer, _) in self._rules.items()
         ]
         try:
-            # A tensor of its own: the network would answer for its own vector with compiled code, which calls no hook.
+            # A separate tensor: for its own vector the network would run compiled code, which calls no hook.
             logits = net.at(w.detach().requires_grad_(), x)[1]
         finally:
             for hook in hooks:
@@ -194,9 +194,9 @@ class ByLayer:
 
 
 class Compiled:
-    """The same, traced once for each kind of input and compiled, a fixed number of records at a time.
+    """The same, traced once per kind of input and compiled, a fixed number of records at a time.
 
-    Other rounding than eager code: where what enters a ReLU is within rounding of nought, it may take the other slope.
+    It rounds differently from eager code: a ReLU whose input is within rounding error of zero may take the other slope.
     """
 
     def __init__(self, by_layer: ByLayer):
@@ -205,7 +205,7 @@ class Compiled:
 
     def __call__(self, net: Network, x: Tensor, y: Tensor, clip: Tensor) -> Tensor:
         rows = max(1, PASS_PIXELS // math.prod(net.problem.shape[1:]))
-        short = -len(x) % rows  # filled up with records whose clip is nought
+        short = -len(x) % rows  # padded with records whose clip is zero
         x, y, clip = (torch.cat([t, t.new_zeros(short, *t.shape[1:])]) if short else t for t in (x, y, clip))
         pieces = list(zip(torch.split(x, rows), torch.split(y, rows), torch.split(clip, rows), strict=True))
         kind = (x.dtype, net.module.training)
@@ -224,7 +224,7 @@ class Compiled:
 
 
 class OneByOne:
-    """``torch.func``: the gradient of each record alone, for any network whose records do not mix."""
+    """``torch.func``: the gradient of each record alone, for any network that does not mix records."""
 
     def __init__(self, net: Network):
         self._logits = _Logits(net.module, net.problem)

@@ -1,11 +1,11 @@
-"""What each record adds to the gradient of one layer, from what went into the layer and the slope at its output.
+"""What each record adds to the gradient of one layer, from the layer's input and the gradient at its output.
 
-Of a record's share two things are wanted: its squared norm, and the sum of all shares with a factor a record. Both
-come from one backward pass that never forms the ordinary gradient of a weight:
+Two things are needed: the squared norm of each record's share, and the sum of all shares with one factor per record.
+Both come from one backward pass that never forms the ordinary gradient of a weight:
 
 - Linear: the share is an outer product, so its norm is a product of norms, and the sum is one matrix product.
 - Conv2d with few output places, many weights: the norm comes from two Gram matrices over places ("ghost norm"), the
-  sum from the ordinary weight gradient of slopes that have the factor in them.
+  sum from the ordinary weight gradient of output gradients multiplied by the factors.
 - Conv2d otherwise, and GroupNorm: the shares are formed; they are small, or cost no more than the sum would.
 
 Li et al., Large Language Models Can Be Strong Differentially Private Learners (ghost norm); Bu et al., Differentially
@@ -25,11 +25,11 @@ from understudy.privacy.mechanism import heard
 
 @dataclass(frozen=True)
 class Share:
-    """The records' parts in the gradient of one parameter."""
+    """Each record's share in the gradient of one parameter."""
 
     squared: Tensor  # (n,) squared norms
-    total: Callable[[Tensor], Tensor]  # factors (n,) -> the weighted sum, in the parameter's order of numbers
-    held: int = 0  # floats a record that are kept until then
+    total: Callable[[Tensor], Tensor]  # factors (n,) -> the weighted sum, flat, in the parameter's order
+    held: int = 0  # floats per record that are kept until then
 
 
 Shares = dict[str, Share]  # by the parameter's name within its layer
@@ -37,18 +37,18 @@ LayerRule = Callable[[nn.Module, Tensor, Tensor], Shares]
 
 
 def formed(rows: Tensor) -> Share:
-    """Shares that are there in full, one row of numbers a record."""
-    # Not `vector_norm`, which adds up in one go: of two million numbers its fifth digit is wrong.
+    """Shares formed in full, one row of numbers per record."""
+    # Not `vector_norm`, which sums in one go: for two million numbers its fifth digit is wrong.
     return Share(rows.square().sum(1), lambda factors: factors @ _heard(rows, factors), rows.shape[1])
 
 
 def _heard(rows: Tensor, factors: Tensor) -> Tensor:
-    """On the processor the sum is looked at instead, which is quicker; a device would have to wait for the look."""
+    """On the CPU the sum is checked instead, which is faster; a device would have to wait for the check."""
     return rows if rows.device.type == "cpu" else heard(rows, factors)
 
 
 def of_linear(_: nn.Module, a: Tensor, g: Tensor) -> Shares:
-    if a.ndim > 2:  # (n, …, in): one matrix, used at several places of a record
+    if a.ndim > 2:  # (n, …, in): one matrix, applied at several places of a record
         a, g = a.flatten(1, -2), g.flatten(1, -2)
         return {"weight": formed(torch.bmm(g.transpose(1, 2), a).flatten(1)), "bias": formed(g.sum(1))}
     squared = g.square().sum(1)
@@ -71,7 +71,7 @@ def of_convolution(layer: nn.Module, a: Tensor, g: Tensor) -> Shares:
     assert isinstance(layer, nn.Conv2d)
     weights, places = layer.weight.numel(), g[0, 0].numel()
     fan_in = weights // layer.out_channels
-    # Only on the processor: the detour needs double precision, which not every device has.
+    # Only on the CPU: the detour needs double precision, which not every device has.
     if a.device.type == "cpu" and 4 * places * (fan_in + layer.out_channels) < weights:
         weight = _ghost(layer, a, g)
     else:
@@ -80,7 +80,7 @@ def of_convolution(layer: nn.Module, a: Tensor, g: Tensor) -> Shares:
 
 
 def _ghost(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Share:
-    # In double precision: the terms are large and cancel where a norm follows the layer.
+    # In double precision: the terms are large and cancel if a norm follows the layer.
     patches, slopes = _patches(layer, a).double(), g.flatten(2).double()
     alike = torch.bmm(patches.transpose(1, 2), patches) * torch.bmm(slopes.transpose(1, 2), slopes)
 
@@ -105,7 +105,7 @@ def _over_places(t: Tensor) -> Tensor:
 
 
 def rule_for(layer: nn.Module) -> LayerRule | None:
-    """None where only the general way is known to be right; subclasses may compute something else."""
+    """None if only the general way is known to be right; subclasses may compute something else."""
     if type(layer) is nn.Linear:
         return of_linear
     if type(layer) is nn.GroupNorm:

@@ -11,7 +11,7 @@ from understudy.privacy.charges import Charge, Place, epsilon_of
 
 @dataclass(frozen=True)
 class Release:
-    """One reply that left a client, and what the task behind it spent; without parts: it spent and sent nothing."""
+    """One reply that left a client, and what its task spent; without parts, the task spent but sent nothing."""
 
     client: str
     round: int
@@ -19,8 +19,8 @@ class Release:
     task: str
     parts: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # kind and bytes
     charges: tuple[Charge, ...] = ()
-    sha256: str = ""  # of the reply: the same bytes sent again tell nothing new
-    heard: int = 0  # the round in which it came, later than its own where it came too late
+    sha256: str = ""  # of the reply: the same bytes sent again reveal nothing new
+    heard: int = 0  # the round in which it arrived, later than its own if it came too late
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -34,8 +34,8 @@ class Release:
 
 @dataclass
 class Ledger:
-    """A line for each client, task and part (kind, how often, how many bytes, how often covered), and the charges
-    that each client's charge log had when a reply left. It only goes forward."""
+    """One line per client, task and part (kind, how often, how many bytes, how often covered), and the charges
+    in each client's charge log when a reply left. It is never rewound."""
 
     lines: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     charges: dict[str, dict[Place, Charge]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Ledger:
             mine.setdefault(charge.place, charge)
 
     def epsilon_of(self, client: str) -> float | None:
-        """None where something that depends on its records is not covered."""
+        """None if something that depends on its records is not covered."""
         mine = [line for (who, _, _), line in self.lines.items() if who == client]
         charges = list(self.charges.get(client, {}).values())
         if any(line["covered"] < line["releases"] for line in mine):
@@ -76,13 +76,13 @@ class Ledger:
 
     @property
     def clients(self) -> list[str]:
-        """All that sent or spent; a task that failed after it had touched records spent without sending."""
+        """All clients that sent or spent; a task that failed after touching records spent without sending."""
         spent = [who for who, mine in self.charges.items() if mine]
         return list(dict.fromkeys([*(who for who, _, _ in self.lines), *spent]))
 
     @property
     def epsilon(self) -> float | None:
-        """The largest over clients: a record is held by one of them."""
+        """The largest over clients: each record is held by one of them."""
         found = [self.epsilon_of(client) for client in self.clients]
         return None if None in found else max([each for each in found if each is not None], default=0.0)
 
@@ -97,11 +97,11 @@ class Ledger:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> "Ledger":
-        """What ``to_json`` gave; a sentence for everything else."""
+        """What ``to_json`` gave; an error for anything else."""
         try:
             return cls._from_json(saved)
         except (KeyError, TypeError, AttributeError, ValueError, UserError):
-            raise UserError("the ledger is damaged or of another make; restore it from a copy.") from None
+            raise UserError("the ledger is damaged or from another version; restore it from a copy.") from None
 
     @classmethod
     def _from_json(cls, saved: Mapping[str, Any]) -> "Ledger":

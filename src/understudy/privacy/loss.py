@@ -1,8 +1,8 @@
 """ε by composing distributions of the privacy loss, with Google's dp-accounting.
 
-The loss is kept on a grid, and its mass is moved there so that the result is never too small. The grid is as fine as
-the size of the losses asks for: thousands of steps take about a second. What would take minutes, or more than doubles
-hold, is not composed at all (`out_of_range`).
+The loss is kept on a grid, and its mass is moved there so that the result is never too small. The grid's resolution
+follows the size of the losses: thousands of steps take about a second. What would take minutes, or exceed the range
+of doubles, is not composed at all (`out_of_range`).
 """
 
 import math
@@ -12,10 +12,10 @@ from typing import Any
 
 SampledSteps = tuple[float, float, int]  # rate, noise, steps
 
-CELLS = 100_000  # of the grid, about so many for the largest loss that counts
-FEW = 10_000  # for a search: ten times as quick, and still never too small
+CELLS = 100_000  # of the grid, about this many up to the largest loss that matters
+FEW = 10_000  # for a search: ten times as fast, and still never too small
 
-NOISES = (0.05, 1e5)  # below, a release tells nearly everything; above, losses drown in rounding
+NOISES = (0.05, 1e5)  # below, a release reveals nearly everything; above, losses drown in rounding error
 MOST_STEPS = 200_000  # of one kind of release
 MOST_KINDS = 16  # of releases: each takes up to a second
 MOST_EPSILON = 10_000.0
@@ -33,7 +33,7 @@ def out_of_range(releases: Sequence[SampledSteps], roughly: float) -> str:
 
 
 def composed_epsilon(releases: Sequence[SampledSteps], delta: float, roughly: float, cells: int = CELLS) -> float:
-    """``roughly`` is a bound from elsewhere: it says how far the grid has to reach."""
+    """``roughly`` is a bound from elsewhere, which sets how far the grid must reach."""
     if not math.isfinite(roughly):
         return math.inf
     furthest = max(roughly, _spread(releases), *(_reach(noise) for _, noise, _ in releases))
@@ -45,12 +45,12 @@ def composed_epsilon(releases: Sequence[SampledSteps], delta: float, roughly: fl
 
 
 def _reach(noise: float) -> float:
-    """Beyond this, the loss of one release has no weight that counts."""
+    """Beyond this, the loss of one release has negligible weight."""
     return 1 / (2 * noise**2) + 8 / noise
 
 
 def _spread(releases: Sequence[SampledSteps]) -> float:
-    """About twice the standard deviation of all losses together: at a large δ they reach further than ε does."""
+    """About twice the standard deviation of all losses together: at a large δ they reach further than ε."""
     return 2 * math.sqrt(sum(steps * (rate / noise) ** 2 for rate, noise, steps in releases))
 
 
@@ -58,7 +58,7 @@ def _spread(releases: Sequence[SampledSteps]) -> float:
 def _distribution(rate: float, noise: float, steps: int, grid: float) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    if rate == 1:  # releases of everything add up to one with less noise
+    if rate == 1:  # releases over all records compose to one with less noise
         return pld.from_gaussian_mechanism(noise / math.sqrt(steps), value_discretization_interval=grid)
     once = pld.from_gaussian_mechanism(noise, value_discretization_interval=grid, sampling_prob=rate)
     return once.self_compose(steps)

@@ -1,14 +1,14 @@
-"""The sampled Gaussian mechanism on one vector a record.
+"""The sampled Gaussian mechanism on one vector per record.
 
 Each record is in a release with a fixed probability, by its own draw (Poisson sampling). Its vector is clipped to a
-norm, the vectors are added up, Gaussian noise of ``noise`` times the clip is added once, and the sum is divided by a
-constant: the number of records expected, never the number that came. Nothing but the sum may depend on who came, so a
-release without any record is noise alone and costs as much as every other.
+norm, the vectors are summed, Gaussian noise of ``noise`` times the clip is added once, and the sum is divided by a
+constant: the expected number of records, never the number drawn. Nothing but the sum may depend on which records were
+drawn, so a release without any record is noise alone and costs as much as any other.
 
 Known limits. Streams are torch's Mersenne Twister with its whole state from the operating system: nobody can guess or
 repeat them beforehand, but it is not a cryptographic generator, and someone who saw hundreds of its exact outputs could
 compute the next ones; releases show sums and roundings of them. Noise is a rounded floating-point number, so attacks
-on its last bits (Mironov, On Significance of the Least Significant Bits for Differential Privacy) are not excluded.
+on its last bits (Mironov, On Significance of the Least Significant Bits for Differential Privacy) are not ruled out.
 """
 
 import os
@@ -20,14 +20,14 @@ from torch import Tensor
 from understudy.errors import UserError
 from understudy.learning.ahead import ahead
 
-WORDS = 624  # of 32 bits in the state of a Mersenne Twister
-BEFORE = 24  # bytes ahead of them in torch's saved state: seed, words left, a mark, the next word
+WORDS = 624  # 32-bit words in the state of a Mersenne Twister
+BEFORE = 24  # bytes before them in torch's saved state: seed, words left, a flag, the next word
 
 
 def secret_generator() -> torch.Generator:
     """A generator with all of its state from the operating system.
 
-    ``manual_seed`` would not do: of any seed, torch uses 32 bits on a processor, which can be tried one by one.
+    ``manual_seed`` is not enough: on a CPU torch uses 32 bits of any seed, which can be tried one by one.
     """
     rng = torch.Generator()
     state = rng.get_state()
@@ -38,33 +38,33 @@ def secret_generator() -> torch.Generator:
 
 
 def poisson_rows(n: int, rate: float, rng: torch.Generator) -> Tensor:
-    """Places of the records that are in: each of ``n`` with probability ``rate``; it may be none."""
+    """Indices of the records drawn: each of ``n`` with probability ``rate``; there may be none."""
     if not 0 < rate <= 1:
-        raise UserError(f"rate: {rate:g} is no sampling rate; write a number above 0 and up to 1.")
+        raise UserError(f"rate: {rate:g} is not a sampling rate; write a number above 0 and up to 1.")
     return torch.nonzero(torch.rand(n, generator=rng, dtype=torch.float64) < rate).flatten()
 
 
 def clip_rows(vectors: Tensor, norm: float) -> Tensor:
-    """Each row (n, d) no longer than ``norm``; one that is not finite is nought, or it would show through any noise."""
+    """Each row (n, d) clipped to ``norm``; infinite or NaN rows become zero, or they would show through any noise."""
     length = vectors.square().sum(1, keepdim=True).sqrt()
     clipped = vectors * (norm / length.clamp(min=torch.finfo(vectors.dtype).tiny)).clamp(max=1)
     return torch.where(torch.isfinite(length), clipped, 0)
 
 
 def heard(rows: Tensor, factors: Tensor) -> Tensor:
-    """Rows to be summed with ``factors``, (n,), where a factor is 0 as zeros: 0 · ∞ would be no number.
+    """Rows to be summed with ``factors``, (n,); rows with factor 0 become zeros, since 0 · ∞ is not a number.
 
-    So a record whose gradient is not finite counts for nothing; otherwise it would show through any noise.
+    So a record whose gradient is not finite counts as zero; otherwise it would show through any noise.
     """
     return torch.where((factors > 0).view(-1, *[1] * (rows.ndim - 1)), rows, 0.0)
 
 
 class NoisyMeans:
     """One release after another: a sum of vectors clipped to ``clip``, with noise, over ``expected``, which is rate ×
-    planned records, whoever came.
+    planned records, whichever were drawn.
 
-    There are as many as ``releases``, the number that is charged, and each has noise of its own, which is sent ahead to
-    the device; nothing else may draw from ``rng`` meanwhile. ``like``: a tensor of the sums' shape, type and device.
+    There are as many as ``releases``, the number charged, and each has its own noise, which is sent ahead to the
+    device; nothing else may draw from ``rng`` meanwhile. ``like``: a tensor of the sums' shape, type and device.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class NoisyMeans:
     ) -> None:
         check_release(clip, noise)
         if not expected > 0:
-            raise UserError(f"expected: a release is divided by {expected:g}; write rate × planned records, above 0.")
+            raise UserError(f"expected must be positive, not {expected:g}; write rate × planned records.")
         drawn = (gaussian(like.shape, clip=clip, noise=noise, rng=rng, dtype=like.dtype) for _ in range(releases))
         self.clip, self._expected, self._shape = clip, expected, like.shape
         self._noises: Iterator[Tensor] = (there for _, (there,) in ahead(drawn, lambda one: [one], like.device))
@@ -82,7 +82,7 @@ class NoisyMeans:
             raise ValueError(f"The noise has shape {tuple(self._shape)}, the sum {tuple(total.shape)}.")
         noise = next(self._noises, None)
         if noise is None:
-            raise ValueError("This release was not charged: there were more of them than planned.")
+            raise ValueError("This release was not charged: there were more than planned.")
         return (total + noise) / self._expected
 
 
@@ -95,7 +95,7 @@ def with_noise(total: Tensor, *, clip: float, noise: float, rng: torch.Generator
 def gaussian(
     shape: Sequence[int], *, clip: float, noise: float, rng: torch.Generator, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """N(0, noise²·clip²·I), on the processor."""
+    """N(0, noise²·clip²·I), on the CPU."""
     check_release(clip, noise)
     # In double precision: torch's single-precision normal never exceeds 5.8.
     drawn = torch.randn(tuple(shape), generator=rng, dtype=torch.float64)
@@ -104,6 +104,6 @@ def gaussian(
 
 def check_release(clip: float, noise: float) -> None:
     if not clip > 0:
-        raise UserError(f"clip: {clip:g} is no norm to clip to; write a number above 0.")
+        raise UserError(f"clip must be positive, not {clip:g}.")
     if not noise >= 0:
-        raise UserError(f"noise: {noise:g} is no noise; write a number from 0 up.")
+        raise UserError(f"noise must be 0 or more, not {noise:g}.")

@@ -1,4 +1,4 @@
-"""Rate, steps and noise of a client's DP-SGD, from what is planned and public, never from a secret count."""
+"""Rate, steps and noise of a client's DP-SGD, from planned and public numbers, never from a secret count."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,16 +15,16 @@ Spendings = tuple[Spending, ...]
 class NoisePlan:
     records: int  # n̄
     rate: float  # q
-    steps: int  # a round
+    steps: int  # per round
     noise: float  # σ
 
 
 def planned(
     privacy: PrivacySettings, local: Local, noise: float | None, own: int, rounds: int, before: Spendings = ()
 ) -> NoisePlan:
-    """For a client that holds ``own`` records, which count only where that number is public.
+    """For a client that holds ``own`` records, a number used only if it is public.
 
-    What was spent ``before`` on the same records has to fit into the same budget.
+    What was spent ``before`` on the same records must fit into the same budget.
     """
     records = planned_records(privacy, own)
     rate = min(1.0, local.batch / records)
@@ -39,15 +39,15 @@ def _check_first_round(privacy: PrivacySettings, plan: NoisePlan, before: Spendi
         return
     cost = cost_of((*before, Spending(plan.rate, plan.noise, plan.steps)), privacy)
     if cost > privacy.epsilon:
-        alone = "one round alone" if not before else "one round after what is spent before it"
+        alone = "one round alone" if not before else "one round after what was spent before it"
         raise UserError(
-            f"privacy.epsilon is {privacy.epsilon:g}, and {alone} would cost {cost:.3g}: write more noise, "
+            f"privacy.epsilon is {privacy.epsilon:g}, but {alone} would cost {cost:.3g}: write more noise, "
             "fewer or smaller batches, or `noise: null` to have it solved for all rounds."
         )
 
 
 def cost_of(spent: Spendings, privacy: PrivacySettings) -> float:
-    """ε of all of them together, as the config counts it."""
+    """ε of all of them together, by the config's accountant and δ."""
     return _cost(spent, privacy.delta, privacy.accountant)
 
 
@@ -57,7 +57,7 @@ def _cost(spent: Spendings, delta: float, accountant: Accountant) -> float:
 
 
 def check_promise(privacy: PrivacySettings, noise: float | None) -> None:
-    """Before anything runs: there is a planned size, and something to solve the noise from."""
+    """Checks, before anything runs, that there is a planned size and a budget to solve the noise from."""
     planned_records(privacy, 1)
     if noise is None and privacy.epsilon is None:
         raise UserError("method.noise is null, so it is solved from a budget: give privacy.epsilon.")
@@ -68,14 +68,14 @@ def planned_records(privacy: PrivacySettings, own: int) -> int:
         return privacy.records
     if "counts" not in privacy.public:
         raise UserError(
-            "privacy.records: say how many records a client is planned to hold, or declare the real numbers to be "
-            "no secret with privacy.public: [counts]."
+            "privacy.records: write how many records a client is planned to hold, or declare the real numbers "
+            "public with privacy.public: [counts]."
         )
     return max(1, own)
 
 
 def solved_noise(privacy: PrivacySettings, rate: float, steps: int, before: Spendings = ()) -> float:
-    """The least σ with which so many steps of a run fit the config's budget, after what was spent ``before``."""
+    """The least σ with which this many steps of a run fit the config's budget, after what was spent ``before``."""
     if privacy.epsilon is None:
         raise UserError("method.noise is null, so it is solved from a budget: give privacy.epsilon.")
     return noise_within(privacy.epsilon, privacy, rate, steps, before)

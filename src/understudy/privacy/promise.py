@@ -17,7 +17,7 @@ class PrivacySettings(Settings):
     delta: float = Field(default=1e-5, gt=0, lt=1)  # δ; should be below 1 / number of records
     accountant: Accountant = "rdp"  # how charges are composed: Rényi, or loss distributions (tighter)
     records: int | None = Field(default=None, ge=1)  # planned records per client; None: its own count, if public
-    public: tuple[Fact, ...] = ()  # what the parties declare to be no secret
+    public: tuple[Fact, ...] = ()  # what the parties declare public
     test_noise: bool = False  # draw noise from the run's seed, for tests; no guarantee holds
 
     @model_validator(mode="after")
@@ -28,7 +28,7 @@ class PrivacySettings(Settings):
 
 
 def no_promise(delta: float, records: int) -> str:
-    """Why that δ promises nothing: one in so many records is kept by publishing one of them whole. Empty: it does."""
+    """Why that δ promises nothing: a δ of 1/n allows publishing one of n records whole. Empty: it does promise."""
     if delta < 1 / records:
         return ""
-    return f"delta is {delta:g}, which is no promise for {records} records; write less than {1 / records:.1g}"
+    return f"delta is {delta:g}, which promises nothing for {records} records; write less than {1 / records:.1g}"

@@ -1,9 +1,9 @@
-"""The Rényi curve of the sampled Gaussian mechanism, and what it says in (ε, δ).
+"""The Rényi curve of the sampled Gaussian mechanism, and its conversion to (ε, δ).
 
 Mironov, Talwar and Zhang, Rényi Differential Privacy of the Sampled Gaussian Mechanism. With Poisson rate q and noise
 σ times the clip, one release costs ρ(α) = ln A(α) / (α−1), where A(α) is the mean over z ~ N(0, σ²) of
 ((1−q) + q·exp((2z−1)/2σ²))^α. For whole α that is a sum of α+1 terms; for others the mean is taken by the trapezoidal
-rule, which for so smooth a curve is right to the last digits. The same A bounds adding and removing a record.
+rule, which for such a smooth curve is accurate to the last digits. The same A bounds adding and removing a record.
 """
 
 import math
@@ -16,9 +16,9 @@ import numpy.typing as npt
 Orders = npt.NDArray[np.float64]
 
 ORDERS = (*(1 + tenth / 10 for tenth in range(1, 100)), *range(12, 64))
-BELOW = tuple(1 + hundredth / 100 for hundredth in range(1, 10))  # where the best order is the lowest
+BELOW = tuple(1 + hundredth / 100 for hundredth in range(1, 10))  # used if the best order is the lowest
 ABOVE = tuple(dict.fromkeys(math.ceil(64 * 2 ** (step / 6)) for step in range(49)))  # up to 16384
-LITTLE = 0.05  # noise below which no ε is worth a fine computation; a plain bound does
+LITTLE = 0.05  # noise below which no ε is worth a precise computation; a simple bound is enough
 
 
 def least(curve: Orders, orders: Sequence[float], delta: float) -> tuple[float, float]:

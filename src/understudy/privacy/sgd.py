@@ -1,8 +1,8 @@
-"""DP-SGD for networks that are no classifiers: generators.
+"""DP-SGD for networks that are not classifiers: generators.
 
 Records come by Poisson draws, the gradient of each record's own loss is clipped over all parameters together, noise is
-added once, and the sum is divided by the number of records expected. Whatever else is drawn for a record (its time
-step, its noise, whether it is flipped) comes from ``coins``, since a known draw would tell who is in the batch.
+added once, and the sum is divided by the expected number of records. Whatever else is drawn for a record (its time
+step, its noise, whether it is flipped) comes from ``coins``, since a known draw would reveal who is in the batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,15 +15,15 @@ from torch.func import functional_call, grad, vmap
 from understudy.errors import UserError
 from understudy.privacy.mechanism import NoisyMeans, heard, poisson_rows
 
-FLOATS_AT_ONCE = 40_000_000  # of single gradients: bounds what a pass holds
+FLOATS_AT_ONCE = 40_000_000  # of single gradients: bounds the memory of a pass
 
 RecordLoss = Callable[..., Tensor]  # (call, *what belongs to one record) -> its loss; call(*inputs) runs the module
 
 
 @dataclass(frozen=True)
 class PrivateSteps:
-    rate: float  # q: how likely a record is in a step
-    steps: int  # in all; each is charged, whether a record came or not
+    rate: float  # q: probability of a record in a step
+    steps: int  # in total; each is charged, whether or not a record was drawn
     clip: float  # C
     noise: float  # σ, in units of C
     expected: float  # q n̄, what each sum is divided by
@@ -32,12 +32,12 @@ class PrivateSteps:
     coins: torch.Generator
 
     def rows(self, records: int) -> Tensor:
-        """Who is in the next step; it may be nobody."""
+        """The records in the next step; there may be none."""
         return poisson_rows(records, self.rate, self.sampling)
 
 
 class PrivateGradients:
-    """Private means of a module's gradients, one for each of the steps."""
+    """Private means of a module's gradients, one per step."""
 
     def __init__(self, module: nn.Module, private: PrivateSteps) -> None:
         self.module, self.clip = module, private.clip
@@ -67,9 +67,9 @@ def clipped_sum(
 ) -> Tensor:
     """Σ gᵢ·min(1, clip/‖gᵢ‖) over the gradients of ``loss``, over all trainable parameters together.
 
-    ``inputs`` have a row a record; ``loss(call, *rows)`` gets the rows of one record without their first axis, and
-    runs the module by ``call``. Modules that mix records or draw by themselves are refused. ``at_once``: the most
-    records in one pass, where layers hold more than gradients do.
+    ``inputs`` have one row per record; ``loss(call, *rows)`` gets the rows of one record without their first axis, and
+    runs the module by ``call``. Modules that mix records or make their own draws are refused. ``at_once``: the most
+    records in one pass, if layers hold more than gradients do.
     """
     _check(module)
     total = _zeros(module)

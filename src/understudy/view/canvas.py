@@ -1,4 +1,4 @@
-"""What all pictures share: colours, an empty figure that needs no screen, and the way to a file."""
+"""What all pictures share: colours, an empty figure that needs no screen, and saving to a file."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, SOFT, FAINT = "#22303c", "#667784", "#e3e7ea"
-# Okabe and Ito's colours, which colour-blind people tell apart, without the yellow that is lost on white.
+# Okabe and Ito's colours, which colour-blind people can tell apart, without the yellow, which is lost on white.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-DASHES = ("-", "--", ":", "-.")  # where there are more lines than colours
+DASHES = ("-", "--", ":", "-.")  # if there are more lines than colours
 DOTS_PER_INCH = 200
 
 
@@ -26,9 +26,9 @@ def empty_figure(width: float, height: float) -> "Figure":
 
 
 def save_figure(figure: "Figure", file: Path) -> Path:
-    """The kind of file follows from its ending."""
+    """The file's extension decides its format."""
     if file.suffix.lstrip(".").lower() not in figure.canvas.get_supported_filetypes():
-        raise UserError(f"{file}: no picture can be written with that ending; use .png, .svg or .pdf.")
+        raise UserError(f"{file}: no picture can be written with that extension; use .png, .svg or .pdf.")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(file, dpi=DOTS_PER_INCH, facecolor="white")

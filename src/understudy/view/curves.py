@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 9.0, 3.9  # inches; twice 900 dots across when saved
+WIDTH, HEIGHT = 9.0, 3.9  # inches; 1800 dots across when saved
 LABEL_SIZE = 8.5  # points
 LONGEST_LABEL = 32  # characters
-LOG_FROM = 10  # ratio of the dearest to the cheapest run from which megabytes are on a logarithmic axis
+LOG_FROM = 10  # from this ratio of the most to the least megabytes on, their axis is logarithmic
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def draw_curves(folders: Sequence[Path], file: Path, title: str = "") -> Path:
 
 
 def read_curves(folders: Sequence[Path]) -> list[Curve]:
-    """Colours go by the order of the folders, whether scored or not; runs without a score have no curve."""
+    """Colours follow the order of the folders, scored or not; runs without a score have no curve."""
     labels = distinct_labels(compare(folders))
     curves = [
         _curve(_short(label), number, read_metrics(folder))
@@ -95,13 +95,13 @@ def _cost(curve: Curve) -> str:
 
 
 def _label_room(curves: Sequence[Curve]) -> float:
-    """Inches right of a panel for its longest label."""
+    """Inches to the right of a panel for its longest label."""
     longest = max(max(len(_cost(curve)), len(curve.label) + 8) for curve in curves)
     return 0.25 + longest * LABEL_SIZE * 0.53 / 72
 
 
 def _space_between(room: float) -> float:
-    """As matplotlib counts it: in widths of a panel, of which two share the rest."""
+    """In matplotlib's units: widths of a panel, two of which share the rest."""
     between = room + 0.3
     return between / ((WIDTH * 0.935 - room - between) / 2)
 
@@ -123,7 +123,7 @@ def _by_megabyte(axes: "Axes", curves: Sequence[Curve]) -> None:
     totals = [curve.megabytes[-1] for curve in curves]
     logarithmic = min(totals) > 0 and max(totals) > LOG_FROM * min(totals)
     for curve in curves:
-        # There is no zero on a logarithmic axis: such a line begins with the first round that sent anything.
+        # A logarithmic axis has no zero: there a line begins with the first round that sent anything.
         _line(axes, curve, [amount if amount or not logarithmic else math.nan for amount in curve.megabytes])
     _dress(axes, "over what was sent", "megabytes exchanged, up and down", max(max(c.accuracies) for c in curves))
     if logarithmic:
@@ -161,7 +161,7 @@ def _dress(axes: "Axes", heading: str, xlabel: str, highest: float) -> None:
 
 
 def _label_ends(axes: "Axes", curves: Sequence[Curve], xs: Sequence[float], texts: Sequence[str]) -> None:
-    """In the margin right of the panel, each at the height of its line's end or near it, with a fine leader."""
+    """In the margin right of the panel, each at or near the height of its line's end, with a thin leader."""
     low, high = axes.get_ylim()
     inches = axes.get_position().height * axes.get_figure(root=True).get_figheight()  # type: ignore[union-attr]
     gap = (high - low) * LABEL_SIZE * 1.35 / 72 / inches

@@ -1,4 +1,4 @@
-"""What came of a study as files for people: its tables in Markdown and its pictures, each named by its stem."""
+"""The results of a study as files for people: its tables in Markdown and its pictures, each named by its stem."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from understudy.view.panels import drawing_figure
 
 
 def write_findings(found: Findings, out: Path) -> str:
-    """The text of table.md is returned."""
+    """Returns the text of table.md."""
     for stem, text in table_pages(found).items():
         write_whole(out / f"{stem}.md", text.encode())
     for stem, drawing in found.pictures.items():
@@ -22,5 +22,5 @@ def write_findings(found: Findings, out: Path) -> str:
 
 
 def table_pages(found: Findings) -> dict[str, str]:
-    """By stem; the notes stand below ``table``."""
+    """By stem; the notes go below ``table``."""
     return {stem: markdown(tables, found.notes if stem == "table" else ()) for stem, tables in found.tables.items()}

@@ -1,4 +1,4 @@
-"""What a FedCOG client generates, for a person to look at: one column per class."""
+"""What a FedCOG client generates, for people to look at: one column per class."""
 
 import math
 import textwrap
@@ -26,13 +26,13 @@ LETTER = 0.062  # inches, of the caption
 def draw_generated(shown: Generated, file: Path, per_class: int = 16) -> Path:
     """Up to ``per_class`` images of each class."""
     if per_class < 1:
-        raise UserError(f"per_class is {per_class}; at least one image of a class must be shown.")
+        raise UserError(f"per_class is {per_class}; show at least one image per class.")
     return save_figure(generated_figure(shown, per_class), file)
 
 
 def generated_figure(shown: Generated, per_class: int = 16) -> "Figure":
     layout = lay_out({shown.client: shown.examples}, [shown.client], shown.problem, per_class)
-    tall = shown.problem.shape[1] / shown.problem.shape[2]  # height of a cell to its width
+    tall = shown.problem.shape[1] / shown.problem.shape[2]  # height of a cell over its width
     cell = min((WIDTH - 2 * SIDE) / layout.columns, LARGEST_CELL)
     width = max(cell * layout.columns + 2 * SIDE, NARROWEST)
     height = HEAD + 2 * cell * tall + FOOT
@@ -49,19 +49,19 @@ def generated_figure(shown: Generated, per_class: int = 16) -> "Figure":
 
 
 def caption(shown: Generated, layout: Layout) -> str:
-    """What was made from what, and what the models say to it."""
+    """What was made from what, and how the models classify it."""
     answers = "labels" if shown.problem.multilabel else "images"
     said = f"{len(shown.examples)} images from {shown.source}, none of which is kept or sent."
-    said += f" The global model gives {shown.obeyed:.0%} of the {answers} the answer that was asked for"
+    said += f" The global model gives {shown.obeyed:.0%} of the {answers} the requested answer"
     if shown.disputed is not None:
-        said += f", and the client's last model another than the global one to {shown.disputed:.0%}"
+        said += f", and the client's last model disagrees with it on {shown.disputed:.0%}"
     each = "one" if layout.per_cell == 1 else f"up to {layout.per_cell}"
-    return f"{said}. Shown: {each} a class as pixels; below, the mean of all that were made of it, contrast stretched."
+    return f"{said}. Shown: {each} per class as pixels; below, the mean of all images of the class, contrast stretched."
 
 
 def class_means(shown: Generated) -> Examples:
-    """One image a class: the mean of its images, from its darkest to its lightest spot. What all of them share
-    shows there, where each alone is mostly the noise that it began as."""
+    """One image per class: the mean of its images, scaled from its darkest to its lightest spot. It shows what they
+    share, while each alone is mostly the noise it started from."""
     x, y = shown.examples.x, shown.examples.y
     labels = [label for label, made in enumerate(shown.examples.label_counts(shown.problem.classes)) if made]
     means = torch.stack([x[y[:, label] > 0 if y.ndim == 2 else y == label].mean(0) for label in labels])

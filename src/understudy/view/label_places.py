@@ -1,18 +1,18 @@
-"""Labels beside line ends that would lie on top of each other are pushed apart."""
+"""Pushes apart labels beside line ends that would overlap."""
 
 from collections.abc import Sequence
 
 
 def push_apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places at least ``gap`` apart, between ``low`` and ``high``, as near to the wanted ones as can be.
+    """Places at least ``gap`` apart, between ``low`` and ``high``, as near as possible to the wanted ones.
 
-    Near in the sense of least squares, in the order of ``wanted``. Without room for all, they are spread evenly.
+    Near in the sense of least squares, in the order of ``wanted``. If there is no room for all, they are spread evenly.
     """
     if not wanted:
         return []
     gap = min(gap, (high - low) / max(len(wanted) - 1, 1))
     order = sorted(range(len(wanted)), key=lambda at: wanted[at])
-    # With its share of gaps taken off, each place only has to be no lower than the one before.
+    # With its share of gaps subtracted, each place only has to be no lower than the one before.
     level = _never_falling([wanted[at] - gap * rank for rank, at in enumerate(order)])
     top = high - gap * (len(wanted) - 1)
     places = [0.0] * len(wanted)

@@ -1,4 +1,4 @@
-"""A run's ledger for a person: what each client spent and by what, what left it, and what no guarantee covers."""
+"""A run's ledger for people: what each client spent and on what, what left it, and what no guarantee covers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -55,7 +55,7 @@ def headline(ledger: LedgerValues) -> str:
 
 
 def mechanism_rows(ledger: LedgerValues) -> list[Cells]:
-    """A row for every mechanism of a client, steps summed over rounds; clients with equal rows share one."""
+    """One row per mechanism of a client, steps summed over rounds; clients with equal rows share one."""
     by_client: dict[str, dict[tuple[Any, ...], list[Mapping[str, Any]]]] = {}
     for client, charge in _charges(ledger):
         alike = by_client.setdefault(client, {})
@@ -125,7 +125,7 @@ def releases_table(rows: Sequence[Cells], gap: int = 2) -> Table:
 
 
 def not_covered(ledger: LedgerValues) -> list[str]:
-    """A sentence for every part that depends on records and that no charge covers, or whose noise can be repeated."""
+    """One sentence per part that depends on records and that no charge covers, or whose noise can be repeated."""
     rows = []
     for client, lines in ledger["clients"].items():
         for line in lines:
@@ -142,7 +142,7 @@ def not_covered(ledger: LedgerValues) -> list[str]:
 
 def _notes(ledger: LedgerValues) -> list[str]:
     public = sorted({fact for _, charge in _charges(ledger) for fact in charge["public"]})
-    notes = [f"Declared to be no secret: {', '.join(public)}."] if public else []
+    notes = [f"Declared public: {', '.join(public)}."] if public else []
     if any(True for _ in _charges(ledger)):
         notes.append("Noise σ is in units of the clip; rate is that of Poisson sampling; steps are summed over rounds.")
     return notes
@@ -172,7 +172,7 @@ def _named(clients: Sequence[str]) -> str:
 
 
 def _filled(table: Table, rows: Sequence[Cells]) -> Table:
-    """A client is named once."""
+    """Each client is named once."""
     before = ""
     for client, *rest in rows:
         table.add_row(*map(Text, ("" if client == before else client, *rest)))

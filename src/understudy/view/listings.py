@@ -1,4 +1,4 @@
-"""What there is: methods, networks, generators, data sets; and how skewed a split is."""
+"""What is available: methods, networks, generators, data sets; and how skewed a split is."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ MOST_CLIENTS = 30
 
 
 def print_methods(found: Sequence[Mapping[str, Any]], whole: bool = False, console: Console | None = None) -> None:
-    """``found`` as `config.describe.describe_methods` gives it; ``whole``: all about each."""
+    """``found`` as returned by `config.describe.describe_methods`; ``whole``: everything about each."""
     console = console or Console()
     if whole:
         for one in found:
@@ -30,7 +30,7 @@ def print_methods(found: Sequence[Mapping[str, Any]], whole: bool = False, conso
 
 
 def methods_table(found: Sequence[Mapping[str, Any]], role: str, gap: int = 2) -> Table:
-    """A line each; the many methods that an add-on joins are only counted."""
+    """One line each; the many methods an add-on joins are only counted."""
     table = ruled(gap)
     words(table, role, whole=True)
     words(table, "clients send")
@@ -65,7 +65,7 @@ def print_method(one: Mapping[str, Any], console: Console | None = None) -> None
 
 
 def _reflowed(text: str) -> str:
-    """Paragraphs as one line each, to be broken where the window ends; what is indented stays as it is."""
+    """One line per paragraph, to be wrapped by the window; indented text stays as it is."""
     parts = text.split("\n\n")
     return "\n\n".join(part if "\n " in f"\n{part}" else " ".join(part.split("\n")) for part in parts)
 
@@ -124,12 +124,12 @@ def sends_table(sends: Mapping[str, Mapping[str, str]], gap: int = 2) -> Table:
 
 
 def print_models(found: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
-    """``found`` as `config.describe.describe_models` gives it."""
+    """``found`` as returned by `config.describe.describe_models`."""
     console = console or Console()
     print_table(console, lambda gap: models_table(found, gap))
-    print_notes(console, ["Trainable parameters with ten classes, by the images that come in.\n"])
+    print_notes(console, ["Trainable parameters with ten classes, by kind of image.\n"])
     print_table(console, lambda gap: model_settings_table(found, gap))
-    print_notes(console, ["Typed as model.SETTING=VALUE; networks that are not listed here have no settings."])
+    print_notes(console, ["Typed as model.SETTING=VALUE; networks not listed here have no settings."])
 
 
 def model_settings_table(found: Sequence[Mapping[str, Any]], gap: int = 2) -> Table:
@@ -144,7 +144,7 @@ def model_settings_table(found: Sequence[Mapping[str, Any]], gap: int = 2) -> Ta
 
 
 def print_generators(found: Sequence[Mapping[str, Any]], whole: bool = False, console: Console | None = None) -> None:
-    """``found`` as `config.describe.describe_generators` gives it; ``whole``: all about each."""
+    """``found`` as returned by `config.describe.describe_generators`; ``whole``: everything about each."""
     console = console or Console()
     if whole:
         for one in found:
@@ -236,7 +236,7 @@ def skew_table(skew: Skew, gap: int = 2) -> Table:
 
 def skew_notes(skew: Skew) -> list[str]:
     notes = [
-        "distance: of a client's labels to those of all together; 0 the same, 1 nothing in common.",
+        "distance: between a client's labels and those of all clients; 0 the same, 1 nothing in common.",
         f"{len(skew.clients)} clients with {skew.smallest:,} to {skew.largest:,} records, "
         f"in effect {skew.effective_clients:.1f} of equal size; entropy of all labels {skew.entropy_of_all:.2f} nats.",
     ]

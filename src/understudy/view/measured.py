@@ -1,4 +1,4 @@
-"""`understudy measure` as a table: measured, and what the theory says."""
+"""`understudy measure` as a table: what was measured beside what the theory predicts."""
 
 from rich.console import Console
 from rich.table import Table
@@ -56,7 +56,7 @@ def _kept(before: float, after: float) -> str:
 
 def measured_notes(found: Measured) -> list[str]:
     notes = [
-        f"{found.clients} clients, which count alike, {found.records:,} records, {found.parameters:,} parameters; "
+        f"{found.clients} clients, weighted equally, {found.records:,} records, {found.parameters:,} parameters; "
         "ζ² and σ² are exact, from every record's gradient.",
         f"L is {SMOOTHNESS_IS}.",
     ]
@@ -88,9 +88,9 @@ def _about_cost(cost: Cost) -> list[str]:
     if cost.images:
         formula, images = "shuffling with averaging, 2·M_s + 2·R·M_c", f", M_s = {size(cost.images)}"
     notes = [
-        f"A client sent and got {size(cost.measured)}; {formula}, is {size(cost.formula)}, "
+        f"A client sent and received {size(cost.measured)}; {formula}, is {size(cost.formula)}, "
         f"R = {cost.rounds:g}, M_c = {size(cost.model)}{images}."
     ]
     if cost.images_dealt < cost.images:
-        notes.append(f"Of M_s only {size(cost.images_dealt)} went down, as some clients were not asked yet.")
+        notes.append(f"Of M_s only {size(cost.images_dealt)} went down, as some clients have not been asked yet.")
     return notes

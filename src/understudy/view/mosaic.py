@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Tile = NDArray[np.uint8]  # (height, width, 3)
-MOST_CLASSES = 20  # for a column each
-SLOTS = 12  # cells a client where there are more classes than that
+MOST_CLASSES = 20  # with one column each
+SLOTS = 12  # cells per client if there are more classes than that
 BLANK, PAPER = 244, 255
 A_CELL = 4  # images of a class in a mosaic
-FINE = 72  # dots that a tile has at least, so that small images keep sharp squares
+FINE = 72  # least dots per tile, so that small images keep sharp squares
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Layout:
     cells: list[Cell]
     rows: int
     columns: int
-    by_class: bool  # a column is a class; otherwise a client's classes stand one after the other
+    by_class: bool  # a column is a class; otherwise a client's classes follow one another
     per_cell: int
 
     @property
@@ -49,9 +49,9 @@ class Layout:
 
 
 def lay_out(sets: Mapping[str, Examples], clients: Sequence[str], problem: Problem, per_cell: int) -> Layout:
-    """A row for each of ``clients``, also for those who gave nothing."""
+    """One row per client in ``clients``, including those that gave nothing."""
     if len(problem.shape) != 3 or problem.shape[0] not in (1, 3):
-        raise UserError(f"The records have shape {problem.shape}, which is no grey or colour image to draw.")
+        raise UserError(f"The records have shape {problem.shape}, which is not a grey or colour image to draw.")
     by_class = problem.classes <= MOST_CLASSES
     cells = [
         Cell(row, label if by_class else place, label, tiles(sets[client], problem, label, per_cell))
@@ -69,14 +69,14 @@ def _labels(examples: Examples, problem: Problem) -> list[int]:
 
 
 def tiles(examples: Examples, problem: Problem, label: int, most: int) -> list[Tile]:
-    """The first images that bear the label, as pixels with three channels."""
+    """The first images with the label, as pixels with three channels."""
     bears = examples.y[:, label] > 0 if examples.multilabel else examples.y == label
     chosen = problem.unscale(examples.x[torch.nonzero(bears).flatten()[:most]])
     return [np.broadcast_to(image, (3, *problem.shape[1:])).transpose(1, 2, 0) for image in chosen.numpy()]
 
 
 def paint(layout: Layout, problem: Problem) -> Tile:
-    """One picture of all cells; where a client made nothing of a class the cell is a pale blank."""
+    """One picture of all cells; if a client made nothing of a class, the cell is a pale blank."""
     height, width = problem.shape[1:]
     zoom = math.ceil(FINE / layout.side / max(height, width))
     high, wide = height * zoom, width * zoom
@@ -97,7 +97,7 @@ def paint(layout: Layout, problem: Problem) -> Tile:
 
 
 def _cell(canvas: Tile, top: int, left: int, high: int, wide: int, margin: int) -> Tile:
-    """A window onto the canvas."""
+    """A view of the canvas."""
     return canvas[top + margin : top + margin + high, left + margin : left + margin + wide]
 
 

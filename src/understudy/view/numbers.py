@@ -1,4 +1,4 @@
-"""How numbers are written for people."""
+"""Numbers formatted for people."""
 
 from understudy.runs.compare import MEGABYTE
 
@@ -11,13 +11,13 @@ def percent(share: float | None) -> str:
 
 
 def megabytes(count: float) -> str:
-    """Of 10⁶ bytes, without the unit; small amounts keep more places so that they do not look like nothing."""
+    """In units of 10⁶ bytes, without the unit; small amounts keep more digits so that they do not look like zero."""
     amount = count / MEGABYTE
     return f"{amount:,.1f}" if amount >= 10 or amount == 0 else never_nothing(amount, 2)
 
 
 def never_nothing(value: float, places: int) -> str:
-    """8.0397 -> 8.04, and 0.0012 -> 0.001 instead of 0.00: nought would say that nothing was sent or spent."""
+    """8.0397 -> 8.04, and 0.0012 -> 0.001 instead of 0.00: zero would mean that nothing was sent or spent."""
     return f"{value:.{places}f}" if value == 0 or value >= 10**-places else f"{value:.1g}"
 
 

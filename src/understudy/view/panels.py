@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PANEL_WIDTH, PANEL_HEIGHT, ACROSS = 4.3, 3.5, 3  # inches, and most panels in a row
+PANEL_WIDTH, PANEL_HEIGHT, ACROSS = 4.3, 3.5, 3  # inches, and the most panels in a row
 ALONE, LOWER, A_NAME = 8.0, 2.8, 0.3  # inches: one panel's width, a panel's height in many rows, a name down the side
 LETTERS_AN_INCH = 10.5
 LETTERS_UPWARDS = 44  # along a panel's height
 LEGEND: dict[str, Any] = {"frameon": False, "labelcolor": INK}
-LEGEND_WIDTH = 1.7  # inches of a line's label and sample
-PLAIN_BELOW = 100  # a logarithmic axis over less than this factor has plain numbers on it
+LEGEND_WIDTH = 1.7  # inches for a line's label and sample
+PLAIN_BELOW = 100  # a logarithmic axis that spans less than this factor shows plain numbers
 STYLES: dict[str, dict[str, Any]] = {
     "line": {"linestyle": "-"},
     "dashed": {"linestyle": "--"},
@@ -91,7 +91,7 @@ def draw_panel(axes: "Axes", panel: Panel) -> None:
 
 
 def _names(axes: "Axes", panel: Panel) -> None:
-    """Of the places along one axis; the grid is for the other."""
+    """Names of the places along one axis; the grid is for the other."""
     places = range(len(panel.names))
     if panel.sideways:
         axes.set_yticks(places, list(panel.names), color=INK, fontsize=9)
@@ -109,7 +109,7 @@ def _scales(axes: "Axes", panel: Panel) -> None:
 
     if panel.log_x:
         axes.set_xscale("log")
-    elif all(float(x).is_integer() for trace in panel.traces for x in trace.x):  # rounds, not two and a half of them
+    elif all(float(x).is_integer() for trace in panel.traces for x in trace.x):  # whole rounds, no halves
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     if panel.from_zero:
         axes.set_xlim(left=0)

@@ -1,4 +1,4 @@
-"""A run while it goes on: a live line in a terminal, one plain line a round anywhere else; always on stderr."""
+"""A run in progress: a live line in a terminal, one plain line per round anywhere else; always on stderr."""
 
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ BAR = 14  # columns
 
 
 class RichProgress(Observer):
-    """Watches a run (`runs.watching.Observer`). As a context manager it leaves the terminal tidy, come what may."""
+    """Watches a run (`runs.watching.Observer`). As a context manager it leaves the terminal tidy, whatever happens."""
 
     def __init__(self, console: Console | None = None):
         self.console = console or Console(stderr=True)
@@ -42,7 +42,7 @@ class RichProgress(Observer):
         self.standing = HowFar(rounds, done, clients, _asked(folder, clients))
         self._said = set()
         if done >= 0:
-            self.says(f"Going on after round {done} of {rounds}.")
+            self.says(f"Continuing after round {done} of {rounds}.")
         if self.live:
             self._close()
             self._bar = Progress(
@@ -91,7 +91,7 @@ class RichProgress(Observer):
 
     def _print(self, sentence: str) -> None:
         self._spoke = time.monotonic()
-        # One line each, however long: a log is read by programs too.
+        # One line each, however long: programs read logs too.
         self.console.print(Text(sentence), soft_wrap=True)
 
     def _draw(self) -> None:
@@ -109,18 +109,18 @@ class HowFar:
 
     def __init__(self, rounds: int = 0, done: int = -1, clients: int = 0, asked: int = 0):
         self.rounds, self.resumed_at = rounds, done
-        self.clients, self.asked = clients, asked  # in all; in a round after the opening
-        self.done = done  # the last round that was scored
+        self.clients, self.asked = clients, asked  # in total; per round after the opening
+        self.done = done  # the last round scored
         self.accuracy: float | None = None
         self.epsilon: float | None = None
         self.bytes_up = self.bytes_down = 0
         self.seconds = 0.0
         self.round_seconds: list[float] = []
-        self.since = time.monotonic()  # of the round that is under way
+        self.since = time.monotonic()  # of the current round
         self.heard: set[str] = set()
 
     def hear(self, client: str) -> None:
-        if client in self.heard:  # it answers again: the next exchange has begun
+        if client in self.heard:  # a second answer: the next exchange has begun
             self.heard = set()
         self.heard.add(client)
 
@@ -129,13 +129,13 @@ class HowFar:
         self.bytes_up += line["bytes_up"]
         self.bytes_down += line["bytes_down"]
         self.seconds += line["seconds"]
-        if self.done > 0:  # the opening takes a time of its own
+        if self.done > 0:  # the opening takes its own time
             self.round_seconds.append(line["seconds"])
         self.since, self.heard = time.monotonic(), set()
 
     @property
     def wanted(self) -> int:
-        """Replies that one exchange of this round waits for: in the opening everybody is asked."""
+        """Replies that one exchange of this round waits for: in the opening all clients are asked."""
         return self.clients if self.done < 0 else self.asked
 
     @property
@@ -148,14 +148,14 @@ class HowFar:
 
     @property
     def part_done(self) -> float:
-        """Rounds, the one under way by its replies."""
+        """Rounds, the current one by its share of replies."""
         if self.ended:
             return max(self.rounds, 1)
         answered = len(self.heard) / self.wanted if self.wanted else 0.0
         return self.done + min(answered, 1.0) if self.done >= 0 else 0.0
 
     def seconds_left(self) -> float | None:
-        """From the mean of the rounds so far; None before there is one."""
+        """From the mean of the rounds so far; None before the first."""
         if not self.round_seconds:
             return None
         mean = sum(self.round_seconds) / len(self.round_seconds)
@@ -166,7 +166,7 @@ class HowFar:
         spent = f"  ε {epsilon_shown(self.epsilon)}" if self.epsilon else ""
         sent = f"↑{size(self.bytes_up)} ↓{size(self.bytes_down)}{spent}"
         if self.ended:
-            return f"{percent(self.accuracy)}  {sent}  {duration(self.seconds)} in all"
+            return f"{percent(self.accuracy)}  {sent}  {duration(self.seconds)} in total"
         accuracy = "" if self.accuracy is None else f"{percent(self.accuracy)}  "
         left = self.seconds_left()
         rest = "" if left is None else f"  {duration(left)} left"
@@ -179,7 +179,7 @@ class HowFar:
             f"{name}: accuracy {percent(self.accuracy)}",
             f"{size(self.bytes_up)} up, {size(self.bytes_down)} down",
             *([f"ε {epsilon_shown(self.epsilon, 3)}"] if self.epsilon else []),
-            f"{line.get('clients', 0)} clients answered" if self.done or line.get("clients") else "nobody was asked",
+            f"{line.get('clients', 0)} clients answered" if self.done or line.get("clients") else "no client was asked",
             f"{line['seconds']:.1f} s",
             *([] if left is None else [f"about {duration(left)} left"]),
         ]
@@ -187,7 +187,7 @@ class HowFar:
 
 
 class _StandingColumn(ProgressColumn):
-    """Drawn anew a few times a second, so that the time left runs down within a round."""
+    """Redrawn a few times a second, so that the time left counts down within a round."""
 
     def __init__(self, standing: HowFar):
         super().__init__()
@@ -198,7 +198,7 @@ class _StandingColumn(ProgressColumn):
 
 
 def _asked(folder: Path, clients: int) -> int:
-    """How many a round asks, as the run's config says."""
+    """How many clients a round asks, from the run's config."""
     run = RunFolder(folder)
     if not run.holds_a_run:
         return clients

@@ -1,4 +1,4 @@
-"""The one look of all tables: a rule under the headings, words left, numbers right."""
+"""The look all tables share: a rule under the headings, words left, numbers right."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +15,7 @@ def ruled(gap: int = 2) -> Table:
 
 
 def words(table: Table, heading: str, *, whole: bool = False) -> None:
-    """Words are broken into lines where they must; with ``whole`` never."""
+    """Words are wrapped where necessary; with ``whole`` never."""
     table.add_column(Text(heading), no_wrap=whole, overflow="fold", vertical="top")
 
 
@@ -24,7 +24,7 @@ def number(table: Table, heading: str) -> None:
 
 
 def print_table(console: Console, build: Callable[[int], Table]) -> None:
-    """With room between the columns, or tighter where the window is narrow."""
+    """With room between the columns, or tighter if the window is narrow."""
     table = build(2)
     if Measurement.get(console, console.options.update(max_width=1000), table).maximum > console.width:
         table = build(1)

@@ -1,4 +1,4 @@
-"""What left the house: the synthetic images that each client let go, for a person to look at."""
+"""The synthetic images that left each client, for people to look at."""
 
 import math
 import re
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 9.0  # inches; twice 900 dots across when saved
+WIDTH = 9.0  # inches; 1800 dots across when saved
 NAMES, GAP, HEAD, TITLE = 0.95, 0.3, 0.68, 0.36  # inches: client names, between sheets, above a sheet, above all
 FOOT, NARROWEST = 0.36, 3.6  # inches: below all; a sheet with few columns still has a caption
 ACROSS = 2  # sheets side by side; more go below
@@ -39,8 +39,8 @@ class Sheet:
     label: str
     problem: Problem
     sets: dict[str, Examples]
-    clients: list[str]  # all of the run, also those who gave nothing
-    often: str  # such sets were sent
+    clients: list[str]  # all of the run, including those that gave nothing
+    often: str  # how often such sets were sent
 
     @property
     def images(self) -> int:
@@ -48,7 +48,7 @@ class Sheet:
 
     @property
     def nbytes(self) -> int:
-        """As they went over the wire."""
+        """As sent over the wire."""
         return sum(s.x.nbytes + labels_to_wire(s.y, self.problem.classes).nbytes for s in self.sets.values())
 
     @property
@@ -62,9 +62,9 @@ def draw_sheet(folder: Path, file: Path, per_class: int = 4, title: str = "") ->
 
 
 def draw_sheets(folders: Sequence[Path], file: Path, per_class: int | None = None, title: str = "") -> Path:
-    """The sheets of several runs beside each other, with the same client in the same row.
+    """The sheets of several runs side by side, with the same client in the same row.
 
-    Without ``per_class`` there are four images in a cell, or one where they are so small that it needs the room.
+    Without ``per_class`` there are four images per cell, or one if they are so small that it needs the room.
     """
     return save_figure(sheets_figure(folders, per_class, title), file)
 
@@ -94,7 +94,7 @@ def _instead(folder: Path) -> str:
     added = [one.get("name") for one in read_config(folder).get("with") or []]
     if "fedcog" in added:
         return "those of fedcog never leave a client: understudy sheet DIR -o FILE --generated makes them again."
-    return "its clients let none go. They do with feddm, fedlap or fedssyn, where a class has records enough."
+    return "its clients sent none. They do with feddm, fedlap or fedssyn, if a class has enough records."
 
 
 def _counting(name: str) -> list[tuple[int, str]]:
@@ -109,11 +109,11 @@ def _problem(folder: Path, config: dict[str, Any]) -> Problem:
             tuple(said["shape"]), said["classes"], said["multilabel"], tuple(said["mean"]), tuple(said["std"])
         )
     except (KeyError, TypeError):
-        raise UserError(f"{folder / 'config.yaml'} has no whole 'problem'; restore it from a copy.") from None
+        raise UserError(f"{folder / 'config.yaml'} has no complete 'problem'; restore it from a copy.") from None
 
 
 def _often(run: RunFolder, sent: Iterable[str]) -> str:
-    """As the ledger says of those who sent any."""
+    """As recorded in the ledger, over clients that sent any."""
     if not (run.path / "ledger.json").exists():
         return "not yet in the ledger"
     ledger = run.ledger()["clients"]
@@ -131,13 +131,13 @@ def _often(run: RunFolder, sent: Iterable[str]) -> str:
 
 def sheets_figure(folders: Sequence[Path], per_class: int | None = None, title: str = "") -> "Figure":
     if not folders:
-        raise UserError("No run folder was named; give at least one that holds synthetic images.")
+        raise UserError("No run folder was given; name at least one that holds synthetic images.")
     return figure_of(read_sheets(folders), per_class, title)
 
 
 def figure_of(sheets: Sequence[Sheet], per_class: int | None = None, title: str = "") -> "Figure":
     if per_class is not None and per_class < 1:
-        raise UserError(f"per_class is {per_class}; at least one image of a class must be shown.")
+        raise UserError(f"per_class is {per_class}; show at least one image per class.")
     each = per_class or _fitting(sheets)
     everyone = list(dict.fromkeys(client for sheet in sheets for client in sheet.clients))
     shown = everyone[:MOST_CLIENTS]
@@ -155,11 +155,11 @@ def _fitting(sheets: Sequence[Sheet]) -> int:
 
 
 def _places(layouts: Sequence[Layout], problems: Sequence[Problem]) -> tuple["Figure", list[Box]]:
-    """An empty figure that is as large as needed, and where each sheet goes: left, bottom, width, height."""
+    """An empty figure of the size needed, and where each sheet goes: left, bottom, width, height."""
     across = min(len(layouts), ACROSS)
     room = (WIDTH - NAMES - GAP * across) / across
-    shapes = [problem.shape[1] / problem.shape[2] for problem in problems]  # height of a cell to its width
-    # All rows are equally high, so that a client's row goes on in the next sheet.
+    shapes = [problem.shape[1] / problem.shape[2] for problem in problems]  # height of a cell over its width
+    # All rows have the same height, so that a client's row continues in the next sheet.
     cell = min(min(room / one.columns, LARGEST_CELL) * tall for one, tall in zip(layouts, shapes, strict=True))
     widths = [one.columns * cell / tall for one, tall in zip(layouts, shapes, strict=True)]
     high = cell * layouts[0].rows
@@ -192,7 +192,7 @@ def _draw(axes: "Axes", sheet: Sheet, layout: Layout, names: list[str]) -> None:
 
 
 def _number(axes: "Axes", layout: Layout) -> None:
-    """The class in the corner of each cell, where columns do not say it."""
+    """The class in the corner of each cell, if columns do not show it."""
     for cell in layout.cells:
         box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
         spot = (cell.column + 0.1, cell.row + 0.1)
@@ -211,8 +211,8 @@ def _note(layouts: Sequence[Layout], everyone: int) -> str:
     each = "one image" if first.per_cell == 1 else f"up to {first.per_cell} images"
     some = f"; the first {first.rows} of {everyone} clients" if first.rows < everyone else ""
     if all(layout.by_class for layout in layouts):
-        return f"A row a client, a column a class, {each} in a cell; pale where a client made none{some}."
-    return f"A row a client, {each} of each of its first classes, the class in the corner{some}."
+        return f"One row per client, one column per class, {each} per cell; pale where a client made none{some}."
+    return f"One row per client, {each} of each of its first classes, the class in the corner{some}."
 
 
 def _named(client: str) -> str:

@@ -1,6 +1,6 @@
-"""How skewed a federation is, at one glance: clients down, classes across, a disc as large as the records.
+"""How skewed a federation is, at a glance: clients down, classes across, discs sized by the number of records.
 
-Where there are too many clients or classes for discs, the same table is drawn as a field of shades.
+If there are too many clients or classes for discs, the same table is drawn as shades.
 """
 
 from pathlib import Path
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 MOST_CLIENTS, MOST_CLASSES = 40, 24  # for discs
 INK, FAINT, BAR = "#22303c", "#d9dee3", "#7a8b99"
-CELL = 0.42  # inches a row and a column where there is room
+CELL = 0.42  # inches per row and column if there is room
 
 
 def draw_split(federation: Federation, path: Path, title: str = "") -> Path:
-    """Writes the picture; the kind of file follows from its ending (.png, .svg, .pdf)."""
+    """Writes the picture; the file's extension decides its format (.png, .svg, .pdf)."""
     figure = split_figure(measure_skew(federation), title)
     if path.suffix.lstrip(".").lower() not in figure.canvas.get_supported_filetypes():
-        raise UserError(f"{path}: no picture can be written with that ending; use .png, .svg or .pdf.")
+        raise UserError(f"{path}: no picture can be written with that extension; use .png, .svg or .pdf.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150, facecolor="white")
@@ -42,7 +42,7 @@ def split_figure(skew: Skew, title: str = "") -> "Figure":
     counts = np.array(skew.label_counts)
     clients, classes = counts.shape
     discs = clients <= MOST_CLIENTS and classes <= MOST_CLASSES
-    bars = max(3.0, 0.3 * classes)  # their place to the right of the table, in columns
+    bars = max(3.0, 0.3 * classes)  # their space to the right of the table, in columns
     figure = Figure(figsize=_inches(clients, classes + bars, discs), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -69,7 +69,7 @@ def _discs(axes: "Axes", counts: NDArray[np.int64]) -> None:
     from matplotlib.patches import Circle
 
     rows, columns = np.nonzero(counts)
-    radii = 0.46 * np.sqrt(counts[rows, columns] / max(counts.max(), 1))  # area is the number of records
+    radii = 0.46 * np.sqrt(counts[rows, columns] / max(counts.max(), 1))  # area shows the number of records
     discs = [
         Circle((column, row), max(radius, 0.03))
         for row, column, radius in zip(rows.tolist(), columns.tolist(), radii.tolist(), strict=True)
@@ -96,7 +96,7 @@ def _shades(axes: "Axes", counts: NDArray[np.int64]) -> None:
 
 
 def _bars(axes: "Axes", sizes: list[int], classes: int, room: float) -> None:
-    """Records of each client, on the rows of the table, with the number written behind each bar."""
+    """Records of each client, in the rows of the table, with the number after each bar."""
     start = classes - 0.5 + 0.08 * room
     unit = 0.55 * room / max(1, max(sizes))
     axes.barh(range(len(sizes)), [n * unit for n in sizes], left=start, height=0.5, color=BAR, zorder=2)
@@ -135,10 +135,10 @@ def _short(name: str) -> str:
 def _caption(skew: Skew) -> str:
     empty = f" · {skew.empty_clients} without records" if skew.empty_clients else ""
     several = skew.labels_per_record
-    labels = "" if several in (0, 1) else f" · {several:.1f} labels a record"
+    labels = "" if several in (0, 1) else f" · {several:.1f} labels per record"
     return (
         f"{len(skew.clients)} clients · {skew.records:,} records{labels} · "
-        f"{skew.mean_classes:.1f} classes a client{empty}\n"
+        f"{skew.mean_classes:.1f} classes per client{empty}\n"
         f"mean distance to the overall mix of labels {skew.mean_distance:.2f} "
         "(0 the same, 1 nothing in common)"
     )

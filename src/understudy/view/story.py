@@ -1,4 +1,4 @@
-"""The demo as a person reads it: what there is to learn from, then one table, three pictures and what they show."""
+"""The demo as people read it: the data, then one table, three pictures and what they show."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ only 2, 3 and 4, client 2 only 5 and 6, client 3 only 7, 8 and 9: 4000 real MNIS
 
 
 def print_story(folders: Mapping[str, Path], data: Federation, out: Path, console: Console) -> None:
-    """``folders`` of the finished runs, by the name of the act; pictures go into ``out``."""
+    """``folders`` of the finished runs, by act; pictures go into ``out``."""
     one_exchange = compare([folders["feddm"]], after=(1,))[0].accuracy_after[1]
     rows = compare(list(folders.values()), target=one_exchange, after=(1, 3))
     console.print()
@@ -34,7 +34,7 @@ def print_story(folders: Mapping[str, Path], data: Federation, out: Path, consol
 
 
 def draw_pictures(folders: Mapping[str, Path], data: Federation, out: Path) -> dict[str, Path]:
-    """By what each shows."""
+    """Keyed by what each shows."""
     title, sheets = "Four clients, no digit in common", [folders["feddm"], folders["fedavg+fedssyn"]]
     return {
         "how accuracy grows with rounds and with megabytes": draw_curves(
@@ -49,7 +49,7 @@ def story(rows: Sequence[Row], folders: Mapping[str, Path], one_exchange: float)
     metrics = RunFolder(folders["fedavg"]).metrics()
     reached = rounds_to(metrics, one_exchange)
     averaging = (
-        f"needs {reached} rounds for that" if reached else f"does not get there in {metrics[-1]['round']} rounds"
+        f"needs {reached} rounds for that" if reached else f"does not reach that in {metrics[-1]['round']} rounds"
     )
     by_name = dict(zip(folders, rows, strict=True))
     after = {name: 100 * (row.accuracy_after[3] or 0.0) for name, row in by_name.items()}
@@ -59,6 +59,6 @@ def story(rows: Sequence[Row], folders: Mapping[str, Path], one_exchange: float)
         f"{100 * one_exchange:.1f} %; averaging weights {averaging}.",
         f"After 3 rounds FedDM is {after['feddm'] - after['fedavg']:+.1f} and Fedssyn "
         f"{after['fedavg+fedssyn'] - after['fedavg']:+.1f} points from FedAvg.",
-        "None of these runs is private by proof (ε –). FedDM's pictures begin as real records and after so few steps "
-        "still resemble them; look at synthetic.png.",
+        "None of these runs has a privacy guarantee (ε –). FedDM's pictures start as real records and after so few "
+        "steps still resemble them; look at synthetic.png.",
     ]

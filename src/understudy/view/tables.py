@@ -38,7 +38,7 @@ def print_comparison(rows: Sequence[Row], console: Console | None = None) -> Non
 
 
 def comparison_table(rows: Sequence[Row], gap: int = 2) -> Table:
-    """What is alike in all rows (data, rounds done) and what did not happen (failures) has no column."""
+    """What is the same in all rows (data, rounds done) or did not happen (failures) has no column."""
     table = ruled(gap)
     words(table, "run")
     columns: list[tuple[str, list[str]]] = [
@@ -90,7 +90,7 @@ def _scores_explained(rows: Sequence[Row]) -> str:
 
 
 def _records_scored(rows: Sequence[Row]) -> str:
-    """Accuracy on a test set is not the same as on what clients hold out of their own records."""
+    """Accuracy on a test set is not the same as on records held out at the clients."""
     at_clients = [row.scored_at_clients for row in rows]
     if not any(at_clients):
         return "on the test records"
@@ -109,13 +109,13 @@ def comparison_notes(rows: Sequence[Row]) -> list[str]:
         )
         what = "class F1" if _by_f1(rows) else "accuracy"
         notes.append(f"to {_points(target)}: rounds until the {what} first reaches {percent(target)}{chosen}.")
-    notes.append("MB: 10⁶ bytes, of all clients and rounds together.")
+    notes.append("MB: 10⁶ bytes, all clients and rounds together.")
     if any(row.lost_work for row in rows):
-        notes.append("MB, s: with rounds that were begun and broken off, which a run repeats when it goes on.")
+        notes.append("MB, s: including interrupted rounds, which a run repeats when it resumes.")
     if any(row.epsilon is None for row in rows):
         notes.append(f"ε {NONE}: no privacy guarantee.")
     if any(row.failed for row in rows):
-        notes.append("failed: replies that did not come or did not count.")
+        notes.append("failed: replies that did not arrive or did not count.")
     return notes
 
 
@@ -156,7 +156,7 @@ def _rounds(row: Row) -> str:
 
 
 def print_summary(folder: Path, summary: Mapping[str, Any], console: Console | None = None) -> None:
-    """What is said when a run has ended; ``summary`` as in summary.json."""
+    """Printed when a run has ended; ``summary`` as in summary.json."""
     console = console or Console()
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
@@ -167,7 +167,7 @@ def print_summary(folder: Path, summary: Mapping[str, Any], console: Console | N
 
 
 def _summary_lines(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    repeated = ", with rounds that were broken off and repeated" if summary.get("lost_work") else ""
+    repeated = ", including interrupted rounds that were repeated" if summary.get("lost_work") else ""
     best, spent = summary["best_accuracy"], summary["epsilon"]
     lines = [
         ("accuracy", f"{percent(summary['accuracy'])} after round {summary['rounds']}, best {percent(best)}"),
@@ -179,7 +179,7 @@ def _summary_lines(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, 
         f1 = f"{percent(summary['macro_f1'])} over classes, {percent(summary['sample_f1'])} over records"
         lines.insert(1, ("F1", f1))
     if summary.get("failed"):
-        lines.append(("failed", f"{summary['failed']} replies; metrics.jsonl says which and why"))
+        lines.append(("failed", f"{summary['failed']} replies; see metrics.jsonl for which and why"))
     if summary.get("workers_died"):
         lines.append(("workers", _deaths(summary["workers_died"], summary["lost"])))
     return [*lines, ("folder", str(folder))]
@@ -187,4 +187,4 @@ def _summary_lines(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, 
 
 def _deaths(died: int, lost: Sequence[str]) -> str:
     repeated = f"{died} died, {'its' if died == 1 else 'their'} work was repeated"
-    return f"{repeated}; {', '.join(lost)} failed all the same" if lost else repeated
+    return f"{repeated}; {', '.join(lost)} still failed" if lost else repeated

@@ -1,4 +1,4 @@
-"""What waits for a person at a site: a table, and a sheet of the images in it."""
+"""What waits for approval at a site: a table, and a sheet of its images."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ def print_waiting(held: Sequence[Held], console: Console | None = None) -> None:
     print_table(console, lambda gap: waiting_table(held, gap))
     notes = [f"{one.about['client']}: {one.id}{_a_class(one)}" for one in held]
     if any(one.about["epsilon"] for one in held):
-        notes.append("ε is of this reply alone, and stays spent whatever is decided.")
+        notes.append("ε is for this reply alone, and is spent whatever you decide.")
     print_notes(console, notes)
 
 
@@ -48,7 +48,7 @@ def waiting_table(held: Sequence[Held], gap: int = 2) -> Table:
 
 
 def draw_waiting(held: Sequence[Held], file: Path, per_class: int) -> Path:
-    """Clients down, classes across, up to ``per_class`` images in a cell; a sheet for every ask that has images."""
+    """Clients down, classes across, up to ``per_class`` images per cell; one sheet per request that has images."""
     asks: dict[tuple[str, int, int], list[tuple[Held, Examples]]] = {}
     for one in held:
         examples = one.examples()
@@ -56,7 +56,7 @@ def draw_waiting(held: Sequence[Held], file: Path, per_class: int) -> Path:
             about = one.about
             asks.setdefault((about["run"], about["round"], about["step"]), []).append((one, examples))
     if not asks:
-        raise UserError("Nothing that waits there holds images, so there is nothing to draw; leave --sheet out.")
+        raise UserError("Nothing waiting there holds images, so there is nothing to draw; leave --sheet out.")
     sheets = [_sheet(group) for group in asks.values()]
     most = max((count for one in held for count in one.a_class().values()), default=1)
     return save_figure(figure_of(sheets, min(per_class, most), "Images that wait for a person's approval"), file)

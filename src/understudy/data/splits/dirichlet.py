@@ -2,15 +2,15 @@
 
 NIID-Bench ("Federated Learning on Non-IID Data Silos: An Experimental Study"): class by class, draw
 p ~ Dir(α·1_N), zero the entries of clients that already hold n/N records, renormalise, cut the shuffled class
-by cumulative p; again from the start until every client has 10 records.
+by cumulative p; start again until every client has 10 records.
 
-Fedssyn (after FedDF): cut the last records off for validation, shuffle the rest, work in blocks of clients
-with the same rule, until every client has half of the block's mean. ``equalise`` then joins the clients'
-lists and re-cuts them into N equal chunks, so that a chunk may straddle two clients of the draw. Where N does
-not divide the records, chunks differ by one and nothing is dropped.
+Fedssyn (after FedDF): cut the last records off for validation, shuffle the rest, apply the same rule to blocks
+of clients until every client has half of the block's mean. ``equalise`` then joins the clients' lists and cuts
+them into N equal chunks, so a chunk may straddle two clients of the draw. If N does not divide the records,
+chunks differ by one and nothing is dropped.
 
-The published loops need not end (100 clients, α = 0.01). Here the number of draws is bounded; then the best
-one is kept, records move from the largest client to those that lack them, and the split says so.
+The published loops may never end (100 clients, α = 0.01). Here the number of draws is bounded; then the best
+draw is kept, records move from the largest client to those that lack them, and the split notes it.
 """
 
 from typing import Literal
@@ -24,8 +24,8 @@ from understudy.data.splits.kind import Deal, SplitKind, single_labels
 from understudy.data.strata import Indices
 from understudy.errors import UserError
 
-TRIES = 20_000  # Fedssyn's 20 clients a block at α = 0.1 succeed once in 4000 draws
-NUMBERS = 4_000_000  # drawn for a block at most: half a second
+TRIES = 20_000  # Fedssyn's 20 clients per block at α = 0.1 succeed once in 4000 draws
+NUMBERS = 4_000_000  # drawn per block at most: half a second
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ class Dirichlet(SplitKind):
     kind: Literal["dirichlet"] = "dirichlet"  # shares of each class are drawn from Dir(α)
     alpha: float = Field(default=0.1, gt=0)  # α; small: each client has few classes; large: all are alike
     style: Literal["niid-bench", "fedssyn"] = "niid-bench"  # which published variant
-    equalise: bool = False  # cut again, so that all clients have equally many records
+    equalise: bool = False  # re-cut so that all clients have equally many records
     min_records: int | None = Field(
         default=None, ge=0
     )  # of a client; None: as published, 10 or half of the block's mean
@@ -48,7 +48,7 @@ class Dirichlet(SplitKind):
         lost = np.setdiff1d(dataset.train.y.numpy(), dataset.train.y.numpy()[:cut])
         if len(lost):
             raise UserError(
-                f"data.validation: the style 'fedssyn' keeps the last records back, in {dataset.name} "
+                f"data.validation: the style 'fedssyn' keeps the last records, and in {dataset.name} these are "
                 f"all of class {lost[0]}; shuffle the file or use the style 'niid-bench'."
             )
         return np.arange(cut, records), np.arange(cut)
@@ -71,7 +71,7 @@ class Dirichlet(SplitKind):
         return Deal(parts, notes=(note,) if short else ())
 
     def _blocks(self, order: Indices, clients: int, classes: int) -> list[tuple[int, Indices]]:
-        """(clients, records) of each block; the last block takes what is left of both."""
+        """(clients, records) of each block; the last block takes the rest of both."""
         if self.style == "niid-bench":
             return [(clients, order)]
         size = min(self.block or published_block(clients, self.alpha, classes), clients)
@@ -81,7 +81,7 @@ class Dirichlet(SplitKind):
         return list(zip(members, np.split(order, cuts), strict=True))
 
     def _floor(self, records: int, clients: int) -> int:
-        """What the smallest client should have, as far as there are enough records for it."""
+        """How many records the smallest client should have, if there are enough."""
         published = 10 if self.style == "niid-bench" else int(0.5 * records / clients)
         return min(published if self.min_records is None else self.min_records, records // clients)
 
@@ -102,7 +102,7 @@ def draw_shares(alpha: float, open_: NDArray[np.bool_], rng: np.random.Generator
         shares = np.where(open_, rng.standard_gamma(alpha, open_.shape), 0.0)
         shares /= shares.max(-1, keepdims=True)
         return shares
-    # Gamma(α) = Gamma(α + 1)·U^(1/α): its logarithm is finite where the number itself would be 0.
+    # Gamma(α) = Gamma(α + 1)·U^(1/α): its logarithm is finite even where the number itself would be 0.
     scaled = alpha * np.log(rng.standard_gamma(alpha + 1, open_.shape)) + np.log1p(-rng.random(open_.shape))
     scaled = np.where(open_, scaled, -np.inf)
     with np.errstate(over="ignore"):
@@ -119,7 +119,7 @@ def cut_class(shares: Floats, records: int) -> Indices:
 
 
 def draw_counts(class_sizes: Indices, clients: int, alpha: float, draws: int, rng: np.random.Generator) -> Indices:
-    """(draws, classes, clients): that many draws of the published rule, in numbers of records."""
+    """(draws, classes, clients): this many draws of the published rule, as numbers of records."""
     counts = np.zeros((draws, len(class_sizes), clients), dtype=np.int64)
     held = np.zeros((draws, clients), dtype=np.int64)
     full_at = class_sizes.sum() / clients

@@ -1,4 +1,4 @@
-"""What every way to deal records out has in common."""
+"""What all ways to deal out records have in common."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ class Deal:
 class SplitKind(Settings):
     @abstractmethod
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
-        """Deals the records ``among`` (indices into the training set, in order) out to clients."""
+        """Deals out the records ``among`` (indices into the training set, in order) to clients."""
 
     def keep_back(self, dataset: Dataset, share: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
-        """(validation, left): records that stay with the server to choose settings on."""
+        """(validation, left): the first stay on the server, for choosing settings."""
         records = len(dataset.train)
         count = int(records * share + 0.5)
         if dataset.problem.multilabel:
@@ -37,10 +37,10 @@ class SplitKind(Settings):
 
 
 def single_labels(dataset: Dataset, kind: str) -> Indices:
-    """(n,) class numbers, or a sentence where records have several."""
+    """(n,) class numbers, or an error if records have several."""
     if dataset.problem.multilabel:
         raise UserError(
-            f"data.split: '{kind}' deals out by the class of a record, but records of {dataset.name} may "
+            f"data.split: '{kind}' splits by the class of a record, but records of {dataset.name} may "
             "have several; use 'iid' or 'users'."
         )
     labels: Indices = dataset.train.y.numpy()

@@ -17,7 +17,7 @@ class LabelGroups(SplitKind):
     """FedCOG's NIID-2: C/s groups of s consecutive labels; client i takes group i mod (C/s)."""
 
     kind: Literal["label-groups"] = "label-groups"  # groups of consecutive labels
-    labels_per_client: int = Field(default=2, ge=1)  # s, the classes that a client holds
+    labels_per_client: int = Field(default=2, ge=1)  # s, the number of classes per client
 
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
         labels = single_labels(dataset, self.kind)[among]
@@ -28,7 +28,7 @@ class LabelGroups(SplitKind):
             )
         if classes // each > clients:
             raise UserError(
-                f"data.clients: {classes // each} groups of {each} labels need as many clients; "
+                f"data.clients: {classes // each} groups of {each} labels need at least that many clients; "
                 f"with {clients}, some classes would be lost."
             )
         piles = [among[labels == label] for label in range(classes)]
@@ -36,16 +36,16 @@ class LabelGroups(SplitKind):
 
 
 class ClassPairs(SplitKind):
-    """FedLAP's: each client has classes that no other has, all their records.
+    """FedLAP's: each client has all records of classes that no other client has.
 
-    ``pairs`` lists them, a client each; "fedlap" is that paper's list; without it, consecutive classes are
+    ``pairs`` lists each client's classes; "fedlap" is that paper's list; by default consecutive classes are
     dealt out so that every class is used.
     """
 
     kind: Literal["class-pairs"] = "class-pairs"  # classes that no other client has
     pairs: Literal["fedlap"] | tuple[tuple[int, ...], ...] | None = Field(
         default=None
-    )  # classes of each client in turn, or that paper's list; None: consecutive ones
+    )  # classes of each client in turn, or "fedlap", the paper's list; None: consecutive ones
 
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
         labels = single_labels(dataset, self.kind)[among]
@@ -60,13 +60,13 @@ class ClassPairs(SplitKind):
         if self.pairs is None:
             if clients > classes:
                 raise UserError(
-                    f"data.clients: {clients} clients cannot have classes of their own, as {dataset.name} "
+                    f"data.clients: {clients} clients cannot each have their own classes, as {dataset.name} "
                     f"has only {classes}; write at most {classes}, or use 'label-groups'."
                 )
             return tuple(tuple(group.tolist()) for group in np.array_split(np.arange(classes), clients))
         pairs = FEDLAP_PAIRS if self.pairs == "fedlap" else self.pairs
         if len(pairs) != clients:
-            raise UserError(f"data.split.pairs: {len(pairs)} pairs for {clients} clients; there must be one each.")
+            raise UserError(f"data.split.pairs: {len(pairs)} pairs for {clients} clients; give one per client.")
         listed = [label for pair in pairs for label in pair]
         for label in listed:
             if not 0 <= label < classes:
@@ -74,5 +74,5 @@ class ClassPairs(SplitKind):
                     f"data.split.pairs: {dataset.name} has no label {label}; they run from 0 to {classes - 1}."
                 )
             if listed.count(label) > 1:
-                raise UserError(f"data.split.pairs: label {label} stands twice; each belongs to one client.")
+                raise UserError(f"data.split.pairs: label {label} is listed twice; give each to one client.")
         return pairs

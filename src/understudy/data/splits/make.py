@@ -1,4 +1,4 @@
-"""From a data set and the words of a config to a split."""
+"""From a data set and the settings of a config to a split."""
 
 from typing import Annotated
 
@@ -30,12 +30,12 @@ def make_split(
     held_out: float = 0.0,
     validation: float = 0.0,
 ) -> Split:
-    """Deals the training records out; the same words always give the same split."""
+    """Deals out the training records; the same settings and seed always give the same split."""
     if clients < 1:
         raise UserError(f"data.clients: {clients} clients cannot hold anything; write 1 or more.")
     for name, share in (("held_out", held_out), ("validation", validation)):
         if not 0 <= share < 1:
-            raise UserError(f"data.{name}: {share} is no share; write a number from 0 up to, but not, 1.")
+            raise UserError(f"data.{name}: {share} is not a share; write a number from 0 up to, but not including, 1.")
     everything = np.arange(len(dataset.train))
     kept, left = np.empty(0, np.int64), everything
     if validation:
@@ -54,7 +54,7 @@ def _tensors(parts: dict[str, Indices]) -> dict[str, Tensor]:
 
 
 def hold_out(records: Indices, examples: Examples, share: float, seed: int, client: str) -> tuple[Indices, Indices]:
-    """(own, held out): a share of each class, at least one record where there are two, never the last one."""
+    """(own, held out): a share of each class; at least one record if there are two, and never all of them."""
     total = len(records)
     if not share or total < 2:
         return records, records[:0]

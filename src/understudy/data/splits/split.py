@@ -19,24 +19,24 @@ def _indices(values: Any, where: str) -> Tensor:
     try:
         given = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as wrong:
-        raise UserError(f"The split's records of {where} are no list of whole numbers: {wrong}.") from None
+        raise UserError(f"The split's records of {where} are not a list of whole numbers: {wrong}.") from None
     if given.ndim != 1 or (given.numel() and (given.is_floating_point() or given.dtype == torch.bool)):
-        raise UserError(f"The split's records of {where} are no list of whole numbers.")
+        raise UserError(f"The split's records of {where} are not a list of whole numbers.")
     return given.to(torch.int64)
 
 
 @dataclass(frozen=True)
 class Split:
     clients: Mapping[str, Tensor]  # name -> indices into the training set: its own records
-    held_out: Mapping[str, Tensor] = field(default_factory=dict)  # name -> records kept back there for scores
+    held_out: Mapping[str, Tensor] = field(default_factory=dict)  # name -> records kept back there for scoring
     validation: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # on the server
-    notes: tuple[str, ...] = ()  # what a reader should know of how it was made
+    notes: tuple[str, ...] = ()  # what a reader should know about how it was made
 
     def __post_init__(self) -> None:
         clients = {name: _indices(values, name) for name, values in self.clients.items()}
         unknown = next((name for name in self.held_out if name not in clients), None)
         if unknown is not None:
-            raise UserError(f"The split holds records out for '{unknown}', which is none of its clients.")
+            raise UserError(f"The split holds out records for '{unknown}', which is not one of its clients.")
         held_out = {name: _indices(self.held_out.get(name, []), name) for name in clients}
         object.__setattr__(self, "clients", clients)
         object.__setattr__(self, "held_out", held_out)
@@ -45,17 +45,17 @@ class Split:
 
     def _check_each_once(self) -> None:
         if not self.clients:
-            raise UserError("The split has no client.")
+            raise UserError("The split has no clients.")
         used = torch.cat([*self.clients.values(), *self.held_out.values(), self.validation])
         if len(used) and int(used.min()) < 0:
             raise UserError(f"The split names record {int(used.min())}; records are numbered from 0.")
         values, times = np.unique(used.numpy(), return_counts=True)
         if (times > 1).any():
-            raise UserError(f"The split gives record {values[times > 1][0]} away twice.")
+            raise UserError(f"The split uses record {values[times > 1][0]} twice.")
 
     @property
     def last(self) -> int:
-        """The highest record that it names; −1 where it names none."""
+        """The highest record it names; −1 if it names none."""
         used = torch.cat([*self.clients.values(), *self.held_out.values(), self.validation])
         return int(used.max()) if len(used) else -1
 
@@ -84,17 +84,17 @@ class Split:
 
     @classmethod
     def load(cls, path: Path, records: int | None = None) -> Self:
-        """``records``: how many training records there are, to be sure that the split fits them."""
+        """``records``: the number of training records, to check that the split fits them."""
         stored = _read(path)
         try:
             split = cls(stored["clients"], stored["held_out"], stored["validation"], tuple(stored.get("notes", ())))
             digest = stored["digest"]
         except (KeyError, AttributeError, TypeError) as wrong:
-            raise UserError(f"{path} is no saved split: {wrong} is missing or of another kind.") from None
+            raise UserError(f"{path} is not a saved split: {wrong} is missing or of the wrong type.") from None
         except UserError as wrong:
             raise UserError(f"{path}: {wrong}") from None
         if digest != split.digest:
-            raise UserError(f"{path} was changed since it was saved: its digest does not fit; make it again.")
+            raise UserError(f"{path} has changed since it was saved: its digest does not match; make it again.")
         if records is not None:
             split.check_fits(records, "the data set")
         return split
@@ -108,5 +108,5 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as broken:
         raise UserError(f"{path} cannot be read as a split: {broken}.") from None
     if not isinstance(stored, dict):
-        raise UserError(f"{path} is no saved split.")
+        raise UserError(f"{path} is not a saved split.")
     return stored

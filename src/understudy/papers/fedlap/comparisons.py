@@ -1,9 +1,9 @@
-"""The claims of "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations" at the scale of a
-desk: FedLAP beside its baselines on class pairs, its radius rules and numbers of images, and accuracy against ε.
+"""The claims of "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations" at desk scale:
+FedLAP beside its baselines on class pairs, its radius rules and numbers of images, and accuracy against ε.
 
-Everybody has the same rounds and sees about as many records a round: FedLAP ten batches of 128 (1.6 passes over a
-client's 800 records), the averaging methods two passes; under privacy all have the same releases, and so the same
-noise. The six counters are a fraction of the paper's. Rates do not fall over rounds, as there are few of them.
+All methods have the same number of rounds and see about as many records per round: FedLAP ten batches of 128 (1.6
+passes over a client's 800 records), the averaging methods two passes; under privacy all have the same releases, and so
+the same noise. The six counters are a fraction of the paper's. Rates are constant, as there are few rounds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from understudy.papers.study import Changes, Study
 from understudy.papers.tuned import Comparison, Contender
 
 PAIRS_ABOUT = "FedLAP beside FedAvg, FedProx, SCAFFOLD and FedDM on class pairs, learning rates tuned alike"
-OPTIONS_ABOUT = "FedLAP: radius rules and images a class, all at one learning rate"
+OPTIONS_ABOUT = "FedLAP: radius rules and images per class, all at one learning rate"
 PRIVATE_ABOUT = "FedLAP-DP, DP-FedAvg and DP-FedProx at the same ε, learning rates tuned alike"
 
 PAIRS: Changes = {"kind": "class-pairs", "pairs": "fedlap"}
@@ -101,15 +101,15 @@ def options_smoke() -> Comparison:
 
 
 def _options(changes: Changes, rates: Sequence[float], seeds: Sequence[int]) -> Comparison:
-    """Each differs from FedLAP as published, with ten images and the smallest radius, in one thing."""
+    """Each differs in one thing from FedLAP as published, with ten images and the smallest radius."""
     by_rule = {rule: f"{rule}, 10 images" for rule in RULES}
     by_images = {images: f"min, {images} images" for images in IMAGES}
     differing: dict[str, Changes] = {label: {"method.radius_rule": rule} for rule, label in by_rule.items()}
     differing |= {label: {"method.ipc": images} for images, label in by_images.items()}
     contenders = [Contender(label, {**LAP, **change, **changes}, "method.lr") for label, change in differing.items()]
     panels = {
-        "radius rules, ten images a class": dict(by_rule),
-        "images a class, smallest radius": {f"{images} images": label for images, label in by_images.items()},
+        "radius rules, ten images per class": dict(by_rule),
+        "images per class, smallest radius": {f"{images} images": label for images, label in by_images.items()},
     }
     return Comparison("fedlap-options", OPTIONS_ABOUT, ON_PAIRS, rates, seeds, contenders, panels=panels)
 
@@ -128,7 +128,7 @@ LAP_DP: Changes = {
     "method.name": "fedlap-dp",
     "method.restarts": 2,
     "method.stages": 4,
-    "method.real_batches": 2,  # 16 releases a round, as many as the others have steps
+    "method.real_batches": 2,  # 16 releases per round, as many as the others have steps
     "method.image_steps": 5,
     "method.path_epochs": 1,
     "method.batch": 256,
@@ -138,7 +138,7 @@ LAP_DP: Changes = {
     "method.schedule": "constant",
     "method.flip": False,
 }
-PRIVATE: Mapping[str, tuple[Changes, str]] = {  # with the setting that is tuned
+PRIVATE: Mapping[str, tuple[Changes, str]] = {  # with the setting tuned
     "fedlap-dp": (LAP_DP, "method.lr"),
     "dp-fedavg": (STEPS, "method.local.lr"),
     "dp-fedprox": ({"method.name": "dp-fedprox", "method.mu": 0.1, **STEPS}, "method.local.lr"),

@@ -2,8 +2,8 @@
 Learning by Sharing Differentially Private Loss Approximations".
 
 Images are matched to the client's records at one model by angles (cosine), by angles and lengths (cosine + MSE), or by
-the squared distance alone (MSE); then the model walks along their gradient, and at each place it is looked at how well
-that agrees with the real one and what it did to the real loss. ``calibrated`` walks with the images of the cosine, each
+the squared distance alone (MSE). Then the model walks along their gradient, and each step measures how well it agrees
+with the real gradient and what happened to the real loss. ``calibrated`` walks with the images of the cosine, each
 parameter tensor's gradient rescaled to the real length: a diagnostic, since it needs the real lengths. ``real`` walks
 along the real gradient.
 """
@@ -39,7 +39,7 @@ Direction = Callable[[Tensor, Tensor], Tensor]  # from the model and the real gr
 
 
 class CriteriaPlan(Settings):
-    """Quick on digits; the paper's images and rates otherwise."""
+    """Fast on digits; otherwise the paper's images and rates."""
 
     ipc: int = 10
     init: Literal["real", "noise"] = "noise"  # real images have nearly the right lengths before any matching
@@ -54,23 +54,23 @@ class CriteriaPlan(Settings):
 
 @dataclass(frozen=True)
 class Walk:
-    """One number for each place, the first being the model at which the images were matched."""
+    """One number per place; the first is the model at which the images were matched."""
 
     label: str
     loss: tuple[float, ...]  # mean over the real records
-    cosine: tuple[float, ...]  # of the angle between the gradient that is followed and the real one
-    length: tuple[float, ...]  # of the gradient that is followed, as a share of the real one's
+    cosine: tuple[float, ...]  # of the angle between the gradient followed and the real one
+    length: tuple[float, ...]  # of the gradient followed, as a share of the real one's
 
     @property
     def first_gain(self) -> float:
-        """How far the first step brought the real loss down."""
+        """How much the first step lowered the real loss."""
         return self.loss[0] - self.loss[1]
 
 
 def criteria_on_digits(
     classes: Sequence[int] = (5, 6), plan: CriteriaPlan | None = None, *, width: int = 16, seed: int = 0
 ) -> list[Walk]:
-    """With the digits of some classes, as one of FedLAP's clients has them, and a ConvNet at its first weights."""
+    """With the digits of some classes, like one of FedLAP's clients, and a ConvNet at its initial weights."""
     digits = load("digits")
     own = torch.isin(digits.train.y, torch.tensor(classes))
     with one_thread():
@@ -81,7 +81,7 @@ def criteria_on_digits(
 
 
 def compare_criteria(net: Network, w: Tensor, real: Examples, plan: CriteriaPlan, *, seed: int = 0) -> list[Walk]:
-    """A walk for each criterion, for the calibrated gradient and for the real one; all images start alike."""
+    """A walk for each criterion, the calibrated gradient and the real one; all images start the same."""
 
     def along_images(images: Examples) -> Direction:
         return lambda here, _: full_gradient(net, here, images, len(images))

@@ -9,7 +9,7 @@ from understudy.papers.fedlap.criteria import REAL, CriteriaPlan, Walk, criteria
 from understudy.papers.study import Drawing, Findings, Panel, StudyTable, Style, Trace
 from understudy.runs.watching import Observer
 
-ABOUT = "what images are matched by (cosine, cosine + MSE, MSE, calibrated) at a single client of FedLAP"
+ABOUT = "matching criteria (cosine, cosine + MSE, MSE, calibrated) at a single client of FedLAP"
 HEADINGS = ("criterion", "first gain", "last loss", "cosine, first", "last", "length, first", "last")
 
 

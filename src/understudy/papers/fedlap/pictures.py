@@ -1,4 +1,4 @@
-"""What FedLAP's comparisons have beside table and curves: every option, accuracy against ε, and what left at each ε."""
+"""What FedLAP's comparisons add to table and curves: every option, accuracy against ε, and what left at each ε."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from understudy.papers.tuned import Comparison, counted_run
 from understudy.runs.folder import RunFolder
 from understudy.runs.watching import Observer
 
-NEXT_TO_NONE = 0.01  # σ: stands for no noise, which the method refuses
+NEXT_TO_NONE = 0.01  # σ: stands in for no noise, which the method refuses
 HARDLY_NOISED = f"fedlap-dp σ={NEXT_TO_NONE:g}"
 APART = 0.11  # between the dots of two methods at one ε
 SENT = "What FedLAP-DP's clients sent in the last round, by ε: four images of each class"
@@ -37,7 +37,7 @@ def private(plan: Comparison, out: Path, observer: Observer) -> Findings:
 
 
 def options_drawing(plan: Comparison, lines: Sequence[StudyLine]) -> Drawing:
-    """One panel for each kind of option."""
+    """One panel per kind of option."""
     panels: list[Panel] = []
     for heading, labels in plan.panels.items():
         dots = seeds_trace("", list(enumerate(chosen(lines, labels).values())))
@@ -69,7 +69,7 @@ def _titled(plan: Comparison) -> str:
 
 
 def _epsilon_table(plan: Comparison, lines: Sequence[StudyLine], out: Path) -> StudyTable:
-    """What was promised, the noise that it takes, what the ledgers say was spent, and what came of it."""
+    """What was promised, the noise it takes, what the ledgers report as spent, and the accuracy."""
     rows = []
     for labels in [*plan.panels.values(), {HARDLY_NOISED: HARDLY_NOISED}]:
         for name, one in chosen(lines, labels).items():
@@ -81,7 +81,7 @@ def _epsilon_table(plan: Comparison, lines: Sequence[StudyLine], out: Path) -> S
 
 
 def _images(plan: Comparison, lines: Sequence[StudyLine], out: Path) -> Mosaic:
-    """By ε: pairs are disjoint, so each class comes from the one client that has it."""
+    """By ε; pairs are disjoint, so each class comes from the one client that has it."""
     data = resolve(dict(plan.config), plan.contenders[0].changes).data
     assert data is not None
     dataset = load_dataset(data, plan.seeds[0])

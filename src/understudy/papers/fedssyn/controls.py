@@ -2,9 +2,9 @@
 learning under data heterogeneity", and its knobs.
 
 Controls: nothing added, a client's own images, shuffled images, shuffled records, and one model on all records or on
-all images; each with a rate of its own, except the last, which takes that of all records. Knobs, all with the rate of
-the shuffled images: the records that a generator sees (ρ), how long it is trained (stages of one training), and the
-images that a client gives (ñ). Then ζ² before and after shuffling, beside what Lemma 1 allows.
+all images; each with its own rate, except the last, which takes that of all records. Knobs, all with the rate of the
+shuffled images: the records a generator sees (ρ), how long it is trained (stages of one training), and the images a
+client gives (ñ). Then ζ² before and after shuffling, beside what Lemma 1 allows.
 """
 
 import statistics
@@ -29,8 +29,8 @@ EARLY = 3  # the round that "a few rounds" means in the table
 class ControlsPlan:
     config: Changes
     generator: Changes  # with ``checkpoints``
-    records: Sequence[float]  # ρ besides 0.75
-    images: Sequence[int]  # ñ besides as many as a client has records
+    records: Sequence[float]  # ρ, besides 0.75
+    images: Sequence[int]  # ñ, besides a client's number of records
     rates: Sequence[float]
     seeds: Sequence[int]
     tuning: Changes
@@ -90,10 +90,10 @@ def _measured(run: Path) -> dict[str, Measured]:
     return {at: measure(str(run), at=at) for at in ("initial", "final")}
 
 
-# ---- what came of it
+# ---- results
 
 MODELS = ("initial", "final")
-AllMeasured = Mapping[str, Sequence[Mapping[str, Measured]]]  # by line, by seed, at which model
+AllMeasured = Mapping[str, Sequence[Mapping[str, Measured]]]  # by line, by seed, by model
 
 
 def _findings(plan: ControlsPlan, lines: Sequence[StudyLine], measured: AllMeasured) -> Findings:
@@ -130,7 +130,7 @@ def _heterogeneity_table(measured: AllMeasured) -> StudyTable:
 
 
 def _kept(seeds: Sequence[Mapping[str, Measured]], at: str) -> tuple[float, float, float]:
-    """Means over seeds: of ζ² what is left, what the lemma allows to be left, and the same of σ²."""
+    """Means over seeds: what is left of ζ², what the lemma allows, and what is left of σ²."""
     found = [(seed[at], seed[at].shuffled) for seed in seeds]
     both = [(before, after) for before, after in found if after is not None]
     return (
@@ -165,11 +165,11 @@ def _heterogeneity_note(measured: AllMeasured) -> str:
     single = [kept - bound for seeds, at in lines for kept, bound, _ in (_kept([seed], at) for seed in seeds)]
     noise = [_from_to([_kept(seeds, at)[2] for seeds in measured.values()]) for at in MODELS]
     return (
-        f"ζ² falls to {first[0]:.2f} of what it was at the first model and to {last[0]:.2f} at the last, with as many "
-        f"images as records. Lemma 1 has (1 − p)², {first[1]:.2f} here; of {len(means)} mean ratios "
-        f"{sum(off > 0 for off in means)} lie above it, by {max(means):.2f} at most, and single seeds are off by "
-        f"{min(single):+.2f} to {max(single):+.2f}. σ² after shuffling is {noise[0]} times what it was at the first "
-        f"model, {noise[1]} times at the last."
+        f"ζ² falls to {first[0]:.2f} of its value at the first model and to {last[0]:.2f} at the last, with as many "
+        f"images as records. Lemma 1 allows (1 − p)², {first[1]:.2f} here; {sum(off > 0 for off in means)} of "
+        f"{len(means)} mean ratios lie above it, by at most {max(means):.2f}, and single seeds are off by "
+        f"{min(single):+.2f} to {max(single):+.2f}. Shuffling multiplies σ² by {noise[0]} at the first model and by "
+        f"{noise[1]} at the last."
     )
 
 
@@ -183,7 +183,7 @@ def _panels(plan: ControlsPlan, curves: Curves, measured: AllMeasured) -> list[P
 
     def panel(heading: str, labels: Sequence[str]) -> Panel:
         shown = [NONE, *labels, SHUFFLED]
-        knobs = {label: 3 + number for number, label in enumerate(labels)}  # (a) and (c) keep theirs
+        knobs = {label: 3 + number for number, label in enumerate(labels)}  # (a) and (c) keep their looks
         return over_rounds(heading, {label: curves[label] for label in shown}, looks | knobs)
 
     return [

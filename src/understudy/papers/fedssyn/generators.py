@@ -1,9 +1,9 @@
-"""Which generator serves Fedssyn best, how few calls of the network a diffusion image needs, and what privacy costs.
+"""Which generator serves Fedssyn best, how few network calls a diffusion image needs, and what privacy costs.
 
-Generators: diffusion, three GANs and a VAE on one split of digits, each trained once a seed; FedAvg then trains with
+Generators: diffusion, three GANs and a VAE on one split of digits, each trained once per seed; FedAvg then trains with
 the images of one of them. Rates are tuned without images and with the VAE's; the others take the latter. Samplers: the
-same diffusion networks, asked with few and many steps. Privacy: VAEs and small diffusion networks trained by DP-SGD on
-more records (a client of some hundred has nothing to hide in), beside the same VAEs without noise, and FedAvg alone.
+same diffusion networks, sampled with few and many steps. Privacy: VAEs and small diffusion networks trained by DP-SGD
+on more records (a few hundred per client are too few to hide in), beside the same VAEs without noise, and FedAvg alone.
 """
 
 import statistics
@@ -28,11 +28,11 @@ A_POINT = 0.01
 
 @dataclass(frozen=True)
 class Private:
-    """The part with privacy, on data of its own."""
+    """The private part, on its own data."""
 
     config: Changes
-    generators: Mapping[str, Changes]  # by label, VAE among them, which is trained without noise as well
-    clips: Mapping[str, float]  # of each, the largest norm of a record's gradient
+    generators: Mapping[str, Changes]  # by label, including VAE, which is also trained without noise
+    clips: Mapping[str, float]  # by label, the largest norm of a record's gradient
     privacy: Changes
     tuning: Changes
 
@@ -43,10 +43,10 @@ class Private:
 @dataclass(frozen=True)
 class GeneratorsPlan:
     config: Changes
-    generators: Mapping[str, Changes]  # by label, VAE among them
+    generators: Mapping[str, Changes]  # by label, including VAE
     diffusion: str  # its label
-    samplers: Sequence[tuple[str, int]]  # with how many steps; the last one is what the others are held against
-    sampled: int  # images of each client, where samplers are compared
+    samplers: Sequence[tuple[str, int]]  # with how many steps; the others are compared with the last one
+    sampled: int  # images per client when comparing samplers
     private: Private
     rates: Sequence[float]
     seeds: Sequence[int]
@@ -61,7 +61,7 @@ def generators_study(plan: GeneratorsPlan, out: Path, observer: Observer) -> Fin
     return _findings(plan, kinds, samplers, private, out)
 
 
-# ---- what is run
+# ---- runs
 
 
 def _kinds(plan: GeneratorsPlan, once: TrainedOnce, out: Path, observer: Observer) -> Lines:
@@ -135,7 +135,7 @@ def _asked(sampler: str, steps: int) -> str:
     return f"{sampler}, {steps} steps"
 
 
-# ---- what came of it
+# ---- results
 
 
 def _findings(plan: GeneratorsPlan, kinds: Curves, samplers: Curves, private: Curves, out: Path) -> Findings:
@@ -166,7 +166,7 @@ def _steps_panel(plan: GeneratorsPlan, samplers: Curves) -> Panel:
 
 
 def _spent(plan: GeneratorsPlan, private: Curves, out: Path) -> float:
-    """The most that any client's charges come to in any run; what training sends later is not covered."""
+    """The largest ε of any client's charges in any run; what training sends later is not covered."""
     noised = [private[plan.private.label(label)] for label in plan.private.generators]
     runs = [counted_run(out / "private" / "noised", one, seed) for one in noised for seed in plan.seeds]
     logs = [log for run in runs for log in RunFolder(run).ledger()["charges"].values()]

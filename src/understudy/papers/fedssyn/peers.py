@@ -1,8 +1,8 @@
-"""Fedssyn beside other uses of made-up data: FedGen (features from the server), DENSE (images against an ensemble) and
-FedDM (condensed images every round), over rounds and over megabytes.
+"""Fedssyn beside other uses of synthetic data: FedGen (features from the server), DENSE (images against an ensemble)
+and FedDM (condensed images every round), over rounds and over megabytes.
 
-Everybody has the same network and the same passes over its records in a round, and its rate is tuned alike: the
-clients' for those who train there, the server's for FedDM. Fedssyn's images are counted as they are sent.
+All have the same network and the same passes over records per round, and their rates are tuned alike: the clients' for
+methods that train there, the server's for FedDM. Fedssyn's images are counted when they are sent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class PeersPlan:
     config: Changes
     generator: Changes
     peers: Mapping[str, Changes]  # by label: what it changes
-    server_rates: Sequence[str]  # labels of those of whom the server's rate is tuned
+    server_rates: Sequence[str]  # labels of peers whose server rate is tuned
     rates: Sequence[float]
     seeds: Sequence[int]
     tuning: Changes
@@ -54,7 +54,7 @@ def _findings(lines: Sequence[StudyLine]) -> Findings:
     cheapest = max(lines, key=lambda one: sum(one.within(least)))
     notes = [
         f"After the last round {best.label} is highest: {said(best.accuracies)}.",
-        f"Within {least:.2f} MB, all that the thriftiest sends, {cheapest.label} is: {said(cheapest.within(least))}.",
+        f"Within {least:.2f} MB, the least any sends, {cheapest.label} is highest: {said(cheapest.within(least))}.",
     ]
     panels = [over_rounds("over rounds", curves, looks), over_megabytes("over megabytes", curves, looks)]
     tables = {"table": [curves_table({"Dirichlet 0.1": curves})]}

@@ -1,7 +1,7 @@
 """The claims of "Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity"
-at the scale of a desk, by name, and what each study is at which scale.
+at desk scale, by name, and what each study is at which scale.
 
-Smaller than published: 4000 MNIST images at 14×14 (or digits of 8×8) in place of CIFAR, a network with one hidden
+Smaller than published: 4000 MNIST images at 14×14 (or digits of 8×8) instead of CIFAR, a network with one hidden
 layer, five local epochs, twenty rounds, and generators that train for seconds.
 """
 
@@ -29,7 +29,7 @@ TINY: Changes = {
     "method": {"name": "fedavg", "rounds": 1, "local": {"epochs": 1, "batch": 64}},
     "engine": {"name": "inline"},
 }
-VAE: Changes = {**DEMO_VAE, "least_steps": 100}  # chosen on validation images; as many updates, however few records
+VAE: Changes = {**DEMO_VAE, "least_steps": 100}  # chosen on validation images; equally many updates for any size
 TINY_VAE: Changes = {**VAE, "epochs": 2, "least_steps": 2, "width": 4, "hidden": 8}
 
 ALL_OF_THEM = Taking("all clients", 1.0, 20, 10)
@@ -97,7 +97,7 @@ PRIVATE = Private(
     },
     {
         "VAE": {**VAE, "spread": "prior", "epochs": 20, "batch": 256, "width": 16, "hidden": 64},
-        # 204 steps; images are folded to 7×7, so that the gradients of single records are affordable
+        # 204 steps; images are folded to 7×7 to make per-record gradients affordable
         "diffusion": {
             "name": "diffusion",
             "epochs": 17,

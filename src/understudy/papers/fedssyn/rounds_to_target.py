@@ -1,7 +1,7 @@
 """Rounds to a target accuracy, with and without shuffled synthetic data: the main table of "Synthetic data shuffling
 accelerates the convergence of federated learning under data heterogeneity".
 
-Five methods, two splits, all clients or four of ten in a round; learning rates tuned alike for every line. The number
+Five methods, two splits, all clients or four of ten per round; learning rates tuned alike for every line. The number
 of gradient steps is the same with and without synthetic data. The target is fixed beforehand.
 """
 
@@ -29,7 +29,7 @@ WITH = " + Fedssyn"
 
 @dataclass(frozen=True)
 class Taking:
-    """Who takes part in a round, how many rounds there are, and how many while rates are tried."""
+    """Who takes part in a round, how many rounds there are, and how many while tuning rates."""
 
     said: str
     cohort: float
@@ -57,7 +57,7 @@ class RoundsNeeded:
 
     @property
     def mean(self) -> float:
-        """Over seeds; one that did not get there counts as one round more than the run had."""
+        """Over seeds; one that never reached the target counts as one round more than the run had."""
         return statistics.fmean(self.run + 1 if rounds is None else rounds for rounds in self.to_target)
 
     @property
@@ -69,7 +69,7 @@ class RoundsNeeded:
 
 
 def rounds_to(line: StudyLine, target: float) -> RoundsNeeded:
-    """The first scored round of each seed with at least the target."""
+    """The first scored round of each seed that reaches the target."""
     found = [
         next((at for at, value in zip(line.rounds, seed, strict=True) if value >= target), None) for seed in line.values
     ]
@@ -77,7 +77,7 @@ def rounds_to(line: StudyLine, target: float) -> RoundsNeeded:
 
 
 def speed_up(without: RoundsNeeded, shuffled: RoundsNeeded) -> str:
-    """How many times the rounds; a bound where one side did not get there, nothing where neither did."""
+    """How many times the rounds; a bound if one side never got there, nothing if neither did."""
     ratio = without.mean / max(shuffled.mean, 1)
     if without.at_least and shuffled.at_least:
         return "–"
@@ -108,7 +108,7 @@ def _label(method: str, alpha: float, taking: Taking) -> str:
     return f"{method}, α={alpha:g}, {taking.said}"
 
 
-# ---- what came of it
+# ---- results
 
 
 def _findings(plan: RoundsPlan, found: Mapping[str, StudyLine]) -> Findings:
@@ -121,10 +121,10 @@ def _findings(plan: RoundsPlan, found: Mapping[str, StudyLine]) -> Findings:
         faster += shuffled.mean < without.mean
         ordered += pair
     note = (
-        f"With Fedssyn {TARGET:.0%} is reached in fewer rounds in {faster} of {len(rows)} lines; a run that did not "
-        "get there counts as one round more than it had."
+        f"With Fedssyn {TARGET:.0%} is reached in fewer rounds in {faster} of {len(rows)} lines; a run that never "
+        "gets there counts as one round more than it had."
     )
-    headings = ["split, clients a round, method", "rate without", "with", "rounds without", "with", "speed-up"]
+    headings = ["split, clients per round, method", "rate without", "with", "rounds without", "with", "speed-up"]
     table = StudyTable([*headings, "last accuracy without, %", "with"], rows)
     drawing = Drawing(ABOUT, _panels(plan, found), legend="below")
     needed = {one.label: rounds_to(one, TARGET).to_target for one in ordered}
@@ -137,7 +137,7 @@ def _cells(plan: RoundsPlan) -> list[tuple[float, Taking, str]]:
 
 
 def _panels(plan: RoundsPlan, found: Mapping[str, StudyLine]) -> list[Panel]:
-    """Lines are many, so they have no band."""
+    """There are many lines, so they have no band."""
     panels = []
     for alpha, taking in ((alpha, taking) for alpha in plan.alphas for taking in plan.takings):
         traces = []

@@ -1,1 +1,1 @@
-"""The papers' theory, measured."""
+"""The papers' theory, checked by measurement."""

@@ -1,4 +1,4 @@
-"""The studies of the theory by name, and what each is at which scale."""
+"""Studies of the theory by name, and what each is at which scale."""
 
 from functools import partial
 
@@ -12,7 +12,7 @@ SMALL = {"method.rounds": 1, "data.shapes": {"scales": 1, "rotations": 1, "posit
 STUDIES = (
     Study(
         "theory-least-squares",
-        "error floor against σ², and rounds to ε against the share that is shuffled (Fedssyn's convex check)",
+        "error floor against σ², and rounds to ε against the share shuffled (Fedssyn's convex check)",
         {"smoke": partial(least_squares, 1, 150, 2), "desk": partial(least_squares, 3, 400, 6)},
     ),
     Study(

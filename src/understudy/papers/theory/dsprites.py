@@ -1,10 +1,11 @@
 """Shapes by quadrant and form, the dSprites study of "Synthetic data shuffling accelerates the convergence of federated
 learning under data heterogeneity": twelve clients, each with one form in one quadrant, a β-VAE at each of them, and the
-two knobs of the exchange: ρ, the share of its records that a generator sees, and ñ, the images that a client sends.
+two knobs of the exchange: ρ, the share of records a generator sees, and ñ, the number of images a client sends.
 
-Scaled to minutes: 16×16 pixels, 230 records a client, an MLP, and whatever ρ is 150 updates of a β-VAE half as wide as
-the paper's. So few updates do not follow a rising capacity, so it is the plain objective (C = 0, γ = β = 1), and images
-are drawn with the spread of the class. Learning rate and objective were chosen with seed 1000 on validation images.
+Scaled to minutes: 16×16 pixels, 230 records per client, an MLP, and for every ρ 150 updates of a β-VAE half as wide as
+the paper's. So few updates cannot follow a rising capacity, so it uses the plain objective (C = 0, γ = β = 1), and
+images are drawn with the spread of the class. Learning rate and objective were chosen with seed 1000 on validation
+images.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ COMMON: Changes = {
         "name": "shapes",
         "clients": 12,
         "shapes": {"scales": 1, "rotations": 4, "positions": 16},
-        "mean": [0.065],  # of all pixels, most of which are black
+        "mean": [0.065],  # over all pixels, most of which are black
         "std": [0.227],
         "split": {"kind": "factor", "factors": ["quadrant", "shape"]},
     },
@@ -48,7 +49,7 @@ VAE: Changes = {
 
 
 def _shuffling(vae: Changes, **more: Any) -> Changes:
-    # Poor generators are part of what is looked at, so their images are sent too.
+    # Poor generators are part of the study, so their images are sent too.
     return {"with": [{"name": "fedssyn", "records": 1.0, "generator": dict(vae), "sound_only": False, **more}]}
 
 

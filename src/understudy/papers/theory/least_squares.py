@@ -4,11 +4,11 @@ data heterogeneity": n clients with n_i = 100 records each in d = 25 dimensions,
     A_ij = i·I,    b_ij ~ N(μ_i, σ²(i·d)⁻²·I),    μ_i ~ N(0, ζ²(i·d)⁻²·I),
 
 and FedAvg with τ local steps of single records (or of all, which leaves no noise). A share p of every client's records
-is put into one pool, shuffled and dealt out again, so that the mean of the clients' losses stays what it was. The paper
-does not give n and τ: here both are 10. Its ζ² and σ² are knobs; what they come to is measured at the optimum.
+is pooled, shuffled and dealt out again, so the mean of the clients' losses does not change. The paper does not give n
+and τ: here both are 10. Its ζ² and σ² are knobs; the resulting values are measured at the optimum.
 
-Two errors are followed, and they are not the same. The paper's is that of the clients' models at the end of their local
-steps, (1/n)Σ‖x_i − x*‖²: what drives them apart is in it. The other is the excess loss of their mean, f(w) − f(w*).
+Two different errors are tracked. The paper's is that of the clients' models at the end of their local steps,
+(1/n)Σ‖x_i − x*‖², which includes what drives them apart. The other is the excess loss of their mean, f(w) − f(w*).
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Errors:
     """After each round, along the first axis."""
 
     mean: Array  # f(w) − f(w*) of the averaged model
-    clients: Array  # (1/n)Σ‖x_i − x*‖² of the models that are averaged
+    clients: Array  # (1/n)Σ‖x_i − x*‖² of the models before averaging
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Squares:
         return float(zeta2), float(np.square(each - of_client[:, None]).sum(-1).mean())
 
     def shuffled(self, p: float, rng: np.random.Generator) -> "Squares":
-        """The first p·n_i records of each client (they are in no order) change places across all clients."""
+        """The first p·n_i records of each client (they are in no order) are permuted across all clients."""
         moved = round(p * self.a.shape[1])
         order = rng.permutation(len(self.a) * moved)
         a, b = self.a.copy(), self.b.copy()
@@ -84,8 +84,8 @@ def drawn(zeta2: float, sigma2: float, seed: int, clients: int = CLIENTS) -> Squ
 
 
 def without_noise(problem: Squares, rates: Array, rounds: int, steps: int = LOCAL_STEPS) -> Array:
-    """(rounds, rates) excess after each round of full local gradients, beginning at w = 1, in closed form: a round
-    draws w towards a resting place by a factor."""
+    """(rounds, rates) excess after each round of full local gradients, starting at w = 1, in closed form: a round
+    pulls w towards a fixed point by a factor."""
     kept, rest = _resting(problem, rates, steps)
     off, begun = rest - problem.optimum, 1 - rest  # (rates, d)
     left = kept ** np.arange(1, rounds + 1)[:, None]
@@ -98,11 +98,11 @@ def clients_without_noise(problem: Squares, rates: Array, rounds: int, steps: in
     """(rounds, rates): (1/n)Σ‖x_i − x*‖² of the clients' models before they are averaged, else as ``without_noise``.
 
     From w = rest + kept^t·(1 − rest) client i goes to c_i/h_i + s_i·(w − c_i/h_i), which is off by u_i +
-    kept^t·s_i·(1 − rest), where u_i is what stays.
+    kept^t·s_i·(1 − rest), where u_i is what remains.
     """
     kept, rest = _resting(problem, rates, steps)
     h, shrink = np.square(problem.a).mean(1), _shrinking(problem, rates, steps)
-    own = (problem.a[..., None] * problem.b).mean(1) / h[:, None]  # (clients, d): where its own loss is least
+    own = (problem.a[..., None] * problem.b).mean(1) / h[:, None]  # (clients, d): minimum of its own loss
     off = own + shrink[..., None] * (rest[:, None] - own) - problem.optimum  # (rates, clients, d)
     begun = 1 - rest  # (rates, d)
     left = kept ** np.arange(rounds)[:, None]
@@ -113,13 +113,13 @@ def clients_without_noise(problem: Squares, rates: Array, rounds: int, steps: in
 
 
 def floor_without_noise(problem: Squares, rate: float, steps: int = LOCAL_STEPS) -> float:
-    """The excess at which full local gradients come to rest."""
+    """The excess at which full local gradients settle."""
     _, rest = _resting(problem, np.array([rate]), steps)
     return float(problem.excess(rest[0]))
 
 
 def _resting(problem: Squares, rates: Array, steps: int) -> tuple[Array, Array]:
-    """(rates,) by what a round shortens the way to the resting place, and (rates, d) that place."""
+    """(rates,) the factor by which a round shrinks the distance to the fixed point, and (rates, d) that point."""
     h, c = np.square(problem.a).mean(1), (problem.a[..., None] * problem.b).mean(1)  # (clients,), (clients, d)
     shrink = _shrinking(problem, rates, steps)
     kept = shrink.mean(1)
@@ -128,7 +128,7 @@ def _resting(problem: Squares, rates: Array, steps: int) -> tuple[Array, Array]:
 
 
 def _shrinking(problem: Squares, rates: Array, steps: int) -> Array:
-    """(rates, clients): by what a client's local steps shorten its way to its own optimum."""
+    """(rates, clients): the factor by which local steps shrink a client's distance to its own optimum."""
     found: Array = (1 - rates[:, None] * np.square(problem.a).mean(1)) ** steps
     return found
 
@@ -136,7 +136,7 @@ def _shrinking(problem: Squares, rates: Array, steps: int) -> Array:
 def with_noise(
     problems: Sequence[Squares], rates: Array, rounds: int, seeds: int, rng: np.random.Generator, *, start: float = 1.0
 ) -> Errors:
-    """(rounds, problems, rates, seeds): both errors after each round; a local step is one record, drawn at random."""
+    """(rounds, problems, rates, seeds): both errors after each round; a local step uses one random record."""
     a, b = np.stack([one.a for one in problems]), np.stack([one.b for one in problems])
     here = np.arange(len(a))[:, None, None, None]
     client = np.arange(a.shape[1])

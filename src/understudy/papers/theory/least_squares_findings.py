@@ -1,4 +1,4 @@
-"""What came of the least-squares study: its panels, tables and sentences, all from the rows that it measured."""
+"""The results of the least-squares study: panels, tables and sentences, all from the measured rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ ABOUT = f"Least squares, {CLIENTS} clients, {LOCAL_STEPS} local steps: what shuf
 SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
 FLOOR_RATE, FLOOR_SHARES, FLOOR_SIGMA2 = 2e-4, (0.0, 0.5, 1.0), (1.0, 10.0, 100.0, 1000.0, 10000.0)
 DRIFT_ZETA2, DRIFT_GOAL = (1.0, 10.0, 100.0), 1.1e-6
-PUBLISHED_UP_TO = 0.6  # the p up to which the paper says that measured and predicted rounds match
+PUBLISHED_UP_TO = 0.6  # the p up to which, in the paper, measured and predicted rounds match
 NOISE_GOAL = 3e-4  # of the excess loss
 NOISY = ((0.0, 1000.0), (1000.0, 1000.0))  # knobs (ζ², σ²)
 DRIFT_KEYS = ("measured", "predicted", "zeta_ratio", "mean_ratio")
@@ -128,22 +128,22 @@ def _drift_notes(drift: Rows) -> list[str]:
         f"Without noise, rounds of the clients' models at p = {shares} as a share of those at p = 0: "
         f"{'; '.join(measured)} (knobs). √L_p·ζ_p predicts {_ratios(most, 'predicted')}, ζ_p alone "
         f"{_ratios(most, 'zeta_ratio')}.",
-        f"{_verdict(least, DRIFT_ZETA2[0])} {_verdict(most, DRIFT_ZETA2[-1])} Where the same ε lies further below ζ², "
-        "what alike curvatures give fades.",
-        "Fewer rounds in a larger proportion than p, at every p listed: "
+        f"{_verdict(least, DRIFT_ZETA2[0])} {_verdict(most, DRIFT_ZETA2[-1])} The further ε lies below ζ², "
+        "the smaller the gain from making curvatures alike.",
+        "Rounds fall by a larger share than p, at every p listed: "
         + (f"with ζ² = {' and '.join(faster)}." if faster else "with no ζ² tried."),
         f"The averaged model gains more than its parts: {_ratios(most, 'mean_ratio')} with ζ² = {DRIFT_ZETA2[-1]:g}; "
-        f"(1 − p)² is {squares}. To first order its drift is the product of unlike optima and unlike curvatures, and "
-        "shuffling makes both alike.",
+        f"(1 − p)² is {squares}. To first order its drift is a product of differences between optima and between "
+        "curvatures, and shuffling reduces both.",
     ]
 
 
 def _verdict(rows: Rows, knob: float) -> str:
-    """How far off the published √L_p·ζ_p is where the paper says that it matches, and beside it ζ_p alone."""
+    """How far off the published √L_p·ζ_p is where the paper reports a match, and beside it ζ_p alone."""
     matching = [row for row in rows if row["p"] <= PUBLISHED_UP_TO]
     return (
-        f"With ζ² = {knob:g} what was measured is within {_furthest(matching, 'predicted')} of √L_p·ζ_p for p ≤ "
-        f"{PUBLISHED_UP_TO:g}, where the paper says that they match, and within {_furthest(matching, 'zeta_ratio')} of "
+        f"With ζ² = {knob:g} the measured ratio is within {_furthest(matching, 'predicted')} of √L_p·ζ_p for p ≤ "
+        f"{PUBLISHED_UP_TO:g}, where the paper reports a match, and within {_furthest(matching, 'zeta_ratio')} of "
         "ζ_p alone."
     )
 
@@ -153,19 +153,19 @@ def _floor_notes(floors: Rows) -> list[str]:
     low, high = (by[1.0, knob] / by[0.0, knob] for knob in (FLOOR_SIGMA2[0], FLOOR_SIGMA2[-1]))
     holds = "holds" if low < high else "does not hold"
     return [
-        f"That shuffling lowers the floor of the clients' models more where noise is low {holds}: of it {low:.2f} is "
-        f"left at σ² = {FLOOR_SIGMA2[0]:g} and {high:.2f} at σ² = {FLOOR_SIGMA2[-1]:g} (knobs) when all records are "
-        "shuffled.",
-        f"The averaged model's floor is what was predicted, to {_furthest(floors, 'predicted')} at worst.",
+        f"The claim that shuffling lowers the floor of the clients' models more at low noise {holds}: with all records "
+        f"shuffled, {low:.2f} of it is left at σ² = {FLOOR_SIGMA2[0]:g} and {high:.2f} at σ² = {FLOOR_SIGMA2[-1]:g} "
+        "(knobs).",
+        f"The averaged model's floor matches the prediction to within {_furthest(floors, 'predicted')}.",
     ]
 
 
 def _noise_note(noise: Rows) -> str:
     dear = max(noise, key=lambda row: row["predicted"])
     return (
-        f"With single records shuffling costs rounds where ζ² is not small beside σ²: records of unlike clients are "
-        f"noisier company. At p = {dear['p']:g} it is {dear['measured']:.2f} times the rounds; σ_p²/σ² predicts "
-        f"{dear['predicted']:.2f}, since it does not see that drift falls at the same time."
+        f"With single records, shuffling costs rounds where ζ² is not small beside σ²: mixing records of different "
+        f"clients adds noise. At p = {dear['p']:g} it takes {dear['measured']:.2f} times the rounds; σ_p²/σ² predicts "
+        f"{dear['predicted']:.2f}, since it ignores that drift falls at the same time."
     )
 
 

@@ -1,14 +1,14 @@
 """The least-squares check as a study: the error floor against σ², and rounds to ε for several shares p, tuned.
 
-What the theory says of FedAvg (n clients, τ local steps, rate η), with ζ_p² = (1−p)²ζ², L_p and σ_p² of Lemma 1, and
-which error it is compared with here:
+What the theory says about FedAvg (n clients, τ local steps, rate η), with ζ_p² = (1−p)²ζ², L_p and σ_p² of Lemma 1,
+and which error it is compared with here:
 
-- where drift decides, the rounds to ε, each with its best rate, go like √L_p·ζ_p. The paper shows it for the error of
-  the clients' models, (1/n)Σ‖x_i − x*‖², at ε = 1.1·10⁻⁶, and so does this; its ζ² is not given, so here are three. The
-  same rounds for the mean of these models stand beside them.
-- shuffling lowers the floor of that error more where noise is low (its second claim).
+- where drift dominates, the rounds to ε, each with its best rate, scale as √L_p·ζ_p. The paper shows it for the error
+  of the clients' models, (1/n)Σ‖x_i − x*‖², at ε = 1.1·10⁻⁶, and so does this; its ζ² is not given, so there are three
+  here, with the rounds for the mean of these models beside them.
+- shuffling lowers the floor of that error more at low noise (its second claim).
 - the floor of the averaged model's excess loss is that of drift plus η·σ_p²/(4n) for these losses, and where noise
-  decides the rounds until it is below ε go like σ_p².
+  dominates, the rounds until it is below ε scale as σ_p².
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def _shuffled(base: Squares, p: float, draw: int) -> Squares:
 
 
 def _floors(rounds: int, seeds: int) -> Rows:
-    """Means of both errors over the second half of the rounds, begun near the optimum."""
+    """Means of both errors over the second half of the rounds, started near the optimum."""
     bases = [drawn(FLOOR_ZETA2, sigma2, 0) for sigma2 in FLOOR_SIGMA2]
     found = []
     for p in FLOOR_SHARES:
@@ -82,12 +82,12 @@ def _best(excess: Array, goal: float, rates: Array) -> tuple[float, float]:
     """Fewest rounds over the rates, the last axis; and that rate."""
     rounds = rounds_to(excess, goal)
     if not np.isfinite(rounds).any():
-        raise UserError(f"least squares: no rate came to {goal:g} in {len(excess)} rounds; simulate more of them.")
+        raise UserError(f"least squares: no rate reached {goal:g} in {len(excess)} rounds; simulate more.")
     return float(rounds.min()), float(rates[rounds.argmin()])
 
 
 def _drift(draws: int) -> Rows:
-    """Full local gradients: no noise, so that drift alone decides."""
+    """Full local gradients: no noise, so drift alone decides."""
     rates = np.geomspace(1e-5, 2e-2, 150)
     return [row for knob in DRIFT_ZETA2 for row in _drift_of(knob, draws, rates)]
 
@@ -116,7 +116,7 @@ def _drift_of(knob: float, draws: int, rates: Array) -> Rows:
 
 
 def _noise(draws: int, rounds: int, seeds: int) -> Rows:
-    """Single records: noise decides, and shuffling real records of unlike clients makes it larger."""
+    """Single records: noise decides, and shuffling real records of different clients adds to it."""
     rates = np.geomspace(5e-5, 2e-3, 13)
     found: Rows = []
     for knobs in NOISY:

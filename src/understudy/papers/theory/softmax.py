@@ -1,10 +1,10 @@
 """Softmax regression, the logistic check of "Synthetic data shuffling accelerates the convergence of federated learning
 under data heterogeneity": ten workers on MNIST, alike or with one class each, E local steps of full gradients, with and
-without Gaussian noise N(0, σ²/784) on each coordinate of the 784×10 gradient, so that E‖noise‖² = 10σ².
+without Gaussian noise N(0, σ²/784) on each coordinate of the 784×10 gradient, so E‖noise‖² = 10σ².
 
 The loss is the plain mean cross-entropy. The paper's is a tenth of it, a mean over the classes too, and is printed
 without its minus sign. Without noise the tenth only rescales the rate. With noise s it does not: η(g/10 + s) is
-(η/10)(g + 10s), so that a σ² of the paper is 100σ² here.
+(η/10)(g + 10s), so the paper's σ² is 100σ² here.
 
 A third split shuffles half of every worker's records. The rate is tuned for each setting by the mean loss of the last
 five rounds.
@@ -52,7 +52,7 @@ class Setting:
 @dataclass(frozen=True)
 class SoftmaxPlan:
     data: str
-    records: int  # of each worker
+    records: int  # per worker
     rounds: int
     rates: Sequence[float] = RATES
     sigma2: float = 30.0
@@ -175,7 +175,7 @@ def _panel(heading: str, rows: Sequence[dict[str, Any]], steps: int, noise: floa
     mine = [row for row in rows if row["steps"] == steps and row["sigma2"] == noise]
     traces = [
         Trace(f"{row['split']}, rate {row['rate']:g}", range(1, len(row["loss"]) + 1), row["loss"], look, style)
-        for look, (row, style) in enumerate(zip(mine, STYLES, strict=True))  # lines may lie on each other
+        for look, (row, style) in enumerate(zip(mine, STYLES, strict=True))  # lines may overlap
     ]
     highest = max(value for row in rows for value in row["loss"])
     lowest = min(value for row in rows for value in row["loss"])
@@ -187,16 +187,16 @@ def _notes(rows: Sequence[dict[str, Any]], zeta2: Mapping[str, float]) -> list[s
     gain = {split: last[split, 1, False] / last[split, 5, False] for split in SPLITS}
     share = zeta2["half shuffled"] / zeta2["one class each"]
     return [
-        f"Shuffling half of the records leaves {share:.3f} of ζ² at w = 0; (1 − p)² says 0.25.",
-        "Five local steps for one bring the last loss down by a factor of "
+        f"Shuffling half of the records leaves {share:.3f} of ζ² at w = 0; (1 − p)² predicts 0.25.",
+        "Five local steps instead of one lower the last loss by a factor of "
         + ", ".join(f"{gain[split]:.2f} ({split})" for split in SPLITS)
         + ", without noise.",
-        "With noise five steps end at "
+        "With noise, five steps end at "
         + ", ".join(f"{last[split, 5, True]:.3f} ({split})" for split in SPLITS)
         + ", one step at "
         + ", ".join(f"{last[split, 1, True]:.3f}" for split in SPLITS)
         + ".",
-        "With one step and no noise all splits are gradient descent on one and the same loss; their last losses are "
+        "With one step and no noise, all splits are gradient descent on the same loss; their last losses are "
         + ", ".join(f"{last[split, 1, False]:.4f}" for split in SPLITS)
         + ".",
     ]

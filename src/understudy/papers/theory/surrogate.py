@@ -1,9 +1,9 @@
 """The one-dimensional picture of "FedDM: Iterative Distribution Matching for Communication-Efficient Federated
-Learning": near the broadcast model a few learnt records stand in for a client's loss, farther away they do not; and the
-server that adds up such surrogates comes nearer to the common optimum than one that averages trained models.
+Learning": near the broadcast model a few learnt records stand in for a client's loss, farther away they do not; and a
+server that sums such surrogates gets closer to the common optimum than one that averages trained models.
 
 A network with a single weight: a record is a number x, its features are sin(wx) and cos(wx), its logit 4·sin(wx), the
-loss the logistic one. As in FedDM a client learns m records a class so that the class means of features and logits
+loss the logistic one. As in FedDM, a client learns m records per class so that the class means of features and logits
 agree at weights drawn within ρ of w_r, and the server minimises the sum of the surrogates within that ball.
 """
 
@@ -20,11 +20,11 @@ from understudy.randomness import generator
 from understudy.runs.play import one_thread
 from understudy.runs.watching import Observer
 
-ABOUT = "One weight, two clients: surrogates learnt from four records a client, near the broadcast weight and elsewhere"
+ABOUT = "One weight, two clients: surrogates of four learnt records per client, near the broadcast weight and elsewhere"
 START, RADIUS, SYNTHETIC = 0.7, 0.5, 2  # w_r, ρ, m
 LOW, HIGH, POINTS = -0.5, 4.0, 901
-# Where the classes of each client lie: (middle of class 0, of class 1, spread), as many records of each. The first
-# client's loss is steep around its optimum, the second one's flat, with its optimum far away.
+# Where the classes of each client lie: (centre of class 0, of class 1, spread), equally many records of each. The
+# first client's loss is steep around its optimum, the second one's flat, with its optimum far away.
 PLACES = ((-1.7, 1.5, 0.5), (-0.5, 0.6, 0.2))
 RECORDS = 100
 
@@ -57,7 +57,7 @@ def drawn() -> list[Records]:
 
 
 def surrogate(client: Records, near: float, radius: float, rng: torch.Generator, *, steps: int, lr: float) -> Records:
-    """Records that are learnt to have the class means of the client's, at weights within ``radius`` of ``near``."""
+    """Records learnt to have the class means of the client's, at weights within ``radius`` of ``near``."""
     begun = [client.x[client.y == label][:SYNTHETIC] for label in (0, 1)]
     x = torch.cat(begun).clone().requires_grad_()
     y = torch.arange(2).repeat_interleave(SYNTHETIC).to(client.y.dtype)
@@ -107,7 +107,7 @@ def _surrogates(clients: Sequence[Records], near: float, round: int, steps: int)
 
 
 def _rounds(clients: Sequence[Records], rounds: int, steps: int) -> dict[str, list[float]]:
-    """The server's weight after each round, the first being where all begin."""
+    """The server's weight after each round; the first is where all begin."""
     ways = {"sum of surrogates": [START], "average of trained models": [START], "true sum, in the ball": [START]}
     for round in range(rounds):
         summed, averaged, true = (way[-1] for way in ways.values())
@@ -122,7 +122,7 @@ def _rounds(clients: Sequence[Records], rounds: int, steps: int) -> dict[str, li
 
 
 def _gaps(client: Records, made: Records, grid: Tensor) -> tuple[float, float]:
-    """Largest distance of surrogate and loss within the ball, and between one and three radii from its middle."""
+    """Largest gap between surrogate and loss within the ball, and between one and three radii from its centre."""
     off, far = (losses(made, grid) - losses(client, grid)).abs(), (grid - START).abs()
     return float(off[far <= RADIUS].max()), float(off[(far > RADIUS) & (far <= 3 * RADIUS)].max())
 
@@ -189,6 +189,6 @@ def _notes(gaps: Sequence[tuple[float, float]], values: dict[str, list[float]], 
     near, far = max(gap[0] for gap in gaps), max(gap[1] for gap in gaps)
     ends = ", ".join(f"{name} {way[-1]:.4f}" for name, way in values.items())
     return [
-        f"Within ρ a surrogate is off by at most {near:.4f}, from ρ to 3ρ by up to {far:.4f}: {far / near:.1f} times.",
+        f"Within ρ a surrogate is off by up to {near:.4f}, from ρ to 3ρ by {far:.4f}: {far / near:.1f} times as much.",
         f"Loss after the last round: {ends}; the lowest anywhere is {lowest:.4f}.",
     ]
