@@ -37,7 +37,7 @@ def test_a_generator_of_ones_own_runs_by_its_file(tmp_path: Path) -> None:
 
 def test_what_is_no_generator_is_named(tmp_path: Path) -> None:
     file = written(tmp_path)
-    with pytest.raises(UserError, match=r"mine\.py:BlendsSettings is no generator; write @generator"):
+    with pytest.raises(UserError, match=r"mine\.py:BlendsSettings is not a generator; write @generator"):
         entry(f"{file}:BlendsSettings")
     with pytest.raises(UserError, match="has no 'Missing'; it has"):
         entry(f"{file}:Missing")

@@ -62,8 +62,8 @@ def test_an_add_on_names_it_with_its_preset() -> None:
     ("given", "said"),
     [
         ({"preset": ["tiny"]}, "preset"),
-        ({"epochs": 5, "checkpoints": [6]}, "no epoch 6, they run from 1 to 5"),
-        ({"width": 20, "groups": 8}, "8 do not divide the width 20"),
+        ({"epochs": 5, "checkpoints": [6]}, "no epoch 6; epochs run from 1 to 5"),
+        ({"width": 20, "groups": 8}, "8 does not divide the width 20"),
         ({"width": 16, "head": 12}, "12 does not divide the 16 channels"),
         ({"sampler": "ddim", "sampling_steps": 300}, "ddim takes at most 100"),
     ],
@@ -196,7 +196,7 @@ def test_a_class_that_was_never_seen_cannot_be_drawn() -> None:
 
 
 def test_fewer_records_than_the_smallest_number_are_refused() -> None:
-    with pytest.raises(UserError, match=r"given 1 .* at least 2"):
+    with pytest.raises(UserError, match=r"at least 2 records, but was given 1"):
         Diffusion(BRIEF).fit(noise(1, EIGHT, 0), EIGHT, generator(0))
 
 

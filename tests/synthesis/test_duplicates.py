@@ -90,7 +90,7 @@ def _slowly(made: Tensor, real: Tensor) -> Tensor:
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
-    with pytest.raises(UserError, match=r"shape \(1, 1, 2\) and the records \(2, 1, 1\)"):
+    with pytest.raises(UserError, match=r"shape \(1, 1, 2\) but the records \(2, 1, 1\)"):
         near_duplicates(REAL, REAL.view(-1, 2, 1, 1))
-    with pytest.raises(UserError, match="ratio: 1 is no share"):
+    with pytest.raises(UserError, match="ratio must be at least 0 and below 1, not 1"):
         near_duplicates(REAL, REAL, ratio=1)

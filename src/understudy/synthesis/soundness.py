@@ -36,7 +36,7 @@ def complaint(images: Tensor, labels: Tensor) -> str | None:
     contrast = within_channels(x).sqrt()
     flat = float((contrast < FLAT).float().mean())
     if flat > 0.5:
-        return f"The generator made images without contrast: {flat:.0%} of them are one flat colour."
+        return f"The generator made images without contrast: {flat:.0%} of them are a flat colour."
     rough = roughness(x[contrast >= FLAT])
     if rough is not None and rough > ROUGH:
         return f"The generator made noise: neighbouring pixels differ {rough:.2f} times as much as distant ones."
