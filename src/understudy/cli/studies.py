@@ -45,9 +45,7 @@ def sheet(
     per_class: Annotated[int | None, typer.Option(min=1, help="Images per class in a cell.")] = None,
     generated: Annotated[
         bool,
-        typer.Option(
-            "--generated", help="Draw what a fedcog client generates for its next round; it never leaves the client."
-        ),
+        typer.Option("--generated", help="Draw what a fedcog client generates for its next round; it is never sent."),
     ] = False,
     client: Annotated[
         str | None, typer.Option(help="With --generated: whose images; by default the first client's.")
