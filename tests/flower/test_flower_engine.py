@@ -168,7 +168,7 @@ def test_words_of_a_site_do_not_steer_the_terminal(tmp_path: Path) -> None:
         return _to(message, content=wire.pack(json.dumps(header).encode(), b""))
 
     (why,) = outcomes(make(tmp_path, FakeGrid({1: "a"}, {"a": rude}), 5), "a").values()
-    assert why == "it failed with a code that this server does not know"
+    assert why == "it failed with a code unknown to this server"
 
 
 def test_what_was_read_is_not_kept(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_checkpoint_without_a_digest_is_resumed_and_that_is_told(tmp_path: Pat
     del listing["notes"]["config"]  # as an older version wrote it
     entry.write_text(json.dumps(listing))
     assert us.run(out=tmp_path / "run", resume=True, rounds=2, observer=listening).summary["rounds"] == 2
-    assert any("from an older version: whether its config.yaml was edited cannot be" in said for said in listening.said)
+    assert any("from an older version: edits of its config.yaml cannot be" in said for said in listening.said)
     edit(run, EDITS["learning rate"])
     with pytest.raises(UserError, match="was edited"):  # it has a digest by now
         us.run(out=tmp_path / "run", resume=True, rounds=3)

@@ -144,5 +144,5 @@ def test_what_cannot_be_drawn_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"client-0.npz: records have shape \(1, 2, 2\)"):
         sheets_figure([run])
     change_config(run, problem=None)
-    with pytest.raises(UserError, match="has no whole 'problem'"):
+    with pytest.raises(UserError, match="has an incomplete 'problem'"):
         sheets_figure([run])

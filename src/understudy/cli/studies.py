@@ -44,10 +44,7 @@ def sheet(
     out: Annotated[Path, typer.Option("-o", "--out", help="The picture: .png, .svg or .pdf.")],
     per_class: Annotated[int | None, typer.Option(min=1, help="Images per class in a cell.")] = None,
     generated: Annotated[
-        bool,
-        typer.Option(
-            "--generated", help="Draw what a fedcog client generates for its next round; it never leaves the client."
-        ),
+        bool, typer.Option("--generated", help="Draw what a fedcog client generates for its next round; never sent.")
     ] = False,
     client: Annotated[
         str | None, typer.Option(help="With --generated: whose images; by default the first client's.")

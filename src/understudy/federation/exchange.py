@@ -69,9 +69,7 @@ def failed(client: str, why: str, *, outcome: Outcome = "failed", code: str = "f
 class Engine(ABC):
     """Where clients run. It moves bytes and knows no method."""
 
-    late: Callable[[Request, Answer], None] = staticmethod(
-        lambda request, answer: None
-    )  # called with answers that came too late
+    late: Callable[[Request, Answer], None] = staticmethod(lambda request, answer: None)  # gets late answers
 
     @abstractmethod
     def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:

@@ -48,6 +48,4 @@ def may_travel(code: str) -> str:
 
 def sentence(code: str) -> str:
     """As the server shows it; an unknown code is not repeated."""
-    return (
-        f"{SENTENCES[code]} ({code})" if code in SENTENCES else "it failed with a code that this server does not know"
-    )
+    return f"{SENTENCES[code]} ({code})" if code in SENTENCES else "it failed with a code unknown to this server"

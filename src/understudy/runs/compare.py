@@ -40,9 +40,7 @@ class Row:
     epsilon: float | None
     seconds: float | None
     failed: int  # replies that did not arrive or did not count
-    measure: Measure = (
-        "accuracy"  # what ``target`` refers to, the same for all rows; macro F1 if all runs have several labels
-    )
+    measure: Measure = "accuracy"  # of ``target``, the same for all rows; macro F1 if all have several labels
     macro_f1: float | None = None  # of the last round; only if a record has several labels
     best_macro_f1: float | None = None
     sample_f1: float | None = None

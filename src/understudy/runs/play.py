@@ -48,16 +48,12 @@ def play(
         here = _engine(config, data, out, watcher) if engine is None else engine
         if not going_on:
             if config.branched is not None:
-                raise UserError(
-                    "This config belongs to a branch of another run; to start a new run, leave out 'branched'."
-                )
+                raise UserError("This config is a branch of another run; to start a new run, leave out 'branched'.")
             folder.create(private=engine is not None)
         with folder.locked(wait=60 if resume else 0, waiting=watcher.says), _disk_errors_said(out):
             if going_on:
                 if not check_not_edited(folder):
-                    watcher.says(
-                        f"{out} is from an older version: whether its config.yaml was edited cannot be checked."
-                    )
+                    watcher.says(f"{out} is from an older version: edits of its config.yaml cannot be detected.")
                 check_same_run(folder.config(), words)
             folder.write_config(words)
             rounds = Rounds(config, data, method, folder, words, watcher, sites_elsewhere=engine is not None)

@@ -43,9 +43,7 @@ class Generated:
     examples: Examples  # in the network's own space, with the requested labels
     held: Tensor  # (classes,) how many of the client's records have each label
     obeyed: float  # share of labels on which the broadcast model agrees with the request
-    disputed: (
-        float | None
-    )  # share of its answers that the client's last model contradicts; None if there is no such model
+    disputed: float | None  # share of its answers that the client's last model contradicts; None if it has none
 
 
 def generated(folder: Path, client: str | None = None, live: Live | None = None) -> Generated:

@@ -73,7 +73,5 @@ def only_one(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(
-                f"Another process is running the site in {folder}; stop it, or choose another --folder."
-            ) from None
+            raise UserError(f"Another process runs the site in {folder}; stop it or choose another --folder.") from None
         yield

@@ -122,9 +122,7 @@ def unmask(memory: Memory, round: int, brief: Message, rules: Rules) -> Message:
     survivors, dropped = brief[SURVIVORS].tolist(), brief[DROPPED].tolist()
     _check_lists(kept, survivors, dropped, rules)
     found = [_share_of(kept, peer, "mask") for peer in survivors] + [_share_of(kept, peer, "key") for peer in dropped]
-    _keep(
-        memory, Message({ROUND: kept[ROUND], DROPPED: brief[DROPPED]})
-    )  # secrets are deleted: there is no second time
+    _keep(memory, Message({ROUND: kept[ROUND], DROPPED: brief[DROPPED]}))  # deletes its secrets: no second time
     return Message(
         shares=to_tensor(b"".join(share or bytes(keys.SEED) for share in found), len(found), keys.SEED),
         opened=torch.tensor([share is not None for share in found], dtype=torch.uint8),

@@ -8,9 +8,7 @@ from understudy.errors import UserError
 
 def needed_of(holders: int, threshold: float) -> int:
     """How many of the holders must help: the share ``threshold``, and always more than half."""
-    return max(
-        holders // 2 + 1, math.ceil(threshold * holders - 1e-9)
-    )  # in floating point, 0.55 · 20 is slightly above 11
+    return max(holders // 2 + 1, math.ceil(threshold * holders - 1e-9))  # as floats, 0.55 · 20 is just above 11
 
 
 def split(seed: bytes, holders: int, needed: int) -> list[bytes]:
