@@ -6,8 +6,8 @@ model w_r (the paper's truncated Gaussian is always cut off there, see ``synthes
 images and continues training from w_r, projecting back into the ball of radius ρ around w_r after every step
 (``methods.shared.pooled``).
 
-Where the paper is silent, we follow the distribution matching it builds on: image momentum 0.5, and server momentum 0.9
-and decay 5e-4. So does ``dsa``, off by default: one augmentation per class and step, shared by real and synthetic
+Where the paper is silent, we follow the distribution matching it builds on: image momentum 0.5, server momentum 0.9,
+decay 5e-4, and ``dsa``, off by default: one augmentation per class and step, shared by real and synthetic
 images, and one per image in the server's training. A class with fewer than ``min_class_records`` records is left out,
 which is what the paper's message sizes imply. ``weights: size`` is its equation 10 with n_{k,c} in place of the
 misprinted count: each image weighs n_{k,c} / ipc, which reveals those counts to the server.

@@ -1,7 +1,7 @@
 """FedGen: "Data-Free Knowledge Distillation for Heterogeneous Federated Learning", algorithm 1.
 
-FedAvg, plus a generator G(y, ε) of last hidden features on the server. Before averaging, the server trains G against
-the clients' heads, on labels y drawn evenly from those some participant has, and ε ~ U(0, 1):
+FedAvg, plus a generator G(y, ε) of last hidden features on the server. Each round the server trains G
+with the clients' heads as teachers, on labels y drawn evenly from those some participant has, and ε ~ U(0, 1):
 
     Σ_k α_{k,y} · CE(head_k(G(y, ε)), y) + δ · exp(− mean_ij u_ij v_ij) − s · KL(Σ_k α_{k,y} head_k ‖ broadcast head)
 
