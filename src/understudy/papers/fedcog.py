@@ -12,7 +12,7 @@ from pathlib import Path
 from understudy.config.read import read
 from understudy.config.resolve import resolve
 from understudy.config.schema import Config
-from understudy.papers.study import Changes, Drawing, Findings, Panel, Study, StudyLine, StudyTable, Trace
+from understudy.papers.study import Changes, Drawing, Findings, Panel, Shown, Study, StudyLine, StudyTable, Trace
 from understudy.papers.tuned import line_of
 from understudy.runs.branching import branch
 from understudy.runs.play import play
@@ -108,5 +108,11 @@ STUDIES = (
         "fedcog-fashion-mnist",
         ABOUT,
         {"smoke": partial(fedcog_study, SMOKE), "paper": partial(fedcog_study, CogPlan())},
+        Shown(
+            "Fashion-MNIST, SimpleCNN, 10 clients, 50 rounds of FedAvg and 20 more: {}",
+            r"(?P<more>(?P<method>fedavg|fixed|balanced), .+)",
+            {"fixed": "fedcog", "balanced": "fedcog"},
+            "paper",
+        ),
     ),
 )
