@@ -1,6 +1,6 @@
 """Writes docs/methods/*.md, a page per method, docs/settings.md and README's table of families: from the files of the
-methods, the comments behind their settings, the tables of finished studies (a study's `Shown` reads them) and what papers
-print (`papers.printed`). In docs/studies/*/README.md it writes what stands between
+methods, the comments behind their settings, the tables of finished studies (a study's `Shown` reads them) and what
+papers print (`papers.printed`). In docs/studies/*/README.md it writes what stands between
 `<!-- notes: … -->` and `<!-- end -->`: the sentences of table.json that begin so, or all of them.
 
 Run ``python docs/make_pages.py`` after a method, a setting or a table has changed; a test compares the pages with what
