@@ -8,12 +8,12 @@ layer, five local epochs, twenty rounds, and generators that train for seconds.
 from collections.abc import Mapping
 from functools import partial
 
+from understudy.papers.demo import VAE as DEMO_VAE
 from understudy.papers.fedssyn.controls import ControlsPlan, controls_study
 from understudy.papers.fedssyn.generators import GeneratorsPlan, Private, generators_study
 from understudy.papers.fedssyn.peers import PeersPlan, peers_study
 from understudy.papers.fedssyn.rounds_to_target import RoundsPlan, Taking, rounds_study
 from understudy.papers.study import Changes, Shown, Study
-from understudy.runs.demo import VAE as DEMO_VAE
 
 SEEDS = (0, 1, 2)
 RATES = (0.03, 0.1, 0.3, 1.0)
