@@ -1,6 +1,6 @@
 """Writes docs/methods/*.md, a page per method, docs/settings.md and README's table of families: from the files of the
-methods, the comments behind their settings, the tables of finished studies (`papers.shown` reads them) and what papers
-print (`papers.printed`). In docs/studies/*/README.md it writes what stands between
+methods, the comments behind their settings, the tables of finished studies (a study's `Shown` reads them) and what
+papers print (`papers.printed`). In docs/studies/*/README.md it writes what stands between
 `<!-- notes: … -->` and `<!-- end -->`: the sentences of table.json that begin so, or all of them.
 
 Run ``python docs/make_pages.py`` after a method, a setting or a table has changed; a test compares the pages with what
@@ -24,8 +24,9 @@ from understudy.config.schema import EngineSettings, MethodPlan, ModelPlan, Top
 from understudy.data.settings import DataSettings
 from understudy.data.splits import SplitSettings
 from understudy.papers.printed import PRINTED
-from understudy.papers.shown import SHOWN, Shown
+from understudy.papers.reproduce import STUDIES
 from understudy.papers.stored import findings_of
+from understudy.papers.study import Shown
 from understudy.privacy.policy import Policy
 from understudy.privacy.promise import PrivacySettings
 from understudy.view.listings import flat, typed
@@ -59,7 +60,7 @@ def _by_role(roles: Sequence[Mapping[str, Any]], say: Callable[[Mapping[str, Any
 
 def _numbers(name: str) -> str:
     lines = ["| set-up | accuracy (%) | from |", "|---|--:|---|"]
-    ours = [line for shown in SHOWN if (line := _our_line(shown, name))]
+    ours = [line for one in STUDIES.values() if one.shown and (line := _our_line(one.name, one.shown, name))]
     lines += ours or ["| not measured | | ours |"]
     theirs = [one for one in PRINTED if name in one.figures]
     lines += [f"| {one.setup} | {one.figures[name]} | {one.paper}, {one.place} |" for one in theirs]
@@ -68,9 +69,9 @@ def _numbers(name: str) -> str:
     return "\n".join(lines)
 
 
-def _our_line(shown: Shown, name: str) -> str:
+def _our_line(study: str, shown: Shown, name: str) -> str:
     """All rows of a method in one study beside each other; nothing where there is no table, or none of it."""
-    folder = HERE / "studies" / shown.study
+    folder = HERE / "studies" / study
     if not (folder / "table.json").exists():
         return ""
     found = []
@@ -86,7 +87,7 @@ def _our_line(shown: Shown, name: str) -> str:
     seeds = len(found[0][1].accuracies)
     figures = " / ".join(row.figure for _, row in found)
     about = f"{folder.name}/README.md" if (folder / "README.md").exists() else "README.md"
-    command = f"understudy reproduce {shown.study} --scale {shown.scale}"
+    command = f"understudy reproduce {study} --scale {shown.scale}"
     said = f"{setup}{tuned}; {seeds} {'seed' if seeds == 1 else 'seeds'}"
     return f"| {said} | {figures} | [ours](../studies/{about}), `{command}` |"
 

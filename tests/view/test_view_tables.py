@@ -116,9 +116,16 @@ ADD_ON = {**METHOD, "name": "fedcog", "role": "add-on", "sends": {}, "joins": []
 
 def test_methods_are_listed_with_the_kinds_that_they_send() -> None:
     lines = printed(print_methods, [METHOD, ADD_ON], False)
-    assert lines[2].split() == ["fedcog", "nothing", "more", "0", "methods"]
+    assert lines[2].split() == ["fedcog", "nothing", "more", "–"]
     assert lines[6].split() == ["feddm", "examples,", "statistics", "fedssyn"]
     assert len(lines) == 10
+
+
+def test_more_than_three_that_join_are_counted_and_only_named_for_one_method() -> None:
+    three, four = ({**METHOD, "joins": list("abcd")[:many]} for many in (3, 4))
+    lines = printed(print_methods, [three, four, {**ADD_ON, "joins": list("abcd")}], False)
+    assert [lines[at].split()[3:] for at in (2, 6, 7)] == [["4", "methods"], ["a,", "b,", "c"], ["4", "add-ons"]]
+    assert "joins a, b, c, d" in printed(print_methods, [four], True)
 
 
 def test_one_method_shows_every_setting_as_it_is_typed_and_each_part_sent() -> None:

@@ -74,7 +74,7 @@ def demo(
     from understudy.config.build import build_data
     from understudy.config.read import read
     from understudy.config.resolve import resolve
-    from understudy.runs.demo import PRESET, clear, play_demo
+    from understudy.papers.demo import PRESET, clear, play_demo
     from understudy.view.progress import RichProgress
     from understudy.view.story import INTRO, print_story
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from understudy.papers.compared import compared
-from understudy.papers.study import Changes, Study
+from understudy.papers.study import Changes, Shown, Study
 from understudy.papers.tuned import Comparison, Contender
 
 SKEW_ABOUT = "FedDM beside averaging as skew grows (Dirichlet 0.5, 0.1, 0.01), learning rates tuned alike"
@@ -121,10 +121,15 @@ STUDIES = (
         "feddm-skew",
         SKEW_ABOUT,
         {"smoke": partial(compared, skew_smoke()), "desk": partial(compared, skew_at_desk())},
+        Shown(
+            "4000 MNIST images at 14×14, small ConvNet, 10 clients, 5 rounds, Dirichlet {}",
+            r"(?P<method>[a-z]+)-(?P<more>[\d.]+)",
+        ),
     ),
     Study(
         "feddm-options",
         OPTIONS_ABOUT,
         {"smoke": partial(compared, options_smoke()), "desk": partial(compared, options_at_desk())},
+        Shown("4000 MNIST images at 14×14, small ConvNet, 10 clients, 5 rounds, Dirichlet 0.1", r"(?P<method>real)"),
     ),
 )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from understudy.papers.compared import compared
-from understudy.papers.study import Changes, Study
+from understudy.papers.study import Changes, Shown, Study
 from understudy.papers.tuned import Comparison, Contender
 
 SKEWED: Changes = {
@@ -78,6 +78,9 @@ STUDIES = (
             "smoke": partial(compared, _family(QUICK, (0.05,), (0,))),
             "desk": partial(compared, _family({}, (0.01, 0.03, 0.1, 0.3, 1.0), (0, 1, 2))),
         },
+        Shown(
+            "4000 MNIST images at 14×14, MLP, 10 clients, Dirichlet 0.1, 20 rounds", r"(fedavg\+)?(?P<method>[\w-]+)"
+        ),
     ),
     Study(
         "personal-models",
@@ -86,5 +89,9 @@ STUDIES = (
             "smoke": partial(compared, _personal(QUICK, (0.05,), (0,))),
             "desk": partial(compared, _personal({}, (0.01, 0.03, 0.1, 0.3), (0, 1, 2))),
         },
+        Shown(
+            "4000 MNIST images at 14×14, MLP, 10 clients, Dirichlet 0.1, 20 rounds, own models on own held-out records",
+            r"(?P<method>fedrep|ditto)",
+        ),
     ),
 )

@@ -18,9 +18,9 @@ STUDIES: Mapping[str, Study] = {
     one.name: one
     for one in (
         *ours.STUDIES,
-        *fedcog.STUDIES,
         *feddm.STUDIES,
         *comparisons.STUDIES,
+        *fedcog.STUDIES,
         *checks.STUDIES,
         *plans.STUDIES,
     )

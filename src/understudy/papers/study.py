@@ -149,7 +149,18 @@ Scales = Mapping[Scale, Callable[[Path, Observer], Findings]]
 
 
 @dataclass(frozen=True)
+class Shown:
+    """How a study's table.json is read for the page of a method. Rows of other methods do not match ``label``."""
+
+    setup: str  # in words; {}: what differs between a method's rows
+    label: str  # pattern of a row's label: ``method``, and ``more`` for what differs
+    called: Mapping[str, str] = field(default_factory=dict)  # from its name in the label to the method
+    scale: Scale = "desk"
+
+
+@dataclass(frozen=True)
 class Study:
     name: str
     about: str  # for the list of studies
     scales: Scales  # what runs it in a folder
+    shown: Shown | None = None  # on the pages of its methods

@@ -12,6 +12,7 @@ from understudy.view.numbers import NONE
 from understudy.view.ruled import number, print_notes, print_table, ruled, words
 
 MOST_CLIENTS = 30
+MOST_NAMES = 3  # of what joins a method, or what an add-on joins
 
 
 def print_methods(found: Sequence[Mapping[str, Any]], whole: bool = False, console: Console | None = None) -> None:
@@ -30,14 +31,15 @@ def print_methods(found: Sequence[Mapping[str, Any]], whole: bool = False, conso
 
 
 def methods_table(found: Sequence[Mapping[str, Any]], role: str, gap: int = 2) -> Table:
-    """One line each; the many methods an add-on joins are only counted."""
+    """One line each; more names than a few are only counted."""
     table = ruled(gap)
     words(table, role, whole=True)
     words(table, "clients send")
     words(table, "joins")
     for one in found:
         joins = one.get("joins", ())
-        said = f"{len(joins)} methods" if role == "add-on" else ", ".join(joins) or NONE
+        counted = f"{len(joins)} {'methods' if role == 'add-on' else 'add-ons'}"
+        said = counted if len(joins) > MOST_NAMES else ", ".join(joins) or NONE
         table.add_row(*map(Text, (one["name"], _sent(one), said)))
     return table
 

@@ -11,40 +11,27 @@ from numpy.typing import NDArray
 
 from understudy.data.federation import Federation
 from understudy.data.skew import Skew, measure_skew
-from understudy.errors import UserError
+from understudy.view.canvas import FAINT, INK, SOFT, empty_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST_CLIENTS, MOST_CLASSES = 40, 24  # for discs
-INK, FAINT, BAR = "#22303c", "#d9dee3", "#7a8b99"
 CELL = 0.42  # inches per row and column if there is room
 
 
 def draw_split(federation: Federation, path: Path, title: str = "") -> Path:
-    """Writes the picture; the file's extension decides its format (.png, .svg, .pdf)."""
-    figure = split_figure(measure_skew(federation), title)
-    if path.suffix.lstrip(".").lower() not in figure.canvas.get_supported_filetypes():
-        raise UserError(f"{path}: no picture can be written with that extension; use .png, .svg or .pdf.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, facecolor="white")
-    except OSError as refused:
-        raise UserError(f"{path} cannot be written: {refused.strerror or refused}.") from None
-    return path
+    return save_figure(split_figure(measure_skew(federation), title), path)
 
 
 def split_figure(skew: Skew, title: str = "") -> "Figure":
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     counts = np.array(skew.label_counts)
     clients, classes = counts.shape
     discs = clients <= MOST_CLIENTS and classes <= MOST_CLASSES
     bars = max(3.0, 0.3 * classes)  # their space to the right of the table, in columns
-    figure = Figure(figsize=_inches(clients, classes + bars, discs), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = empty_figure(*_inches(clients, classes + bars, discs))
+    figure.set_layout_engine("constrained")
     axes = figure.subplots()
     if discs:
         _discs(axes, counts)
@@ -99,7 +86,7 @@ def _bars(axes: "Axes", sizes: list[int], classes: int, room: float) -> None:
     """Records of each client, in the rows of the table, with the number after each bar."""
     start = classes - 0.5 + 0.08 * room
     unit = 0.55 * room / max(1, max(sizes))
-    axes.barh(range(len(sizes)), [n * unit for n in sizes], left=start, height=0.5, color=BAR, zorder=2)
+    axes.barh(range(len(sizes)), [n * unit for n in sizes], left=start, height=0.5, color=SOFT, zorder=2)
     axes.text(start, -0.75, "records", fontsize=9, color=INK)
     if len(sizes) <= MOST_CLIENTS:
         for row, size in enumerate(sizes):

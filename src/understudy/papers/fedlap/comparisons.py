@@ -14,7 +14,7 @@ from understudy.papers.fedlap.criteria import CriteriaPlan
 from understudy.papers.fedlap.criteria_study import ABOUT as CRITERIA_ABOUT
 from understudy.papers.fedlap.criteria_study import criteria_study
 from understudy.papers.fedlap.pictures import HARDLY_NOISED, NEXT_TO_NONE, options, private
-from understudy.papers.study import Changes, Study
+from understudy.papers.study import Changes, Shown, Study
 from understudy.papers.tuned import Comparison, Contender
 
 PAIRS_ABOUT = "FedLAP beside FedAvg, FedProx, SCAFFOLD and FedDM on class pairs, learning rates tuned alike"
@@ -183,6 +183,7 @@ STUDIES = (
         "fedlap-pairs",
         PAIRS_ABOUT,
         {"smoke": partial(compared, pairs_smoke()), "desk": partial(compared, pairs_at_desk())},
+        Shown("4000 MNIST images at 14×14, small ConvNet, 5 clients with class pairs, 4 rounds", r"(?P<method>\w+)"),
     ),
     Study(
         "fedlap-options",
@@ -193,6 +194,10 @@ STUDIES = (
         "fedlap-dp",
         PRIVATE_ABOUT,
         {"smoke": partial(private, private_smoke()), "desk": partial(private, private_at_desk())},
+        Shown(
+            "Fashion-MNIST at 14×14, small ConvNet, 5 clients with class pairs, 2 rounds, ε {}",
+            r"(?P<method>[\w-]+) ε=(?P<more>[\d.]+)",
+        ),
     ),
     Study(
         "matching-criteria",

@@ -8,12 +8,12 @@ layer, five local epochs, twenty rounds, and generators that train for seconds.
 from collections.abc import Mapping
 from functools import partial
 
+from understudy.papers.demo import VAE as DEMO_VAE
 from understudy.papers.fedssyn.controls import ControlsPlan, controls_study
 from understudy.papers.fedssyn.generators import GeneratorsPlan, Private, generators_study
 from understudy.papers.fedssyn.peers import PeersPlan, peers_study
 from understudy.papers.fedssyn.rounds_to_target import RoundsPlan, Taking, rounds_study
-from understudy.papers.study import Changes, Study
-from understudy.runs.demo import VAE as DEMO_VAE
+from understudy.papers.study import Changes, Shown, Study
 
 SEEDS = (0, 1, 2)
 RATES = (0.03, 0.1, 0.3, 1.0)
@@ -178,11 +178,17 @@ STUDIES = (
         "fedssyn-rounds",
         "rounds to a target accuracy of five methods with and without Fedssyn, rates tuned alike",
         {"smoke": partial(rounds_study, rounds_smoke()), "desk": partial(rounds_study, rounds_at_desk())},
+        Shown("4000 MNIST images at 14×14, MLP, 10 clients: {}", r"(FedAvg \+ )?(?P<method>\w+), (?P<more>.+)"),
     ),
     Study(
         "fedssyn-controls",
         "Fedssyn's controls (a) to (f), records and epochs of its generators, few images, and ζ² measured",
         {"smoke": partial(controls_study, controls_smoke()), "desk": partial(controls_study, controls_at_desk())},
+        Shown(
+            "4000 MNIST images at 14×14, MLP, 10 clients, Dirichlet 0.01, 20 rounds",
+            r"\(\w\) (?P<method>shuffled images|central, records)",
+            {"shuffled images": "fedssyn", "central, records": "central"},
+        ),
     ),
     Study(
         "fedssyn-generators",
@@ -196,5 +202,6 @@ STUDIES = (
         "fedssyn-peers",
         "Fedssyn beside FedGen, DENSE and FedDM over rounds and over megabytes, rates tuned alike",
         {"smoke": partial(peers_study, peers_smoke()), "desk": partial(peers_study, peers_at_desk())},
+        Shown("4000 MNIST images at 14×14, 10 clients, Dirichlet 0.1", r"(FedAvg \+ )?(?P<method>\w+)"),
     ),
 )
