@@ -26,8 +26,7 @@ from understudy.federation.server import Reply, Server
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent
 from understudy.learning.pool import PoolFeed, learn_near
-from understudy.methods.fedssyn.settings import ImitationSettings
-from understudy.methods.shared.imitation import Imitation, check_single_labels
+from understudy.methods.shared.imitation import Imitation, ImitationSettings, check_single_labels
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import fault, of_one_kind
 from understudy.models.network import Network
