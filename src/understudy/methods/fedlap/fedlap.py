@@ -41,7 +41,7 @@ from understudy.learning.dsa import Draw, apply, draw, sent_ahead
 from understudy.learning.evaluate import tally
 from understudy.learning.loop import Descent, full_gradient
 from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_near, record_weights
-from understudy.methods.shared.fedlap_settings import MEASURED, PRESETS, FedLapSettings
+from understudy.methods.fedlap.settings import MEASURED, PRESETS, FedLapSettings
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, fault, pooled
 from understudy.models.network import Network
