@@ -31,7 +31,7 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Batch
 from understudy.methods.fedavg import fedavg
 from understudy.methods.moon import PREVIOUS, moon
-from understudy.methods.shared import beforehand
+from understudy.methods.shared import precompute
 from understudy.methods.shared.averaging import AveragingSettings
 from understudy.models.mlp import MlpSettings
 from understudy.models.network import Network
@@ -123,7 +123,7 @@ def slow_moon(sites: dict[str, Examples], w: Vector, cohorts: list[list[str]], c
 @pytest.mark.parametrize("kept", ["found once", "found batch by batch"])
 def test_three_rounds_equal_a_slow_version_in_numpy(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kept == "found batch by batch":
-        monkeypatch.setattr(beforehand, "MOST", 0)
+        monkeypatch.setattr(precompute, "MOST", 0)
     sites = {"a": cloud("a", 7), "b": cloud("b", 12), "c": cloud("c", 3)}
     cohorts = [["a", "b"], ["b", "c"], ["a", "b"]]
     chosen, net = settings(Local(epochs=2, batch=4, lr=0.2), mu=1.5), layered_net()
@@ -151,7 +151,7 @@ def test_anchors_are_those_of_networks_at_rest() -> None:
     sites, models = {"a": cloud("a", 7), "b": cloud("b", 12)}, []
     for most in (2**26, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(beforehand, "MOST", most)
+            patch.setattr(precompute, "MOST", most)
             net = Network(build, Problem(shape=(3,), classes=3))
             models.append(play(moon(settings(Local(epochs=2, batch=4, lr=0.1))), net, sites, 3)["model"])
     assert torch.allclose(models[0], models[1], atol=1e-5)

@@ -20,7 +20,8 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Batch
 from understudy.learning.losses import per_record_loss
 from understudy.methods.fedavg import fedavg
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Kit, Term
 from understudy.models.network import Network
 from understudy.models.zoo import entry as model
 
