@@ -110,7 +110,7 @@ class TitleSettings(Settings):
     mu: float = Field(default=0.01, ge=0)  # μ
 
 
-class TitlePull(Term):
+class TitleTerm(Term):
     """What it does to the local model."""
 
     def __init__(self, mu: float):
@@ -125,7 +125,7 @@ class TitlePull(Term):
 
 @term("NAME", settings=TitleSettings)  # the method NAME, and the add-on of that name
 def MODULE(settings: TitleSettings, _: Local) -> Term:
-    return TitlePull(settings.mu)
+    return TitleTerm(settings.mu)
 '''
 
 TERM_TEST = '''\
