@@ -212,7 +212,7 @@ def test_the_projection_feeds_a_classifier_of_its_own_and_is_part_of_the_model()
     # MLP of 4 hidden units on 3 inputs: 16. Projection 4 → 4 → 5: 20 + 25. Classifier 5 → 3: 18. The old head is gone.
     problem, chosen = Problem(shape=(3,), classes=3), entry("mlp")
     method = moon(settings(Local(epochs=1, batch=4), projection=5))
-    net = Network(lambda: method.dress(chosen.build(problem, MlpSettings(hidden=(4,))), problem), problem)
+    net = Network(lambda: method.adapt_network(chosen.build(problem, MlpSettings(hidden=(4,))), problem), problem)
     assert net.parameters == 16 + 20 + 25 + 18
     assert net.head.stop - net.head.start == 18
     z, logits = net(cloud("a", 7).x)
@@ -227,7 +227,7 @@ def test_the_projection_feeds_a_classifier_of_its_own_and_is_part_of_the_model()
 
 def test_without_a_projection_the_network_stays_as_it_is() -> None:
     module = nn.Linear(3, 3)
-    assert moon(settings(Local())).dress(module, Problem(shape=(3,), classes=3)) is module
+    assert moon(settings(Local())).adapt_network(module, Problem(shape=(3,), classes=3)) is module
 
 
 def test_a_client_without_records_has_no_last_model() -> None:

@@ -48,7 +48,8 @@ def dressed(method: Method) -> Network:
     """Pixels through a small network, as the method needs it."""
     chosen = model("mlp")
     return Network(
-        lambda: method.dress(chosen.build(PROBLEM, chosen.settings.model_validate({"hidden": [5]})), PROBLEM), PROBLEM
+        lambda: method.adapt_network(chosen.build(PROBLEM, chosen.settings.model_validate({"hidden": [5]})), PROBLEM),
+        PROBLEM,
     )
 
 

@@ -53,7 +53,7 @@ def _network(config: Config, problem: Problem, fast: FastPath, method: Method) -
     _check_memory(config, problem)
 
     def build() -> nn.Module:
-        return method.dress(_module(config, problem), problem)
+        return method.adapt_network(_module(config, problem), problem)
 
     return Network(build, problem, seed=config.top.seed, fast=fast, device=device(config))
 

@@ -126,7 +126,7 @@ class FedDyn(Averaging):
         sums = server.sum(self.count, Message(), server.clients, shapes, least)
         return state.but(mean_records=scalar(sums["records"] / sums["clients"]))
 
-    def also(self, state: State) -> Mapping[str, Tensor]:
+    def further_models(self, state: State) -> Mapping[str, Tensor]:
         return {"corrected": state["model"]}
 
 

@@ -83,7 +83,7 @@ class Contrast(Term):
             client.memory[PREVIOUS] = trained.model
         return {}
 
-    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+    def adapt_network(self, module: nn.Module, problem: Problem) -> nn.Module:
         features, head = getattr(module, "features", None), getattr(module, "head", None)
         if self.settings.projection is None or not callable(features) or not isinstance(head, nn.Module):
             return module  # a network without features is refused when it is built

@@ -66,7 +66,7 @@ class VirtualHomogeneity(Term):
                 "write 'gaussian'."
             )
 
-    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+    def adapt_network(self, module: nn.Module, problem: Problem) -> nn.Module:
         """The same network with twice the outputs, the second half for the noise."""
         head = getattr(module, "head", None)
         if isinstance(head, nn.Linear):

@@ -37,7 +37,7 @@ class Scorekeeper:
         scores = evaluate(net.logits, self._data.test, net.problem).as_dict()
         if self._data.validation is not None:
             scores["validation_accuracy"] = evaluate(net.logits, self._data.validation, net.problem).accuracy
-        for name, weights in self._method.also(state).items():
+        for name, weights in self._method.further_models(state).items():
             net.load(weights)
             scores[f"{name}_accuracy"] = evaluate(net.logits, self._data.test, net.problem).accuracy
         self._write(line, scores)

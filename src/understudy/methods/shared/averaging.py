@@ -64,9 +64,9 @@ class Averaging(Method):
         joined._check_terms()
         return joined
 
-    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+    def adapt_network(self, module: nn.Module, problem: Problem) -> nn.Module:
         for term in self.terms:
-            module = term.dress(module, problem)
+            module = term.adapt_network(module, problem)
         return module
 
     def bind(self, net: Network, rounds: int) -> None:
