@@ -7,8 +7,8 @@ from understudy.federation.method import Method, State
 from understudy.learning.evaluate import Tally, evaluate
 from understudy.runs.compare import last_counted
 from understudy.runs.folder import Line, RunFolder
+from understudy.runs.lost_work import Spent
 from understudy.runs.quantities import measure_round
-from understudy.runs.under_way import Spent
 from understudy.runs.watching import Observer
 
 
