@@ -68,7 +68,7 @@ def _check(skeleton: Skeleton, root: Path) -> None:
         raise UserError("This is not a clone of understudy; change to its folder, the one with the Makefile.")
     if not GOOD_NAME.fullmatch(name) or keyword.iskeyword(skeleton.module):
         raise UserError(f"'{name}' cannot be a method's name; use lower-case letters and digits, such as fed-new2.")
-    there = re.compile(rf'@(method|add_on|term)\(\s*"{name}"|^class {title}(Settings|Pull)?\b', re.MULTILINE)
+    there = re.compile(rf'@(method|add_on|term)\(\s*"{name}"|^class {title}(Settings|Term)?\b', re.MULTILINE)
     taken = [file for file in sorted((root / "src/understudy").rglob("*.py")) if there.search(file.read_text())]
     taken += [root / f"src/understudy/methods/{skeleton.module}", *(root / path for path in skeleton.new_files())]
     for path in taken:

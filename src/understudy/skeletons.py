@@ -101,8 +101,8 @@ from understudy.base_settings import Settings
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.learning.local import Local
-from understudy.methods.shared.parts import Kit, Term
-from understudy.methods.shared.terms import term
+from understudy.methods.shared.term_registration import term
+from understudy.methods.shared.terms_and_rules import Kit, Term
 from understudy.models.network import Network
 
 
@@ -110,7 +110,7 @@ class TitleSettings(Settings):
     mu: float = Field(default=0.01, ge=0)  # μ
 
 
-class TitlePull(Term):
+class TitleTerm(Term):
     """What it does to the local model."""
 
     def __init__(self, mu: float):
@@ -125,7 +125,7 @@ class TitlePull(Term):
 
 @term("NAME", settings=TitleSettings)  # the method NAME, and the add-on of that name
 def MODULE(settings: TitleSettings, _: Local) -> Term:
-    return TitlePull(settings.mu)
+    return TitleTerm(settings.mu)
 '''
 
 TERM_TEST = '''\

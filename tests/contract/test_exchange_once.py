@@ -21,7 +21,8 @@ from understudy.federation.method import State, task
 from understudy.federation.server import Server
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Kit, Term
 from understudy.models.network import Network
 from understudy.runs.folder import RunFolder
 

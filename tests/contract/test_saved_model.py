@@ -39,7 +39,7 @@ def test_the_saved_model_is_the_one_that_was_scored(name: str, tmp_path: Path) -
 class TwoModels(Sound):
     """A second model is worth a score: the first one with all its signs turned round."""
 
-    def also(self, state: State) -> Mapping[str, Tensor]:
+    def further_models(self, state: State) -> Mapping[str, Tensor]:
         return {"turned": -state["model"]}
 
 

@@ -10,7 +10,7 @@ from understudy.data import sets
 from understudy.data.canvases import CanvasesSettings, Habits, Stock, draw, habits_of, read_canvases, sizes
 from understudy.data.dataset import Dataset
 from understudy.data.digits import read_mnist_5k
-from understudy.data.settings import DataSettings, federation, load_dataset
+from understudy.data.settings import DataSettings, build_federation, load_dataset
 from understudy.data.skew import measure_skew
 from understudy.data.splits import Iid, Users, make_split
 from understudy.errors import UserError
@@ -181,10 +181,10 @@ def words(**more: object) -> DataSettings:
 
 
 def test_a_config_deals_canvases_out_by_user_unless_it_says_otherwise() -> None:
-    assert list(federation(words(), seed=0).sites) == ["user-0", "user-1", "user-2"]
-    assert len(federation(words(split="iid", clients=5), seed=0).sites) == 5
+    assert list(build_federation(words(), seed=0).sites) == ["user-0", "user-1", "user-2"]
+    assert len(build_federation(words(split="iid", clients=5), seed=0).sites) == 5
     with pytest.raises(UserError, match="use 'iid' or 'users'"):
-        federation(words(split={"alpha": 0.1}), seed=0)
+        build_federation(words(split={"alpha": 0.1}), seed=0)
 
 
 def test_they_are_drawn_at_the_size_of_the_config_and_scaled_as_it_says() -> None:
@@ -206,7 +206,7 @@ def test_words_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_picture_of_the_split_says_how_many_labels_a_record_bears() -> None:
-    data = federation(words(), seed=0)
+    data = build_federation(words(), seed=0)
     skew = measure_skew(data)
     every = [holding.own for holding in data.sites.values()]
     borne = sum(int(own.y.sum()) for own in every) / sum(map(len, every))
@@ -217,5 +217,5 @@ def test_a_picture_of_the_split_says_how_many_labels_a_record_bears() -> None:
 
 
 def test_a_picture_of_records_with_one_label_each_says_nothing_of_it() -> None:
-    one = federation(DataSettings(limit=50, clients=2, split=Iid()), seed=0)
+    one = build_federation(DataSettings(limit=50, clients=2, split=Iid()), seed=0)
     assert "labels per record" not in split_figure(measure_skew(one)).get_supxlabel()

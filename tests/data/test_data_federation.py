@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from understudy.data.examples import Examples
 from understudy.data.federation import Arrays, Federation
-from understudy.data.settings import DataSettings, federation, load_dataset
+from understudy.data.settings import DataSettings, build_federation, load_dataset
 from understudy.data.skew import entropy, measure_skew, total_variation
 from understudy.data.splits import ClassPairs, Split
 from understudy.errors import UserError
@@ -91,13 +91,13 @@ def test_a_split_must_fit_the_data_set() -> None:
 
 
 def test_the_default_config_is_ten_skewed_clients_of_digits() -> None:
-    made = federation(DataSettings(held_out=0.1, validation=0.1), seed=0)
+    made = build_federation(DataSettings(held_out=0.1, validation=0.1), seed=0)
     assert len(made.sites) == 10
     assert made.split is not None
     assert made.validation is not None
     total = sum(len(site.own) + len(site.held_out) for site in made.sites.values()) + len(made.validation)
     assert total == 1437
-    again = federation(DataSettings(held_out=0.1, validation=0.1), seed=0)
+    again = build_federation(DataSettings(held_out=0.1, validation=0.1), seed=0)
     assert again.split is not None
     assert again.split.digest == made.split.digest
 
@@ -143,7 +143,7 @@ def test_a_limit_takes_factors_and_users_along() -> None:
 )
 def test_configs_that_cannot_be_say_which_word(words: dict[str, object], says: str) -> None:
     with pytest.raises(UserError) as wrong:
-        federation(DataSettings.model_validate(words), seed=0)
+        build_federation(DataSettings.model_validate(words), seed=0)
     assert says in str(wrong.value)
 
 
@@ -159,7 +159,7 @@ def test_own_sites_from_a_config(tmp_path: Path) -> None:
         np.savez(tmp_path / f"{name}.npz", x=np.full((n, 4, 4), n, np.uint8), y=np.arange(n) % 3)
     sites: dict[str, str | None] = {name: str(tmp_path / f"{name}.npz") for name in "ab"}
     words = {"sites": sites, "test": str(tmp_path / "test.npz"), "size": 2, "held_out": 0.5, "classes": 5}
-    made = federation(DataSettings.model_validate(words), seed=0)
+    made = build_federation(DataSettings.model_validate(words), seed=0)
     assert made.problem.shape == (1, 2, 2)
     assert made.problem.classes == 5
     assert {name: len(site.own) for name, site in made.sites.items()} == {"a": 2, "b": 3}
@@ -170,7 +170,7 @@ def test_own_sites_from_a_config(tmp_path: Path) -> None:
 def test_own_npz_from_a_config_is_split(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=np.zeros((40, 2), np.float32), y=np.arange(40) % 4)
     settings = DataSettings(name=str(tmp_path / "mine.npz"), clients=2, split=ClassPairs())
-    made = federation(settings, seed=0)
+    made = build_federation(settings, seed=0)
     assert [len(site.own) for site in made.sites.values()] == [20, 20]
     with pytest.raises(UserError, match="only square images"):
         load_dataset(settings.model_copy(update={"size": 1}), 0)
@@ -232,7 +232,7 @@ def test_no_text_lies_on_another_in_the_picture() -> None:
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_a_picture_is_written(tmp_path: Path, ending: str) -> None:
-    made = federation(DataSettings(), seed=0)
+    made = build_federation(DataSettings(), seed=0)
     path = draw_split(made, tmp_path / "new" / f"split.{ending}", "Digits")
     assert path.stat().st_size > 5000
 

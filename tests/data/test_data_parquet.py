@@ -21,7 +21,7 @@ from pyarrow import parquet as pq  # noqa: E402
 from understudy.data import sets  # noqa: E402
 from understudy.data.own import is_path, read_sites, read_source  # noqa: E402
 from understudy.data.parquet import read_parquet, read_users  # noqa: E402
-from understudy.data.settings import DataSettings, federation  # noqa: E402
+from understudy.data.settings import DataSettings, build_federation  # noqa: E402
 from understudy.errors import UserError  # noqa: E402
 
 
@@ -138,7 +138,7 @@ def test_one_file_is_split_by_users_and_scored_on_another(tmp_path: Path) -> Non
     own = written(tmp_path / "own.parquet", x=[[float(i)] for i in range(6)], y=[0, 1] * 3, users=[4, 4, 9, 9, 9, 4])
     test = written(tmp_path / "test.parquet", x=[[7.0]], y=[2])
     words = {"name": str(own), "test": str(test), "split": "users"}
-    made = federation(DataSettings.model_validate(words), seed=0)
+    made = build_federation(DataSettings.model_validate(words), seed=0)
     assert [site.own.x[:, 0].tolist() for site in made.sites.values()] == [[0, 1, 5], [2, 3, 4]]
     assert made.test is not None
     assert made.problem.classes == 3

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from understudy.data.federation import Holding, remote_federation
 from understudy.data.problem import Problem
-from understudy.data.settings import DataSettings, at_site, federation
+from understudy.data.settings import DataSettings, at_site, build_federation
 from understudy.errors import UserError
 
 SITES = {"north": None, "south": None}
@@ -39,11 +39,11 @@ def folder(path: Path, size: int = 4, mode: str = "L", **shades: int) -> Path:
 
 
 def brought(settings: DataSettings, source: Path, name: str = "north", seed: int = 0) -> Holding:
-    return at_site(settings, name, source, federation(settings, seed=seed).problem, seed)
+    return at_site(settings, name, source, build_federation(settings, seed=seed).problem, seed)
 
 
 def test_the_server_knows_names_and_the_problem_but_no_record() -> None:
-    made = federation(said(mean=[0.5], std=[0.25]), seed=0)
+    made = build_federation(said(mean=[0.5], std=[0.25]), seed=0)
     assert made.remote
     assert made.problem == Problem((1, 4, 4), 3, False, (0.5,), (0.25,))
     assert list(made.sites) == ["north", "south"]
@@ -56,7 +56,7 @@ def test_the_server_knows_names_and_the_problem_but_no_record() -> None:
 
 
 def test_several_labels_a_record_and_rows_of_features() -> None:
-    made = federation(said(shape=[5], multilabel=True), seed=0)
+    made = build_federation(said(shape=[5], multilabel=True), seed=0)
     assert made.problem == Problem((5,), 3, True)
     empty = made.sites["south"].own
     assert empty.multilabel
@@ -65,7 +65,7 @@ def test_several_labels_a_record_and_rows_of_features() -> None:
 
 
 def test_names_of_the_classes_say_how_many_there_are() -> None:
-    made = federation(said(classes=None, labels=["cat", "ant"]), seed=0)
+    made = build_federation(said(classes=None, labels=["cat", "ant"]), seed=0)
     assert made.problem.classes == 2
     assert made.label_names == ("cat", "ant")
 
@@ -88,7 +88,7 @@ def test_names_of_the_classes_say_how_many_there_are() -> None:
 )
 def test_a_config_that_leaves_the_server_in_the_dark_is_refused(words: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError) as wrong:
-        federation(said(**words), seed=0)
+        build_federation(said(**words), seed=0)
     assert says in str(wrong.value)
 
 
@@ -112,21 +112,21 @@ def test_words_that_contradict_each_other_are_refused_at_once(words: dict[str, A
 def test_words_for_own_data_are_refused_beside_a_data_set_that_brings_them_along(word: str) -> None:
     value = {"labels": ["a", "b"], "shape": [1, 8, 8], "pixels": True, "multilabel": True}[word]
     with pytest.raises(UserError, match=rf"data\.{word}: this is for your own data"):
-        federation(DataSettings.model_validate({"name": "digits", word: value}), seed=0)
+        build_federation(DataSettings.model_validate({"name": "digits", word: value}), seed=0)
 
 
 def test_the_server_may_hold_a_test_set_that_must_fit(tmp_path: Path) -> None:
-    made = federation(said(test=str(npz(tmp_path / "test.npz"))), seed=0)
+    made = build_federation(said(test=str(npz(tmp_path / "test.npz"))), seed=0)
     assert made.test is not None
     assert len(made.test) == 6
     with pytest.raises(UserError, match=r"test: records have shape \(1, 5, 5\), but data\.shape is \(1, 4, 4\)"):
-        federation(said(test=str(npz(tmp_path / "five.npz", shape=(5, 5)))), seed=0)
+        build_federation(said(test=str(npz(tmp_path / "five.npz", shape=(5, 5)))), seed=0)
     with pytest.raises(UserError, match="test: labels run from 0 to 2"):
-        federation(said(test=str(tmp_path / "test.npz"), classes=2), seed=0)
+        build_federation(said(test=str(tmp_path / "test.npz"), classes=2), seed=0)
 
 
 def test_a_problem_refuses_a_test_set_that_does_not_fit() -> None:
-    other = federation(said(), seed=0).sites["north"].own
+    other = build_federation(said(), seed=0).sites["north"].own
     with pytest.raises(UserError, match="test: records have shape"):
         remote_federation(Problem((1, 5, 5), 3), ["north"], other)
 
@@ -134,13 +134,13 @@ def test_a_problem_refuses_a_test_set_that_does_not_fit() -> None:
 def test_a_site_brings_just_what_it_would_have_in_a_simulation(tmp_path: Path) -> None:
     sources = {name: str(npz(tmp_path / f"{name}.npz", n)) for name, n in (("north", 9), ("south", 12))}
     settings = said(held_out=0.34)
-    simulated = federation(settings.model_copy(update={"sites": sources}), seed=5)
+    simulated = build_federation(settings.model_copy(update={"sites": sources}), seed=5)
     for name, source in sources.items():
         here, there = brought(settings, Path(source), name, seed=5), simulated.sites[name]
         for mine, other in ((here.own, there.own), (here.held_out, there.held_out)):
             assert torch.equal(mine.x, other.x)
             assert torch.equal(mine.y, other.y)
-    assert federation(settings, seed=5).problem == simulated.problem
+    assert build_federation(settings, seed=5).problem == simulated.problem
 
 
 def test_records_held_out_at_a_site_are_apart_and_depend_on_its_name(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_config_may_say_that_images_are_floats_or_rows_are_pixels(tmp_path: Pa
     floats, pixels = npz(tmp_path / "f.npz", kind=np.float64), npz(tmp_path / "p.npz", shape=(7,))
     assert brought(said(pixels=False), floats).own.x.dtype == torch.float32
     assert brought(said(shape=[7], pixels=True), pixels).own.x.dtype == torch.uint8
-    assert federation(said(pixels=False), seed=0).sites["north"].own.x.dtype == torch.float32
+    assert build_federation(said(pixels=False), seed=0).sites["north"].own.x.dtype == torch.float32
     with pytest.raises(UserError, match=r"north: records are uint8 pixels, but all sites need floats"):
         brought(said(shape=[7]), pixels)
 
@@ -214,7 +214,7 @@ def test_images_shrink_at_the_site_and_for_the_test_set(tmp_path: Path) -> None:
     x[0, :2, :2] = [[0, 4], [8, 12]]  # its mean is 6
     source = npz(tmp_path / "a.npz", x=x, y=[0])
     settings = said(size=2, test=str(source))
-    made = federation(settings, seed=0)
+    made = build_federation(settings, seed=0)
     assert made.problem.shape == (1, 2, 2)
     assert made.test is not None
     assert made.test.x.tolist() == [[[[6, 0], [0, 0]]]]
@@ -257,4 +257,4 @@ def test_what_the_config_says_also_holds_where_the_records_are_here(
 ) -> None:
     sources = {"north": str(npz(tmp_path / "a.npz"))}
     with pytest.raises(UserError, match=says):
-        federation(DataSettings.model_validate({"sites": sources, **words}), seed=0)
+        build_federation(DataSettings.model_validate({"sites": sources, **words}), seed=0)

@@ -11,7 +11,7 @@ import torch
 from understudy.data import sets
 from understudy.data.dataset import Dataset
 from understudy.data.flair import COARSE, FlairSettings, read_flair
-from understudy.data.settings import DataSettings, federation, load_dataset
+from understudy.data.settings import DataSettings, build_federation, load_dataset
 from understudy.errors import UserError
 
 pytest.importorskip("PIL")
@@ -124,7 +124,7 @@ def test_grey_photographs_get_three_channels_alike(tmp_path: Path) -> None:
 def test_a_config_gives_each_user_a_client(tmp_path: Path) -> None:
     write_flair(tmp_path / "flair")
     words = {"name": "flair", "folder": str(tmp_path), "size": 2, "flair": {"labels": "fine"}}
-    data = federation(DataSettings.model_validate(words), seed=0)
+    data = build_federation(DataSettings.model_validate(words), seed=0)
     assert {name: len(holding.own) for name, holding in data.sites.items()} == {"user-0": 1, "user-1": 2}
     assert data.problem.shape == (3, 2, 2)
     assert data.problem.classes == 7

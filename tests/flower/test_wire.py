@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from understudy.engines.flower import wire
 from understudy.errors import UserError
 from understudy.federation.exchange import Answer, Request, failed
-from understudy.printing import printable
+from understudy.printable import printable
 
 REQUEST = Request("run", "digest", "ash", "Averaging.train", 3, 1, "", "", True, b"body of the brief")
 ANSWER = Answer("ash", "done", "", "r3s1", lambda: b"body of the reply", [{"steps": 4}])

@@ -11,9 +11,8 @@ from understudy.federation.budget import Budget, Occasion
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method
-from understudy.methods import fedlap
-from understudy.methods.fedlap import FedLap
-from understudy.methods.shared.fedlap_settings import FedLapSettings
+from understudy.methods.fedlap import FedLap, fedlap
+from understudy.methods.fedlap.settings import FedLapSettings
 from understudy.models.network import Network
 from understudy.privacy.charges import ChargeLog
 

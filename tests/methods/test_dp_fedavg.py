@@ -28,8 +28,8 @@ from understudy.methods.fedgen import FedGenSettings, Imagined
 from understudy.methods.fedprox import Proximal
 from understudy.methods.moon import Contrast, MoonSettings
 from understudy.methods.scaffold import ControlVariate
-from understudy.methods.shared.parts import Kit, Parts, Shapes, Term
-from understudy.methods.shared.together import Active
+from understudy.methods.shared.term_checks import Active
+from understudy.methods.shared.terms_and_rules import Kit, Parts, Shapes, Term
 from understudy.models.network import Network
 from understudy.models.zoo import entry
 from understudy.privacy.mechanism import NoisyMeans

@@ -10,7 +10,8 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.learning.local import Local
 from understudy.methods.fedavg import fedavg
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Term
 
 ONE_STEP = Local(epochs=1, batch=10, lr=0.1)
 # At w = 0 either class has probability ½. One record x=1 of class 0: slope (½−1)·1 = −0.5, so a steps to +0.05.

@@ -17,7 +17,8 @@ from understudy.methods.fedavg import fedavg
 from understudy.methods.fedcog import PREVIOUS, Consensus, FedCogSettings, fedcog
 from understudy.methods.feddm import FedDM, FedDMSettings
 from understudy.methods.scaffold import ScaffoldSettings, scaffold
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Kit
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.synthesis.inversion import Inversion, invert

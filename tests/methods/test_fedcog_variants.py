@@ -17,7 +17,8 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Batch
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedcog import PREVIOUS, Consensus, FedCogSettings, fedcog
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Kit
 from understudy.models.network import Network
 from understudy.randomness import generator
 

@@ -124,9 +124,9 @@ def test_both_models_are_scored_and_the_plain_mean_is_the_runs() -> None:
     method = bound(feddyn(settings()), coin())
     stage = Stage(method, SITES)
     opening = method.start(stage)
-    assert torch.equal(method.result(opening), method.also(opening)["corrected"])
+    assert torch.equal(method.result(opening), method.further_models(opening)["corrected"])
     state = stage.play(1)
-    assert torch.equal(method.also(state)["corrected"], state["model"])
+    assert torch.equal(method.further_models(state)["corrected"], state["model"])
     assert not torch.equal(method.result(state), state["model"])
 
 

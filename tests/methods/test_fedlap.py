@@ -14,9 +14,8 @@ from understudy.errors import UserError
 from understudy.learning.dsa import ALL, WITHOUT_FLIP, Draw, apply
 from understudy.learning.loop import full_gradient
 from understudy.learning.pool import learn_near
-from understudy.methods import fedlap
-from understudy.methods.fedlap import FedLap
-from understudy.methods.shared.fedlap_settings import PRESETS, FedLapSettings
+from understudy.methods.fedlap import FedLap, fedlap
+from understudy.methods.fedlap.settings import PRESETS, FedLapSettings
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target

@@ -18,8 +18,8 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.learning.dsa import Draw
 from understudy.learning.loop import full_gradient
-from understudy.methods import fedlap, fedlap_dp
-from understudy.methods.fedlap_dp import FedLapDp, FedLapDpSettings
+from understudy.methods.fedlap import fedlap, fedlap_dp
+from understudy.methods.fedlap.fedlap_dp import FedLapDp, FedLapDpSettings
 from understudy.models.network import Network
 from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import BudgetSpent

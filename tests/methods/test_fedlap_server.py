@@ -12,8 +12,7 @@ from stage import Stage, bound, coin, image_net, play, records, sigmoid
 from understudy.data.examples import Examples
 from understudy.federation.message import Message
 from understudy.learning.pool import learn_near
-from understudy.methods import fedlap
-from understudy.methods.fedlap import FedLap
+from understudy.methods.fedlap import FedLap, fedlap
 
 # ---- the radius of trust
 

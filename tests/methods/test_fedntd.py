@@ -18,7 +18,7 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Batch
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedntd import FedNtdSettings, NotTrue, fedntd, log_chances_of_others
-from understudy.methods.shared import beforehand
+from understudy.methods.shared import precompute
 from understudy.methods.shared.averaging import AveragingSettings
 from understudy.models.network import Network
 
@@ -96,7 +96,7 @@ def slow_ntd(sites: dict[str, Examples], w: Vector, cohorts: list[list[str]], ch
 @pytest.mark.parametrize("kept", ["found once", "found batch by batch"])
 def test_three_rounds_equal_a_slow_version_in_numpy(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kept == "found batch by batch":
-        monkeypatch.setattr(beforehand, "MOST", 0)
+        monkeypatch.setattr(precompute, "MOST", 0)
     sites = {"a": cloud("a", 7), "b": cloud("b", 12), "c": cloud("c", 3)}
     cohorts = [["a", "b"], ["b", "c"], ["a", "b"]]
     chosen, net = settings(Local(epochs=2, batch=4, lr=0.2), beta=3.0, temperature=2.0), layered_net()

@@ -14,7 +14,7 @@ from understudy.errors import UserError
 from understudy.learning.local import Local
 from understudy.methods.fedavg import fedavg
 from understudy.methods.fedreg import FedRegSettings, Made, Maker, Reminding, fedreg, input_range
-from understudy.methods.shared import beforehand
+from understudy.methods.shared import precompute
 from understudy.methods.shared.averaging import AveragingSettings
 from understudy.models.network import Network
 
@@ -131,8 +131,8 @@ def test_three_rounds_equal_a_slow_version_in_numpy(mask: bool, monkeypatch: pyt
     cohorts = [["a", "b"], ["b", "c"], ["a", "b"]]
     chosen, net = settings(Local(epochs=1, batch=4, lr=0.2), gamma=0.3, mask=mask), layered_net()
     slow = slow_fedreg(sites, net.initial().double().numpy(), cohorts, chosen)
-    for most in (beforehand.MOST, 0):  # made once before training, and batch by batch
-        monkeypatch.setattr(beforehand, "MOST", most)
+    for most in (precompute.MOST, 0):  # made once before training, and batch by batch
+        monkeypatch.setattr(precompute, "MOST", most)
         fast = play(fedreg(chosen), net, sites, 3, cohorts)
         np.testing.assert_allclose(fast["model"].numpy(), slow, atol=1e-4)
 

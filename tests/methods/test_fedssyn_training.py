@@ -21,7 +21,8 @@ from understudy.methods.feddm import FedDM, FedDMSettings
 from understudy.methods.fedssyn.fedssyn import POOL_Y, Fedssyn
 from understudy.methods.scaffold import ScaffoldSettings, scaffold
 from understudy.methods.shared import averaging
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Term
 from understudy.models.network import Network
 
 

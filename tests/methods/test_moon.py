@@ -31,7 +31,7 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Batch
 from understudy.methods.fedavg import fedavg
 from understudy.methods.moon import PREVIOUS, moon
-from understudy.methods.shared import beforehand
+from understudy.methods.shared import precompute
 from understudy.methods.shared.averaging import AveragingSettings
 from understudy.models.mlp import MlpSettings
 from understudy.models.network import Network
@@ -123,7 +123,7 @@ def slow_moon(sites: dict[str, Examples], w: Vector, cohorts: list[list[str]], c
 @pytest.mark.parametrize("kept", ["found once", "found batch by batch"])
 def test_three_rounds_equal_a_slow_version_in_numpy(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kept == "found batch by batch":
-        monkeypatch.setattr(beforehand, "MOST", 0)
+        monkeypatch.setattr(precompute, "MOST", 0)
     sites = {"a": cloud("a", 7), "b": cloud("b", 12), "c": cloud("c", 3)}
     cohorts = [["a", "b"], ["b", "c"], ["a", "b"]]
     chosen, net = settings(Local(epochs=2, batch=4, lr=0.2), mu=1.5), layered_net()
@@ -151,7 +151,7 @@ def test_anchors_are_those_of_networks_at_rest() -> None:
     sites, models = {"a": cloud("a", 7), "b": cloud("b", 12)}, []
     for most in (2**26, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(beforehand, "MOST", most)
+            patch.setattr(precompute, "MOST", most)
             net = Network(build, Problem(shape=(3,), classes=3))
             models.append(play(moon(settings(Local(epochs=2, batch=4, lr=0.1))), net, sites, 3)["model"])
     assert torch.allclose(models[0], models[1], atol=1e-5)
@@ -212,7 +212,7 @@ def test_the_projection_feeds_a_classifier_of_its_own_and_is_part_of_the_model()
     # MLP of 4 hidden units on 3 inputs: 16. Projection 4 → 4 → 5: 20 + 25. Classifier 5 → 3: 18. The old head is gone.
     problem, chosen = Problem(shape=(3,), classes=3), entry("mlp")
     method = moon(settings(Local(epochs=1, batch=4), projection=5))
-    net = Network(lambda: method.dress(chosen.build(problem, MlpSettings(hidden=(4,))), problem), problem)
+    net = Network(lambda: method.adapt_network(chosen.build(problem, MlpSettings(hidden=(4,))), problem), problem)
     assert net.parameters == 16 + 20 + 25 + 18
     assert net.head.stop - net.head.start == 18
     z, logits = net(cloud("a", 7).x)
@@ -227,7 +227,7 @@ def test_the_projection_feeds_a_classifier_of_its_own_and_is_part_of_the_model()
 
 def test_without_a_projection_the_network_stays_as_it_is() -> None:
     module = nn.Linear(3, 3)
-    assert moon(settings(Local())).dress(module, Problem(shape=(3,), classes=3)) is module
+    assert moon(settings(Local())).adapt_network(module, Problem(shape=(3,), classes=3)) is module
 
 
 def test_a_client_without_records_has_no_last_model() -> None:

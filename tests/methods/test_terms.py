@@ -20,7 +20,8 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Batch
 from understudy.learning.losses import per_record_loss
 from understudy.methods.fedavg import fedavg
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Kit, Term
 from understudy.models.network import Network
 from understudy.models.zoo import entry as model
 
@@ -47,7 +48,8 @@ def dressed(method: Method) -> Network:
     """Pixels through a small network, as the method needs it."""
     chosen = model("mlp")
     return Network(
-        lambda: method.dress(chosen.build(PROBLEM, chosen.settings.model_validate({"hidden": [5]})), PROBLEM), PROBLEM
+        lambda: method.adapt_network(chosen.build(PROBLEM, chosen.settings.model_validate({"hidden": [5]})), PROBLEM),
+        PROBLEM,
     )
 
 

@@ -32,7 +32,7 @@ def dressed(chosen: Any, classes: int = 3) -> Network:
     method = vhl(chosen)
 
     def build() -> nn.Module:
-        return method.dress(Body(nn.Sequential(nn.Flatten(), nn.Linear(16, 6)), nn.Linear(6, classes)), problem)
+        return method.adapt_network(Body(nn.Sequential(nn.Flatten(), nn.Linear(16, 6)), nn.Linear(6, classes)), problem)
 
     return Network(build, problem)
 
@@ -131,13 +131,13 @@ def test_steps_instead_of_epochs_are_converted_by_the_records() -> None:
 
 def test_the_head_is_twice_as_wide_and_keeps_its_first_half() -> None:
     body, head = nn.Linear(16, 6), nn.Linear(6, 3)
-    wide = vhl(settings()).dress(Body(body, head), Problem(shape=(1, 4, 4), classes=3)).head
+    wide = vhl(settings()).adapt_network(Body(body, head), Problem(shape=(1, 4, 4), classes=3)).head
     assert isinstance(wide, nn.Linear)
     assert wide.weight.shape == (6, 6)
     assert torch.equal(wide.weight[:3], head.weight)
     assert torch.equal(wide.bias[:3], head.bias)
     deep = Body(body, nn.Sequential(nn.ReLU(), nn.Linear(6, 3, bias=False)))
-    ends = vhl(settings()).dress(deep, Problem(shape=(1, 4, 4), classes=3)).head
+    ends = vhl(settings()).adapt_network(deep, Problem(shape=(1, 4, 4), classes=3)).head
     assert isinstance(ends, nn.Sequential)
     last = ends[-1]
     assert isinstance(last, nn.Linear)
@@ -154,7 +154,7 @@ def test_predictions_are_made_among_the_classes_alone() -> None:
 
 def test_a_head_that_is_not_linear_is_refused() -> None:
     with pytest.raises(UserError, match="must be, or end with, a linear layer"):
-        vhl(settings()).dress(Body(nn.Linear(3, 3), nn.Identity()), Problem(shape=(3,), classes=3))
+        vhl(settings()).adapt_network(Body(nn.Linear(3, 3), nn.Identity()), Problem(shape=(3,), classes=3))
 
 
 def test_several_labels_and_pictures_of_rows_are_refused() -> None:

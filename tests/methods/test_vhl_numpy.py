@@ -131,7 +131,7 @@ def dressed(chosen: Any, problem: Problem) -> Network:
 
     def build() -> nn.Module:
         body = nn.Sequential(nn.Flatten(), nn.Linear(inputs, WIDTH), nn.Tanh())
-        return method.dress(Body(body, nn.Linear(WIDTH, CLASSES)), problem)
+        return method.adapt_network(Body(body, nn.Linear(WIDTH, CLASSES)), problem)
 
     return Network(build, problem)
 

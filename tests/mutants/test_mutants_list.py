@@ -27,7 +27,7 @@ def test_every_bug_can_be_planted_and_its_tests_are_there() -> None:
 
 def test_every_method_and_every_room_has_some() -> None:
     files = {mutant.file for mutant in load()}
-    helpers = {"__init__", "beforehand"}  # no mathematics of their own
+    helpers = {"__init__", "precompute"}  # no mathematics of their own
     methods = {path.stem for path in (ROOT / "src" / "understudy" / "methods").rglob("*.py")} - helpers
     assert methods <= {Path(file).stem for file in files if file.startswith("methods/")}
     rooms = {"data", "models", "learning", "privacy", "synthesis", "federation", "config", "runs", "papers", "view"}

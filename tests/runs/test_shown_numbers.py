@@ -19,7 +19,7 @@ from understudy.runs.api import next_folder
 from understudy.runs.compare import Row, compare
 from understudy.runs.cost import cost_of
 from understudy.runs.folder import RunFolder
-from understudy.runs.under_way import Spent, UnderWay, lost
+from understudy.runs.lost_work import Spent, UnderWay, lost
 from understudy.runs.watching import Observer
 from understudy.view.numbers import epsilon_shown, megabytes
 from understudy.view.tables import _summary_lines, comparison_notes
@@ -167,7 +167,7 @@ def test_resumed_it_still_shows_them_and_so_does_the_summary(tmp_path: Path) -> 
 
 
 def test_a_kill_leaves_what_was_known_at_the_last_pulse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.runs.under_way.PULSE", 0.0)
+    monkeypatch.setattr("understudy.runs.lost_work.PULSE", 0.0)
     folder = us.run(THREE, out=tmp_path / "run", rounds=1).folder
     under_way, file = UnderWay(folder), folder / "under-way.json"
     with under_way.of_round(2, RoundRecord(up={"a": 70}, down={"a": 30})):

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from understudy.runs.lost_work import Spent
 from understudy.runs.scores import summarise
-from understudy.runs.under_way import Spent
 
 
 def line(round: int, accuracy: float | None, **more: Any) -> dict[str, Any]:

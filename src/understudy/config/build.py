@@ -11,7 +11,7 @@ from torch import nn
 from understudy.config.schema import Config
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
-from understudy.data.settings import federation
+from understudy.data.settings import build_federation
 from understudy.errors import UserError, no_memory
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.method import Method
@@ -25,7 +25,7 @@ def build_data(config: Config) -> Federation:
     if config.live.data is not None:
         return config.live.data
     assert config.data is not None
-    return federation(config.data, seed=config.top.seed)
+    return build_federation(config.data, seed=config.top.seed)
 
 
 def build_method(config: Config, data: Federation, fast: FastPath | None = None) -> Method:
@@ -53,7 +53,7 @@ def _network(config: Config, problem: Problem, fast: FastPath, method: Method) -
     _check_memory(config, problem)
 
     def build() -> nn.Module:
-        return method.dress(_module(config, problem), problem)
+        return method.adapt_network(_module(config, problem), problem)
 
     return Network(build, problem, seed=config.top.seed, fast=fast, device=device(config))
 

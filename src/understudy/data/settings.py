@@ -150,7 +150,7 @@ def _refuse_own_words(settings: DataSettings) -> None:
             raise UserError(f"data.{word}: this is for your own data; {settings.name} comes with it, so leave it out.")
 
 
-def federation(settings: DataSettings, *, seed: int) -> Federation:
+def build_federation(settings: DataSettings, *, seed: int) -> Federation:
     if settings.sites is not None:
         return _of_sites(settings, seed)
     patience.doing(f"Reading {settings.name}")

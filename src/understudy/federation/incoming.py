@@ -35,26 +35,26 @@ class Incoming:
         self._held_out = held_out  # the most records each client may have scored on
         self._released = released or (lambda release: None)  # called with every reply before the method sees it
 
-    def message(self, asked: Ask, answer: Answer, record: RoundRecord, heard: int) -> Message:
-        """What a client sent, if it counts; it arrived in round ``heard``."""
+    def message(self, asked: Ask, answer: Answer, record: RoundRecord, arrived_in: int) -> Message:
+        """What a client sent, if it counts; ``arrived_in`` is the round of its arrival."""
         client, data = answer.client, answer.read()
         record.up[client] = record.up.get(client, 0) + len(data)
         try:
             check_version(answer.version)
             message, charges = Message.from_bytes(data), self._charges(asked, answer)
         except UserError:
-            self._write_down(asked, client, data, {UNDECLARED: (UNDECLARED, len(data))}, (), heard)
+            self._write_down(asked, client, data, {UNDECLARED: (UNDECLARED, len(data))}, (), arrived_in)
             raise
-        self._write_down(asked, client, data, self._parts(asked, message), charges, heard)
+        self._write_down(asked, client, data, self._parts(asked, message), charges, arrived_in)
         reply = message.without(SCORE)
         self._check(asked, reply)
         if SCORE in message:
             record.scores = record.scores + self._tally(asked, client, message[SCORE])
         return reply
 
-    def failure(self, asked: Ask, answer: Answer, heard: int) -> None:
+    def failure(self, asked: Ask, answer: Answer, arrived_in: int) -> None:
         """Nothing left the client, but the work may have cost privacy."""
-        self._write_down(asked, answer.client, b"", {}, self._charges(asked, answer), heard)
+        self._write_down(asked, answer.client, b"", {}, self._charges(asked, answer), arrived_in)
 
     def _check(self, asked: Ask, reply: Message) -> None:
         undeclared = [part for part in reply if part not in self.kinds[asked.task]]
@@ -108,10 +108,10 @@ class Incoming:
         data: bytes,
         parts: Mapping[str, tuple[str, int]],
         charges: Sequence[Charge],
-        heard: int,
+        arrived_in: int,
     ) -> None:
         digest = hashlib.sha256(data).hexdigest()
-        release = Release(client, asked.round, asked.step, asked.task, parts, tuple(charges), digest, heard=heard)
+        release = Release(client, asked.round, asked.step, asked.task, parts, tuple(charges), digest, heard=arrived_in)
         self._released(release)
         self.ledger.record(release)
 

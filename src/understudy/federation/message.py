@@ -8,7 +8,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from understudy.errors import UserError
-from understudy.printing import is_short_line
+from understudy.printable import is_short_line
 from understudy.privacy.policy import Kind as Kind
 
 # Types of numbers that travel; torch can hardly compute with wider unsigned ones.

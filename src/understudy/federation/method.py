@@ -98,11 +98,11 @@ class Method(ABC):
         """The weights to score and to save."""
         return state["model"]
 
-    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+    def adapt_network(self, module: nn.Module, problem: Problem) -> nn.Module:
         """The network as this method needs it (MOON's projection, VHL's extra outputs); still features and head."""
         return module
 
-    def also(self, state: State) -> Mapping[str, Tensor]:
+    def further_models(self, state: State) -> Mapping[str, Tensor]:
         """More weights to score, by name: FedDyn's corrected model besides the mean."""
         return {}
 

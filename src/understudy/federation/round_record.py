@@ -8,7 +8,7 @@ from understudy.errors import UserError
 from understudy.federation.exchange import Answer
 from understudy.federation.server import TooFewReplies
 from understudy.learning.evaluate import Tally
-from understudy.printing import printable
+from understudy.printable import printable
 
 
 class RepliesWait(Exception):

@@ -37,11 +37,11 @@ class WrappedMethod(Method):
     def result(self, state: State) -> Tensor:
         return self.inner.result(state)
 
-    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
-        return self.inner.dress(module, problem)
+    def adapt_network(self, module: nn.Module, problem: Problem) -> nn.Module:
+        return self.inner.adapt_network(module, problem)
 
-    def also(self, state: State) -> Mapping[str, Tensor]:
-        return self.inner.also(state)
+    def further_models(self, state: State) -> Mapping[str, Tensor]:
+        return self.inner.further_models(state)
 
     def metrics(self, state: State) -> Mapping[str, float]:
         return self.inner.metrics(state)

@@ -26,10 +26,9 @@ from understudy.federation.server import Reply, Server
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent
 from understudy.learning.pool import PoolFeed, learn_near
-from understudy.methods.fedssyn.settings import ImitationSettings
-from understudy.methods.shared.imitation import Imitation, check_single_labels
+from understudy.methods.shared.imitation import Imitation, ImitationSettings, check_single_labels
 from understudy.methods.shared.outliers import learnt_from
-from understudy.methods.shared.pooled import fault, of_one_kind
+from understudy.methods.shared.pooled import of_one_kind, why_unfit
 from understudy.models.network import Network
 
 POOL = "central."  # in State: the records of each client that has answered
@@ -81,7 +80,7 @@ class Central(Method):
         # Once some clients have answered, a round no longer depends on those that never send anything usable.
         enough = 0 if any(part.startswith(POOL) for part in state) else None
         for reply in server.ask(self.hand_over, Message(), to=new, at_least=enough) if new else ():
-            wrong = fault(reply, self.net)
+            wrong = why_unfit(reply, self.net)
             if wrong:
                 reply.refuse(wrong)
             else:

@@ -40,7 +40,7 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Descent, full_gradient
 from understudy.learning.pool import PerImage, PoolFeed, learn_near
 from understudy.methods.shared.outliers import learnt_from
-from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, fault, first_noise
+from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, first_noise, why_unfit
 from understudy.models.network import Network
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, image_gradient
 from understudy.synthesis.matching import real_batch
@@ -140,7 +140,7 @@ class Condensing(Method):
         # Once some clients have answered, a round no longer depends on those that never send anything usable.
         enough = 0 if any(part.startswith(POOL) for part in state) else None
         for reply in server.ask(self.condense, Message(), to=new, at_least=enough) if new else ():
-            wrong = fault(reply, self.net, most=self.settings.ipc * self.net.problem.classes)
+            wrong = why_unfit(reply, self.net, most=self.settings.ipc * self.net.problem.classes)
             if wrong:
                 reply.refuse(wrong)
             else:

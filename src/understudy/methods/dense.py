@@ -36,8 +36,9 @@ from understudy.federation.server import Reply, Server
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Descent, Feed, Pull, Slope, train
 from understudy.learning.plan import passes
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.methods.shared.outliers import learnt_from
+from understudy.methods.shared.terms_and_rules import Term
 from understudy.models.network import Network
 from understudy.synthesis.divergence import kullback_leibler
 from understudy.synthesis.ensemble import Ensemble, Generation, imagine

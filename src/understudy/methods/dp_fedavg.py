@@ -31,7 +31,8 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Descent, Feed, Pull, Slope, Step, Trained, train
 from understudy.learning.plan import EMPTY
 from understudy.methods.fedprox import Proximal
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Term
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum, clipped_gradient_sum_with
 from understudy.privacy.mechanism import NoisyMeans, poisson_rows

@@ -21,7 +21,8 @@ from torch import Tensor
 from understudy.federation.message import Message
 from understudy.federation.method import State
 from understudy.federation.registry import method
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Parts, Rule
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Parts, Rule
 
 Damping = Literal["none", "moon", "fedcog"]
 PRESETS: Mapping[str, Mapping[str, Any]] = {

@@ -41,8 +41,8 @@ from understudy.federation.message import Message, scalar
 from understudy.federation.method import Method
 from understudy.federation.registry import add_on
 from understudy.learning.loop import Batch, Trained
-from understudy.methods.shared.parts import Kit, Parts, Term
-from understudy.methods.shared.terms import joined
+from understudy.methods.shared.term_registration import joined
+from understudy.methods.shared.terms_and_rules import Kit, Parts, Term
 from understudy.models.network import Network
 from understudy.synthesis.divergence import Divergence, kullback_leibler, log_chances
 from understudy.synthesis.inversion import Inversion, invert, invert_by_network

@@ -23,8 +23,8 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch
-from understudy.methods.shared.parts import Kit, Term
-from understudy.methods.shared.terms import term
+from understudy.methods.shared.term_registration import term
+from understudy.methods.shared.terms_and_rules import Kit, Term
 from understudy.models.network import Network
 
 SMALLEST_VARIANCE = 1e-8  # a constant dimension stays at 0

@@ -84,7 +84,7 @@ class FedDM(Pooled):
         super().__init__(settings)
 
     @property
-    def surrogate(self) -> Task:
+    def client_task(self) -> Task:
         return self.distil
 
     def bind(self, net: Network, rounds: int) -> None:

@@ -35,7 +35,8 @@ from understudy.federation.method import State, by_sums, task
 from understudy.federation.registry import method
 from understudy.federation.server import Server
 from understudy.learning.loop import Trained
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Kit, Parts, Rule, Term
 from understudy.models.network import Network
 
 PRESETS = {
@@ -125,7 +126,7 @@ class FedDyn(Averaging):
         sums = server.sum(self.count, Message(), server.clients, shapes, least)
         return state.but(mean_records=scalar(sums["records"] / sums["clients"]))
 
-    def also(self, state: State) -> Mapping[str, Tensor]:
+    def further_models(self, state: State) -> Mapping[str, Tensor]:
         return {"corrected": state["model"]}
 
 

@@ -25,7 +25,8 @@ from understudy.federation.method import State, by_sums
 from understudy.federation.registry import method
 from understudy.federation.server import Server
 from understudy.learning.loop import Trained
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Parts, Rule, Shapes
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Parts, Rule, Shapes
 
 _FLAGS = {"epsilon_times_clients": True, "epsilon_falls": True, "average_last_two": True}
 _LOCAL = {"schedule": "exponential", "decay": 0.998, "clip": 10.0, "weight_decay": 1e-4}

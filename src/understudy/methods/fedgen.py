@@ -37,7 +37,8 @@ from understudy.federation.server import Brief, Reply, Server, Task, WrappedServ
 from understudy.learning.ahead import ahead
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Trained
-from understudy.methods.shared.averaging import SOMEBODY, Averaging, AveragingSettings, Kit, Parts, Shapes, Term
+from understudy.methods.shared.averaging import SOMEBODY, Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Kit, Parts, Shapes, Term
 from understudy.models.network import Network
 from understudy.synthesis.feature_generator import FeatureGenerator, divergence_from, sameness, teachers_loss
 

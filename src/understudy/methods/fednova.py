@@ -32,7 +32,8 @@ from understudy.federation.registry import method
 from understudy.federation.server import Server
 from understudy.learning.loop import Trained
 from understudy.methods.fedprox import Proximal
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Kit, Parts, Rule, Shapes, Term
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Kit, Parts, Rule, Shapes, Term
 from understudy.models.network import Network
 
 PRESETS = {"niid-bench": {"local": {"momentum": 0.9}}}  # as in its scripts; FedDM takes its baselines from NIID-Bench

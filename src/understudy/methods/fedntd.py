@@ -22,9 +22,9 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch
-from understudy.methods.shared.beforehand import worth_keeping
-from understudy.methods.shared.parts import Kit, Term
-from understudy.methods.shared.terms import term
+from understudy.methods.shared.precompute import worth_keeping
+from understudy.methods.shared.term_registration import term
+from understudy.methods.shared.terms_and_rules import Kit, Term
 from understudy.models.network import Network
 from understudy.synthesis.divergence import kullback_leibler
 

@@ -25,7 +25,8 @@ from torch import Tensor
 from understudy.federation.message import Message
 from understudy.federation.method import State
 from understudy.federation.registry import method
-from understudy.methods.shared.averaging import Averaging, AveragingSettings, Parts, Rule
+from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.terms_and_rules import Parts, Rule
 
 Second = Callable[[Tensor, Tensor], Tensor]  # from v and Δ² to the new v
 

@@ -21,8 +21,8 @@ from understudy.base_settings import Settings
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.learning.local import Local
-from understudy.methods.shared.parts import Kit, Term
-from understudy.methods.shared.terms import term
+from understudy.methods.shared.term_registration import term
+from understudy.methods.shared.terms_and_rules import Kit, Term
 from understudy.models.network import Network
 
 PRESETS = {

@@ -21,8 +21,9 @@ from understudy.base_settings import Settings
 from understudy.errors import UserError
 from understudy.learning.local import Local
 from understudy.methods.scaffold import ControlVariate
-from understudy.methods.shared.averaging import AveragingSettings, Rule, Term
-from understudy.methods.shared.terms import term
+from understudy.methods.shared.averaging import AveragingSettings
+from understudy.methods.shared.term_registration import term
+from understudy.methods.shared.terms_and_rules import Rule, Term
 from understudy.models.network import Network
 
 HEAD, FULLY_CONNECTED = "head", "fully-connected"

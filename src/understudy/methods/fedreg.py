@@ -35,7 +35,7 @@ from understudy.federation.registry import method
 from understudy.learning.loop import Batch, Pull, Trained, total_loss
 from understudy.learning.losses import per_record_loss
 from understudy.methods.shared.averaging import Averaging, AveragingSettings
-from understudy.methods.shared.beforehand import worth_keeping
+from understudy.methods.shared.precompute import worth_keeping
 from understudy.models.network import Network
 
 

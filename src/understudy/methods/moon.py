@@ -27,9 +27,9 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Trained
-from understudy.methods.shared.beforehand import worth_keeping
-from understudy.methods.shared.parts import Kit, Parts, Term
-from understudy.methods.shared.terms import term
+from understudy.methods.shared.precompute import worth_keeping
+from understudy.methods.shared.term_registration import term
+from understudy.methods.shared.terms_and_rules import Kit, Parts, Term
 from understudy.models.network import Network
 
 PREVIOUS = "moon.previous"
@@ -83,7 +83,7 @@ class Contrast(Term):
             client.memory[PREVIOUS] = trained.model
         return {}
 
-    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+    def adapt_network(self, module: nn.Module, problem: Problem) -> nn.Module:
         features, head = getattr(module, "features", None), getattr(module, "head", None)
         if self.settings.projection is None or not callable(features) or not isinstance(head, nn.Module):
             return module  # a network without features is refused when it is built

@@ -36,7 +36,7 @@ class Real(Pooled):
         super().__init__(settings)
 
     @property
-    def surrogate(self) -> Task:
+    def client_task(self) -> Task:
         return self.pick
 
     def bind(self, net: Network, rounds: int) -> None:

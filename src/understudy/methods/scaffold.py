@@ -25,8 +25,9 @@ from understudy.federation.message import Kind, Message
 from understudy.federation.method import State
 from understudy.learning.local import Local
 from understudy.learning.loop import Trained, full_gradient
-from understudy.methods.shared.averaging import AveragingSettings, Kit, Parts, Rule, Shapes, Term
-from understudy.methods.shared.terms import term
+from understudy.methods.shared.averaging import AveragingSettings
+from understudy.methods.shared.term_registration import term
+from understudy.methods.shared.terms_and_rules import Kit, Parts, Rule, Shapes, Term
 from understudy.models.network import Network
 
 

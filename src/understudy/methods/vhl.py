@@ -31,8 +31,8 @@ from understudy.federation.message import Message, scalar
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch
 from understudy.learning.plan import steps_of_epochs
-from understudy.methods.shared.parts import Kit, Term
-from understudy.methods.shared.terms import term
+from understudy.methods.shared.term_registration import term
+from understudy.methods.shared.terms_and_rules import Kit, Term
 from understudy.models.network import Network
 from understudy.synthesis.noise_sets import Noise, noise_set
 
@@ -66,7 +66,7 @@ class VirtualHomogeneity(Term):
                 "write 'gaussian'."
             )
 
-    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+    def adapt_network(self, module: nn.Module, problem: Problem) -> nn.Module:
         """The same network with twice the outputs, the second half for the noise."""
         head = getattr(module, "head", None)
         if isinstance(head, nn.Linear):

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from understudy.errors import UserError
 from understudy.files import add_line
-from understudy.printing import is_short_line
+from understudy.printable import is_short_line
 from understudy.privacy.promise import Accountant
 
 LAST_PLACE = 10**9  # rounds, steps, charges of a task

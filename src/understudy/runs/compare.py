@@ -9,7 +9,7 @@ from typing import Any, Literal
 from understudy.config.schema import LIVE
 from understudy.errors import UserError
 from understudy.runs.folder import Line, RunFolder
-from understudy.runs.under_way import Spent, lost
+from understudy.runs.lost_work import Spent, lost
 
 SHARE_OF_BEST = 0.9  # the default target, as a share of the best accuracy of all runs
 MEGABYTE = 1e6

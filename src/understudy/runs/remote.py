@@ -24,7 +24,7 @@ from understudy.federation.exchange import Engine, Request
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 from understudy.heap import keep_freed_memory
-from understudy.printing import printable
+from understudy.printable import printable
 from understudy.privacy.policy import Policy
 from understudy.runs.play import Observer, Result, one_thread, play
 from understudy.runs.resuming import digest_of_config

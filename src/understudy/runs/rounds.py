@@ -25,9 +25,9 @@ from understudy.files import write_whole
 from understudy.randomness import private_global_stream
 from understudy.runs.checkpoint import Checkpoint
 from understudy.runs.folder import Line, RunFolder
+from understudy.runs.lost_work import UnderWay, lost
 from understudy.runs.resuming import digest_of_config, digest_of_run
 from understudy.runs.scores import Scorekeeper, summarise
-from understudy.runs.under_way import UnderWay, lost
 from understudy.runs.watching import Observer, RunStopped
 
 PATIENCE = 3  # this many undone rounds in a row end a run

@@ -7,8 +7,8 @@ from understudy.federation.method import Method, State
 from understudy.learning.evaluate import Tally, evaluate
 from understudy.runs.compare import last_counted
 from understudy.runs.folder import Line, RunFolder
+from understudy.runs.lost_work import Spent
 from understudy.runs.quantities import measure_round
-from understudy.runs.under_way import Spent
 from understudy.runs.watching import Observer
 
 
@@ -37,7 +37,7 @@ class Scorekeeper:
         scores = evaluate(net.logits, self._data.test, net.problem).as_dict()
         if self._data.validation is not None:
             scores["validation_accuracy"] = evaluate(net.logits, self._data.validation, net.problem).accuracy
-        for name, weights in self._method.also(state).items():
+        for name, weights in self._method.further_models(state).items():
             net.load(weights)
             scores[f"{name}_accuracy"] = evaluate(net.logits, self._data.test, net.problem).accuracy
         self._write(line, scores)

@@ -4,7 +4,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from understudy.printing import printable
+from understudy.printable import printable
 
 TURNED_AWAY = ("code: 2004", "401 Unauthorized")  # how Flower reports a key that it rejects
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from understudy.engines.flower import wire
 from understudy.federation.exchange import Answer, Engine, Request, failed
-from understudy.printing import printable
+from understudy.printable import printable
 
 if TYPE_CHECKING:
     from flwr.app import Message

@@ -12,7 +12,7 @@ from understudy.engines.flower.dialling import ServerAddress, reason, silence
 from understudy.engines.flower.processes import free_port, is_free, program, start, stop
 from understudy.engines.flower.quiet import switch_off, switches
 from understudy.engines.flower.runtime import Door, new_secret
-from understudy.printing import printable
+from understudy.printable import printable
 
 SECRET = "runtime.secret"  # in the site's folder
 AGAIN_AFTER = 15.0  # seconds: for up to a minute after a crash the server thinks the key is still connected

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from understudy.engines.with_parent import end_with_parent
 from understudy.errors import UserError
-from understudy.printing import printable
+from understudy.printable import printable
 
 GRACE = 5.0  # seconds between asking a program to end and killing it
 

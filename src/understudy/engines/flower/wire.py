@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from understudy.errors import UserError
 from understudy.federation.exchange import Answer, Outcome, Request, failed
 from understudy.federation.failures import may_travel, sentence
-from understudy.printing import printable
+from understudy.printable import printable
 
 if TYPE_CHECKING:
     from flwr.app import RecordDict

@@ -44,7 +44,7 @@ from understudy.methods.fedssyn.kept_generators import keep, kept_by
 from understudy.methods.fedssyn.privacy import PrivateExchange, private_exchange, rehearse
 from understudy.methods.fedssyn.settings import FedssynSettings
 from understudy.methods.shared.imitation import Imitation, check_single_labels
-from understudy.methods.shared.pooled import fault, of_one_kind
+from understudy.methods.shared.pooled import of_one_kind, why_unfit
 from understudy.models.network import Network
 from understudy.synthesis.duplicates import near_duplicates
 from understudy.synthesis.generator import Stage
@@ -187,7 +187,7 @@ class Fedssyn(ExchangeOnce):
         }
 
     def _sound(self, reply: Reply) -> bool:
-        why = None if self.settings.deal == "own" else fault(reply, self.net, most=self.settings.images)
+        why = None if self.settings.deal == "own" else why_unfit(reply, self.net, most=self.settings.images)
         if why is None and self.settings.source == "generator" and reply.get("x", BYTES).dtype != torch.uint8:
             why = "its images are not in bytes"
         if why is None and self.settings.veto is not None and not _are_counts(reply.get("duplicates", BYTES)):

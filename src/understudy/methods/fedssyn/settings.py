@@ -1,46 +1,11 @@
-"""Fedssyn's settings: the generator, the exchange, its privacy, and the checks before images are sent."""
+"""Fedssyn's settings: the exchange, its privacy, and the checks before images are sent."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from understudy.base_settings import Settings
-from understudy.complaints import checked
-from understudy.synthesis import generator as generators
-from understudy.synthesis.generator import Generator
-
-DEFAULT = "vae"
-
-
-class ImitationSettings(Settings):
-    """How a client makes images that stand in for its records."""
-
-    where: ClassVar[str] = "with.fedssyn.generator"  # where the generator's settings are in a config
-
-    generator: dict[str, Any] = Field(
-        default=DEFAULT, validate_default=True
-    )  # a name or file.py:Class, and its settings
-    records: float = Field(default=0.75, gt=0, le=1)  # ρ, share of its records that a client's generator learns from
-    images: int | None = Field(default=None, ge=0)  # ñ, images per client; null: as many as it has records
-    sound_only: bool = True  # send no images if the generator diverged or collapsed
-
-    @field_validator("generator", mode="before")
-    @classmethod
-    def _spelled_out(cls, given: object) -> object:
-        """Fills in the generator's own defaults, so that the resolved config shows them."""
-        wanted = {"name": given} if isinstance(given, str) else given
-        if not isinstance(wanted, dict) or not isinstance(wanted.get("name", DEFAULT), str):
-            raise ValueError("name a generator, such as vae")
-        wanted = {"name": DEFAULT, **wanted}
-        rest = {key: value for key, value in wanted.items() if key != "name"}
-        entry = generators.entry(wanted["name"])
-        settings = checked(entry.settings, rest, cls.where)
-        return {"name": entry.name, **settings.model_dump(mode="json")}
-
-    def built(self) -> Generator:
-        rest = {key: value for key, value in self.generator.items() if key != "name"}
-        entry = generators.entry(self.generator["name"])
-        return entry.build(entry.settings(**rest))
+from understudy.methods.shared.imitation import ImitationSettings
 
 
 class ExchangePrivacy(Settings):
@@ -61,6 +26,8 @@ class ExchangePrivacy(Settings):
 
 
 class FedssynSettings(ImitationSettings):
+    where: ClassVar[str] = "with.fedssyn.generator"
+
     source: Literal["generator", "real"] = "generator"  # what is shuffled: images, or real records (no privacy at all)
     deal: Literal["shuffled", "own"] = "shuffled"  # who gets the images: all clients, shuffled, or each its own
     dp: ExchangePrivacy | None = None  # train the generator by DP-SGD; null: without privacy

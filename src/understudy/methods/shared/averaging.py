@@ -22,12 +22,9 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Descent, Feed, Pull, Slope, Trained, plain, train
 from understudy.learning.plan import passes
 from understudy.methods.shared import local_scores
-from understudy.methods.shared.parts import Kit, Parts, Rule, Shapes, SlopeFor, Term
-from understudy.methods.shared.together import Active, Training, check_joins, check_together
+from understudy.methods.shared.term_checks import Active, Training, check_joins, check_together
+from understudy.methods.shared.terms_and_rules import Parts, Rule, Shapes, SlopeFor, Term
 from understudy.models.network import Network
-
-__all__ = ["Averaging", "AveragingSettings", "Kit", "Parts", "Rule", "Shapes", "SlopeFor", "Term"]
-
 
 SOMEBODY = 0.5  # a weight below it means no records: clients' weights are whole numbers
 
@@ -67,9 +64,9 @@ class Averaging(Method):
         joined._check_terms()
         return joined
 
-    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+    def adapt_network(self, module: nn.Module, problem: Problem) -> nn.Module:
         for term in self.terms:
-            module = term.dress(module, problem)
+            module = term.adapt_network(module, problem)
         return module
 
     def bind(self, net: Network, rounds: int) -> None:

@@ -6,20 +6,25 @@ ones.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
+from pydantic import Field, field_validator
 from torch import Tensor
 
+from understudy.base_settings import Settings
+from understudy.complaints import checked
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
-from understudy.methods.fedssyn.settings import ImitationSettings
 from understudy.privacy.sgd import PrivateSteps
+from understudy.synthesis import generator as generators
 from understudy.synthesis.generator import Generator, Learnt, Stage
 from understudy.synthesis.labels import labels_from_counts, largest_remainder
 from understudy.synthesis.soundness import complaint
 
+DEFAULT = "vae"
 Learn = Callable[[Client, Examples], Learnt]
 
 
@@ -27,6 +32,37 @@ class Unsound(UserError):
     """A generator failed."""
 
     code = "unsound"
+
+
+class ImitationSettings(Settings):
+    """How a client makes images that stand in for its records."""
+
+    where: ClassVar[str]  # where the generator's settings are in a config
+
+    generator: dict[str, Any] = Field(
+        default=DEFAULT, validate_default=True
+    )  # a name or file.py:Class, and its settings
+    records: float = Field(default=0.75, gt=0, le=1)  # ρ, share of its records that a client's generator learns from
+    images: int | None = Field(default=None, ge=0)  # ñ, images per client; null: as many as it has records
+    sound_only: bool = True  # send no images if the generator diverged or collapsed
+
+    @field_validator("generator", mode="before")
+    @classmethod
+    def _spelled_out(cls, given: object) -> object:
+        """Fills in the generator's own defaults, so that the resolved config shows them."""
+        wanted = {"name": given} if isinstance(given, str) else given
+        if not isinstance(wanted, dict) or not isinstance(wanted.get("name", DEFAULT), str):
+            raise ValueError("name a generator, such as vae")
+        wanted = {"name": DEFAULT, **wanted}
+        rest = {key: value for key, value in wanted.items() if key != "name"}
+        entry = generators.entry(wanted["name"])
+        settings = checked(entry.settings, rest, cls.where)
+        return {"name": entry.name, **settings.model_dump(mode="json")}
+
+    def built(self) -> Generator:
+        rest = {key: value for key, value in self.generator.items() if key != "name"}
+        entry = generators.entry(self.generator["name"])
+        return entry.build(entry.settings(**rest))
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Pooled(Method):
 
     @property
     @abstractmethod
-    def surrogate(self) -> Task:
+    def client_task(self) -> Task:
         """The client's task: images ``x`` with labels ``y``, and with ``weights: size`` a ``weight`` for each."""
 
     def bind(self, net: Network, rounds: int) -> None:
@@ -78,9 +78,9 @@ class Pooled(Method):
 
     def round(self, server: Server, state: State) -> State:
         replies = []
-        for reply in server.ask(self.surrogate, Message(model=state["model"]), to=server.cohort()):
+        for reply in server.ask(self.client_task, Message(model=state["model"]), to=server.cohort()):
             most = self.settings.ipc * self.net.problem.classes
-            wrong = fault(reply, self.net, most=most, weighted=self.settings.weights == "size")
+            wrong = why_unfit(reply, self.net, most=most, weighted=self.settings.weights == "size")
             if wrong:
                 reply.refuse(wrong)
             elif len(reply["y"]):
@@ -119,7 +119,7 @@ def check_augmentation(net: Network, kinds: tuple[DsaKind, ...]) -> None:
         raise UserError("method.dsa_kinds is empty; name at least one kind, or write dsa: false.")
 
 
-def fault(reply: Reply, net: Network, *, most: int | None = None, weighted: bool = False) -> str | None:
+def why_unfit(reply: Reply, net: Network, *, most: int | None = None, weighted: bool = False) -> str | None:
     """Why a reply cannot join the pool. More than ``most`` images are unplanned and would hold up the server."""
     missing = [part for part in ("x", "y", *(["weight"] if weighted else [])) if part not in reply]
     if missing:
@@ -136,11 +136,11 @@ def fault(reply: Reply, net: Network, *, most: int | None = None, weighted: bool
     if most is not None and len(y) > most:
         return f"it sent {len(y)} images, but at most {most} are planned"
     if weighted:
-        return _fault_of_weights(reply["weight"], len(y))
+        return _why_weights_unfit(reply["weight"], len(y))
     return None
 
 
-def _fault_of_weights(weight: Tensor, images: int) -> str | None:
+def _why_weights_unfit(weight: Tensor, images: int) -> str | None:
     if tuple(weight.shape) != (images,) or weight.dtype != torch.float32 or bool((weight <= 0).any()):
         return "it needs a weight above 0 for each image"
     return None

@@ -12,7 +12,7 @@ from understudy.federation.method import Method
 from understudy.federation.registry import Presets, add_on, method
 from understudy.learning.local import Local
 from understudy.methods.shared.averaging import Averaging, AveragingSettings
-from understudy.methods.shared.parts import Rule, Term
+from understudy.methods.shared.terms_and_rules import Rule, Term
 
 Own = TypeVar("Own", bound=Settings)
 BuildTerm = Callable[[Own, Local], Term]

@@ -41,9 +41,9 @@ from understudy.learning.dsa import Draw, apply, draw, sent_ahead
 from understudy.learning.evaluate import tally
 from understudy.learning.loop import Descent, full_gradient
 from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_near, record_weights
-from understudy.methods.shared.fedlap_settings import MEASURED, PRESETS, FedLapSettings
+from understudy.methods.fedlap.settings import MEASURED, PRESETS, FedLapSettings
 from understudy.methods.shared.outliers import learnt_from
-from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, fault, pooled
+from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, pooled, why_unfit
 from understudy.models.network import Network
 from understudy.privacy.mechanism import poisson_rows
 from understudy.synthesis.gradient_matching import MovingImages, Target, match_gradient
@@ -239,7 +239,7 @@ class FedLap(Method):
         return Message(told, model=w, moved=scalar(self._distance(w, start)))
 
     def _fits(self, reply: Reply) -> bool:
-        wrong = fault(reply, self.net, most=self.settings.ipc * self.net.problem.classes)
+        wrong = why_unfit(reply, self.net, most=self.settings.ipc * self.net.problem.classes)
         if wrong is None and len(reply["y"]):
             wrong = next(filter(None, (self._fault_beside(reply, part) for part in self._beside)), None)
         if wrong:

@@ -35,8 +35,8 @@ from understudy.federation.method import task
 from understudy.federation.registry import method
 from understudy.learning.dsa import Draw
 from understudy.learning.local import Local
-from understudy.methods.fedlap import FedLap, RealGradient
-from understudy.methods.shared.fedlap_settings import MEASURED, FedLapSettings
+from understudy.methods.fedlap.fedlap import FedLap, RealGradient
+from understudy.methods.fedlap.settings import MEASURED, FedLapSettings
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
 from understudy.privacy.mechanism import NoisyMeans

@@ -9,7 +9,7 @@ from understudy.errors import UserError
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Pull
 from understudy.methods.shared import local_scores
-from understudy.methods.shared.parts import Kit, Rule, Term
+from understudy.methods.shared.terms_and_rules import Kit, Rule, Term
 from understudy.models.network import Network
 
 ALWAYS = ("weight", "buffers", local_scores.PART)  # parts of a reply that belong to no term

@@ -1,4 +1,4 @@
-"""Settings of FedLAP (`methods.fedlap` explains the symbols), which FedLAP-DP uses with other defaults."""
+"""Settings of FedLAP (`fedlap.py` explains the symbols), which FedLAP-DP uses with other defaults."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence

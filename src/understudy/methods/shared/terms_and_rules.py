@@ -46,7 +46,7 @@ class Term:
     def check(self, net: Network) -> None:
         """Refuses, in one sentence, a network or a problem it cannot work with."""
 
-    def dress(self, module: nn.Module, problem: Problem) -> nn.Module:
+    def adapt_network(self, module: nn.Module, problem: Problem) -> nn.Module:
         """The network as this term needs it, still with features and head; called for each term in turn."""
         return module
 
