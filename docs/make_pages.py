@@ -45,10 +45,7 @@ def page(roles: Sequence[Mapping[str, Any]]) -> str:
     parts += ["## Our numbers, and the published ones", _numbers(first["name"])]
     parts += ["## Settings", *_by_role(roles, _settings)]
     parts += ["## What leaves a client", *_by_role(roles, _sends)]
-    for about in roles:
-        if about["joins"]:
-            joined = "Add-ons that join it" if about["role"] == "method" else "Methods that it joins"
-            parts.append(f"{joined}: {', '.join(about['joins'])}.")
+    parts.append("What it combines with: [the table of all methods](README.md#what-combines-with-what).")
     return "\n\n".join(parts) + "\n"
 
 
@@ -153,7 +150,18 @@ def index() -> str:
     ]
     for name, (about, *_) in sorted(by_name().items(), key=lambda item: (item[1][0]["role"], item[0])):
         lines.append(f"- [{name}]({name}.md): {about['title']}")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", "## What combines with what", "", combinations()]) + "\n"
+
+
+def combinations() -> str:
+    """Methods down, add-ons across."""
+    add_ons = [roles[-1] for roles in by_name().values() if roles[-1]["role"] == "add-on"]
+    methods = [roles[0] for roles in by_name().values() if roles[0]["role"] == "method"]
+    head = ["| method | " + " | ".join(f"`{one['name']}`" for one in add_ons) + " |", "|---|" + ":-:|" * len(add_ons)]
+    for about in methods:
+        cells = ("✓" if one["name"] in about["joins"] else "" for one in add_ons)
+        head.append(f"| `{about['name']}` | " + " | ".join(cells) + " |")
+    return "\n".join(head)
 
 
 def family_table(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:

@@ -33,16 +33,19 @@ def run(clone: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def written_files() -> list[str]:
+    return [path for skeleton in (WHOLE, TERM) for path in skeleton.new_files()]
+
+
 def test_it_is_written_as_the_house_writes(clone: Path) -> None:
     for check in (["check"], ["format", "--check"]):
-        code, said = run(clone, "ruff", *check, "src", "tests")
+        code, said = run(clone, "ruff", *check, *written_files())
         assert code == 0, said
 
 
 @pytest.mark.slow
 def test_its_types_are_right(clone: Path) -> None:
-    names = [path for skeleton in (WHOLE, TERM) for path in skeleton.new_files()]
-    code, said = run(clone, "mypy", *names)
+    code, said = run(clone, "mypy", *written_files())
     assert code == 0, said
 
 

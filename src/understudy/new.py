@@ -87,7 +87,12 @@ def main() -> None:
     except UserError as error:
         sys.exit(str(error))
     print("\n".join(["Written:", *(f"  {path}" for path in written)]))
-    print(f"Fill them in; then python docs/make_pages.py, make test, make mutants ARGS={given.name}.")
+    name, add = given.name, "understudy run digits-skewed --out runs"
+    print(f"""Fill them in, then:
+  pytest tests/methods/test_{name.replace("-", "_")}.py
+  pytest tests/contract/test_contract.py -k "{name}-" -m "not slow"
+  {add}/{name} method={name} && {add}/fedavg && understudy compare runs/{name} runs/fedavg
+  python docs/make_pages.py && make test && make mutants ARGS={name}""")
 
 
 if __name__ == "__main__":

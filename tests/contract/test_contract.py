@@ -38,6 +38,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "scaffold": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
     "fedsgd": {"local": {"batch": 4, "lr": 0.1}},
     "fedavgm": {"server_momentum": 0.5, "damping": "fedcog", "local": {"epochs": 2, "batch": 4, "lr": 0.1}},
+    "fedlc": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
     "fedprox": {"mu": 0.1, "local": {"epochs": 2, "batch": 4, "lr": 0.1}},
     "fednova": {"local": {"epochs": 2, "batch": 4, "lr": 0.05, "momentum": 0.5}},
     "fedexp": {"preset": "authors", "local": {"epochs": 2, "batch": 4, "lr": 0.05}},

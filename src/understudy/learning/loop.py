@@ -29,7 +29,7 @@ class Batch:
     step: int
     weight: Tensor | None  # if records count unequally: one number each, 1 on average over all
     features: Tensor
-    logits: Tensor
+    logits: Tensor  # (n, classes), or wider where a term has added outputs to the head
     rows: Tensor | None = None  # positions of its records among all training records
 
 

@@ -15,7 +15,7 @@ Clients count equally unless ``weights`` says otherwise. Only the model is sent.
 The authors use γ = 0.25 on CIFAR-100 (preset ``authors-cifar100``). In their release both kinds of inputs can be the
 same tensor as the records, and are never clamped to the range of inputs. Here they are copies and are clamped: pixels
 at black and white, other numbers at the client's smallest and largest. Running statistics follow the pass on the
-records alone.
+records alone. Both kinds of inputs have the usual loss, also under a term that replaces that of the records (FedLC).
 """
 
 import math

@@ -15,7 +15,7 @@ the scale factors of normalisation layers.
 The authors finish by tuning the heads of all clients. Here a client tunes a copy of its head to the current body for
 ``tuning_epochs`` whenever it is scored (``personal``). The last score is therefore theirs, every score means the same
 wherever a run is stopped, and clients that were never asked have a head to be scored with. What a client keeps is the
-head it trained in the rounds.
+head it trained in the rounds. Tuning uses the usual loss, also under a term that replaces it (FedLC).
 """
 
 from collections.abc import Sequence

@@ -25,6 +25,7 @@ def term(
     presets: Presets | None = None,
     alone: type[AveragingSettings] | None = None,
     rule: Callable[[Any], Rule] = lambda settings: Rule(),
+    needs: str = "",
     sends: str = "",
 ) -> Callable[[BuildTerm[Own]], Callable[[Any], Averaging]]:
     """Decorates a function from ``settings`` and the local training to a Term; the result builds the method.
@@ -43,9 +44,9 @@ def term(
         def by_itself(chosen: Any) -> Averaging:
             return joined(name, Averaging(chosen, rule=rule(chosen)), lambda local: build(chosen, local))
 
-        add_on(name, settings=settings, presets=_own(presets or {}, settings))(join)
+        add_on(name, settings=settings, presets=_own(presets or {}, settings), needs=needs)(join)
         by_itself.__understudy_entries__ = join.__understudy_entries__  # type: ignore[attr-defined]
-        return method(name, settings=whole, presets=presets, sends=sends)(by_itself)
+        return method(name, settings=whole, presets=presets, needs=needs, sends=sends)(by_itself)
 
     return take
 

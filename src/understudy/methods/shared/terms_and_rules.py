@@ -23,12 +23,13 @@ SlopeFor = Callable[[Client, Message, Network], Slope]  # how a client turns a b
 
 
 class Term:
-    """Something other than the data that acts on the local model. Stateless: what lasts is in State or in memory."""
+    """What acts on the local model besides the loss of the data, or in its place. Stateless: what lasts is in State or
+    in memory."""
 
     name: str  # as registered; otherwise the class name
-    # Every term with a `loss` or a `data_loss` declares which: one number per record, made from that record alone, or
-    # one for a whole batch (or for anything else). Under privacy the first is clipped with the record's gradient, the
-    # second is refused.
+    # Every term with a `loss` or a `data_loss` declares which: one number per record, made from that record and the
+    # kit, or one for a whole batch (or for anything else). Under privacy the first is clipped with the record's
+    # gradient, the second is refused.
     per_record: ClassVar[bool]
     # `begin` or `end` look at the client's records, or count them: refused under privacy, where only the clipped
     # gradient may do so.
