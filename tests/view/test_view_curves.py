@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 from written_runs import write_run
 
 from understudy.errors import UserError
 from understudy.view.canvas import PALETTE, line_look
-from understudy.view.curves import curves_figure, draw_curves, read_curves
+from understudy.view.curves import curves_of_runs, draw_curves, read_curves
+from understudy.view.panels import drawing_figure
+
+
+def curves_figure(runs: list[Path], title: str = "") -> Figure:
+    return drawing_figure(curves_of_runs(runs, title))
 
 
 def png_size(file: Path) -> tuple[int, int]:
@@ -22,10 +28,10 @@ def png_size(file: Path) -> tuple[int, int]:
 
 
 def curves_in(axes: Axes) -> dict[str, tuple[list[float], list[float], str]]:
-    """By label: x, y and colour of each curve; leaders have no label of their own."""
+    """By name: x, y and colour of each curve; leaders have no label of their own."""
     named = [one for one in axes.lines if not str(one.get_label()).startswith("_")]
     return {
-        str(one.get_label()): (
+        str(one.get_label()).split("  ")[0]: (
             np.asarray(one.get_xdata()).tolist(),
             np.asarray(one.get_ydata()).tolist(),
             to_hex(one.get_color()),
@@ -91,7 +97,7 @@ def test_rounds_without_a_score_are_left_out_but_their_bytes_count(tmp_path: Pat
 def test_a_run_without_any_score_is_left_out_and_alone_refused(tmp_path: Path) -> None:
     begun, scored = write_run(tmp_path / "a", [None, None]), write_run(tmp_path / "b", method="feddm")
     (curve,) = read_curves([begun, scored])
-    assert (curve.label, curve.colour) == ("feddm", PALETTE[1])
+    assert (curve.label, curve.look) == ("feddm", 1)
     with pytest.raises(UserError, match="has an accuracy to draw"):
         read_curves([begun])
 

@@ -9,16 +9,17 @@ from written_runs import write_run
 
 from understudy.data.skew import ClientSkew, Skew
 from understudy.runs.compare import compare
-from understudy.view.listings import flat, print_generators, shape_words
-from understudy.view.numbers import duration, megabytes, percent, size
-from understudy.view.tables import (
-    print_comparison,
+from understudy.view.listings import (
+    flat,
     print_data_sets,
+    print_generators,
     print_methods,
     print_models,
     print_skew,
-    print_summary,
+    shape_words,
 )
+from understudy.view.numbers import duration, megabytes, percent, size
+from understudy.view.tables import print_comparison, print_summary
 
 
 def printed(show: Any, *given: Any, width: int = 80) -> list[str]:

@@ -16,7 +16,7 @@ app.add_typer(data_app, name="data")
 def data_list(as_json: Json = False) -> None:
     """List data sets by name, and which of them are on this machine."""
     from understudy.data.sets import names
-    from understudy.view.tables import print_data_sets
+    from understudy.view.listings import print_data_sets
 
     rows = [entry.as_dict() for entry in names()]
     print_json(rows) if as_json else print_data_sets(rows)
@@ -46,8 +46,8 @@ def data_describe(
     from understudy.config.read import pairs
     from understudy.config.resolve import resolve
     from understudy.data.skew import measure_skew
+    from understudy.view.listings import print_skew
     from understudy.view.split import draw_split
-    from understudy.view.tables import print_skew
 
     inside = {key if key.startswith("data.") else f"data.{key}": value for key, value in pairs(changes or []).items()}
     config = resolve({"seed": seed, "data": {"name": name}}, inside)

@@ -14,7 +14,7 @@ def methods(
 ) -> None:
     """List methods and add-ons and what each sends; with NAME show its paper, its settings and what they mean."""
     from understudy.config.describe import describe_methods
-    from understudy.view.tables import print_methods
+    from understudy.view.listings import print_methods
 
     found = describe_methods(name)
     print_json(found) if as_json else print_methods(found, whole=name is not None)
@@ -24,7 +24,7 @@ def methods(
 def models(as_json: Json = False) -> None:
     """List networks by name, with their parameter counts and settings."""
     from understudy.config.describe import describe_models
-    from understudy.view.tables import print_models
+    from understudy.view.listings import print_models
 
     found = describe_models()
     print_json(found) if as_json else print_models(found)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Style, Trace, plain, said
+from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Style, Trace, axis_top, plain, said
 from understudy.papers.tuned import Comparison, compare_tuned
 from understudy.runs.watching import Observer
 
@@ -86,7 +86,7 @@ def curves_drawing(title: str, panels: Mapping[str, Curves]) -> Drawing:
         later = {label: _after_the_opening(one) for label, one in curves.items()}
         lowest = 100 * min(min(one.by_round(min)) for one in later.values())
         highest = 100 * max(max(one.by_round(max)) for one in later.values())
-        ylim = (STEP * (lowest // STEP), 100 if highest > 60 else max(highest * 1.15, 1))
+        ylim = (STEP * (lowest // STEP), axis_top(highest))
         by_round = over_rounds(f"{heading}: over rounds", later, looks, "line and dots")
         by_megabyte = over_megabytes(f"{heading}: over megabytes", later, looks, "line and dots")
         drawn += [replace(by_round, ylim=ylim), replace(by_megabyte, ylim=ylim, ylabel="", from_zero=True)]

@@ -70,6 +70,11 @@ def said(values: Sequence[float]) -> str:
     return f"{100 * statistics.fmean(values):.1f} ± {100 * spread(values):.1f}"
 
 
+def axis_top(highest: float) -> float:
+    """Of an axis of accuracies, in percent."""
+    return 100 if highest > 60 else max(highest * 1.15, 1)
+
+
 def plain(number: float | None) -> str:
     return "–" if number is None else f"{number:g}"
 
@@ -118,7 +123,7 @@ class Drawing:
     title: str
     panels: Sequence[Panel]
     across: int | None = None  # panels in a row; None: as many as fit
-    legend: Literal["in each", "below", "none"] = "in each"  # below: lines with one label look alike in all panels
+    legend: Literal["in each", "below", "ends", "none"] = "in each"  # below: lines with one label look alike everywhere
     same_height: bool = False  # all panels share one y axis
 
 

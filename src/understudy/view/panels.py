@@ -3,10 +3,12 @@
 import math
 import statistics
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from understudy.papers.study import Drawing, Panel, Trace
 from understudy.view.canvas import FAINT, INK, SOFT, empty_figure, line_look
+from understudy.view.label_places import push_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +19,7 @@ ALONE, LOWER, A_NAME = 8.0, 2.8, 0.3  # inches: one panel's width, a panel's hei
 LETTERS_AN_INCH = 10.5
 LETTERS_UPWARDS = 44  # along a panel's height
 LEGEND: dict[str, Any] = {"frameon": False, "labelcolor": INK}
+END_SIZE, END_WIDTH, END_HEIGHT = 8.5, 4.5, 0.2  # of labels at line ends: points; inches, with the panel; inches
 LEGEND_WIDTH = 1.7  # inches for a line's label and sample
 PLAIN_BELOW = 100  # a logarithmic axis that spans less than this factor shows plain numbers
 STYLES: dict[str, dict[str, Any]] = {
@@ -32,12 +35,13 @@ def drawing_figure(drawing: Drawing) -> "Figure":
     panels = drawing.panels
     across = drawing.across or (min(ACROSS, len(panels)) if len(panels) != 4 else 2)
     down = math.ceil(len(panels) / across)
-    width = ALONE if len(panels) == 1 else across * PANEL_WIDTH
+    ends = drawing.legend == "ends"
+    width = ALONE if len(panels) == 1 else across * (END_WIDTH if ends else PANEL_WIDTH)
     title = textwrap.wrap(drawing.title, int(width * LETTERS_AN_INCH))
     labels = list(dict.fromkeys(label for panel in panels for label in _labels(panel)))
     columns = min(len(labels), int(width / LEGEND_WIDTH)) or 1
     below = 0.15 + 0.2 * math.ceil(len(labels) / columns) if drawing.legend == "below" else 0.0
-    height = down * _height(panels[0], down) + 0.25 * len(title) + 0.1 + below
+    height = down * _height(panels[0], down, ends) + 0.25 * len(title) + 0.1 + below
     figure = empty_figure(width, height)
     places = figure.subplots(down, across, squeeze=False, sharey=drawing.same_height).ravel()
     for axes, panel in zip(places, panels, strict=False):
@@ -48,14 +52,20 @@ def drawing_figure(drawing: Drawing) -> "Figure":
         axes.set_visible(False)
     figure.suptitle("\n".join(title), color=INK, fontsize=11, fontweight="bold", x=0.01, y=0.99, ha="left", va="top")
     figure.tight_layout(rect=(0, below / height, 1, 1))
+    if ends:
+        for axes, panel in zip(places, panels, strict=False):
+            _label_ends(axes, panel.traces)
+        figure.tight_layout()  # again, with room for the labels
     if below:
         _legend_below(figure, labels, columns)
     return figure
 
 
-def _height(panel: Panel, down: int) -> float:
+def _height(panel: Panel, down: int, ends: bool) -> float:
     if panel.sideways:
         return 0.9 + A_NAME * len(panel.names)
+    if ends:
+        return max(PANEL_HEIGHT, 1 + END_HEIGHT * len(panel.traces))
     return PANEL_HEIGHT if down <= 2 else LOWER
 
 
@@ -69,6 +79,35 @@ def _legend_below(figure: "Figure", labels: list[str], columns: int) -> None:
         lines, names = axes.get_legend_handles_labels()
         handles |= dict(zip(names, lines, strict=True))
     figure.legend([handles[one] for one in labels], labels, loc="lower center", ncols=columns, fontsize=8.5, **LEGEND)
+
+
+def _label_ends(axes: "Axes", traces: Sequence[Trace]) -> None:
+    """In the margin right of the panel, each at or near the height of its line's end, with a thin leader."""
+    for line in axes.lines:
+        line.set_clip_on(False)  # the axis ends where the longest line does, and its last dot is whole
+    edge = max(trace.x[-1] for trace in traces) or 1
+    axes.set_xlim(right=edge)
+    low, high = axes.get_ylim()
+    inches = axes.get_window_extent().height / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
+    gap = (high - low) * END_SIZE * 1.35 / 72 / inches
+    heights = push_apart([trace.y[-1] for trace in traces], gap, low, high)
+    for trace, height in zip(traces, heights, strict=True):
+        colour, _ = line_look(trace.look)
+        thin: dict[str, Any] = {"color": colour, "linewidth": 0.7}
+        x, y = trace.x[-1], trace.y[-1]
+        if x < edge:
+            axes.plot([x, edge], [y, y], linestyle=(0, (1, 2)), zorder=2, **thin)
+        axes.annotate(
+            trace.label,
+            xy=(edge, y),
+            xytext=(1.05, height),
+            textcoords=("axes fraction", "data"),
+            color=colour,
+            fontsize=END_SIZE,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), "shrinkB": 1, **thin},
+        )
 
 
 def draw_panel(axes: "Axes", panel: Panel) -> None:
@@ -109,6 +148,7 @@ def _scales(axes: "Axes", panel: Panel) -> None:
 
     if panel.log_x:
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     elif all(float(x).is_integer() for trace in panel.traces for x in trace.x):  # whole rounds, no halves
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     if panel.from_zero:

@@ -9,26 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.runs.compare import SHARE_OF_BEST, Row, distinct_labels
-from understudy.view.listings import (
-    print_data_sets,
-    print_method,
-    print_methods,
-    print_models,
-    print_skew,
-)
 from understudy.view.numbers import NONE, duration, epsilon_shown, megabytes, percent, size
 from understudy.view.ruled import number, print_notes, print_table, ruled, words
-
-__all__ = [
-    "comparison_table",
-    "print_comparison",
-    "print_data_sets",
-    "print_method",
-    "print_methods",
-    "print_models",
-    "print_skew",
-    "print_summary",
-]
 
 
 def print_comparison(rows: Sequence[Row], console: Console | None = None) -> None:
