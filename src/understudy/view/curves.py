@@ -7,7 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from understudy.errors import UserError
-from understudy.papers.study import Drawing, Panel, Trace, axis_top
+from understudy.papers.study import Drawing, Panel, Style, Trace, axis_top
 from understudy.runs.compare import MEGABYTE, compare, distinct_labels, read_metrics
 from understudy.runs.folder import Line
 from understudy.view.canvas import save_figure
@@ -30,7 +30,7 @@ class Curve:
     accuracies: list[float]  # in percent
 
     def over(self, x: Sequence[float], reached: str) -> Trace:
-        style = "line and dots" if len(x) <= MOST_DOTS else "line"
+        style: Style = "line and dots" if len(x) <= MOST_DOTS else "line"
         return Trace(f"{self.label}  {reached}", x, self.accuracies, self.look, style)
 
 
