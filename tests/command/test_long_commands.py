@@ -8,6 +8,7 @@ import pytest
 from in_a_fork import understudy
 from understudy import patience
 from understudy.data.splits import make_split
+from understudy.models.zoo import FastPath
 
 
 def test_dealing_records_out_to_many_clients_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,6 +22,16 @@ def test_dealing_records_out_to_many_clients_is_told(tmp_path: Path, monkeypatch
     assert "Dealing records out to 7 clients … (" in told.stderr
     assert told.stdout.startswith("{")
     assert understudy(*words, cwd=tmp_path).stderr == "", "who does not wait is told nothing"
+
+
+def test_building_the_network_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: object) -> FastPath:
+        time.sleep(1)
+        return "eager"
+
+    monkeypatch.setattr("understudy.config.build.choose_fast_path", slow)
+    told = understudy("run", "digits-skewed", "rounds=0", "--out", "run", cwd=tmp_path, seconds_of_silence=0.3)
+    assert "Building the network … (" in told.stderr
 
 
 def test_the_same_word_comes_again_only_after_a_while(

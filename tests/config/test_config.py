@@ -152,6 +152,9 @@ def test_a_setting_written_for_the_new_method_must_be_known_to_it() -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"sed": 1}, r"There is no setting 'sed'\. Did you mean 'seed'\?"),
+    ({"method": "feddm", "steps": 20}, r"There is no setting 'steps'\. Did you mean 'method\.steps'\?"),
+    ({"method": "fedavg", "lr": 1}, r"There is no setting 'lr'\. Did you mean 'method\.local\.lr'\?"),
+    ({"method": "fedlap", "labels": "all"}, r"There is no setting 'labels'\. Known settings: data, "),  # data's, too
     ({"method": {"round": 3}}, r"There is no setting 'method\.round'\. Did you mean 'rounds'\?"),
     ({"method": {"local": {"lrr": 3}}}, r"There is no setting 'method\.local\.lrr'\. Did you mean 'lr'\?"),
     ({"method": {"local": {"lr": "fast"}}}, r"'method\.local\.lr': .*valid number.*\(it is 'fast'\)"),

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from understudy import patience
 from understudy.config.schema import Config
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
@@ -34,6 +35,7 @@ def build_method(config: Config, data: Federation, fast: FastPath | None = None)
     It is built once: it tells how much work it is, which decides the ``fast`` path if none is given, then what its
     network must look like, and is bound to that network.
     """
+    patience.doing("Building the network")
     method = join_add_ons(config)
     path = fast or choose_fast_path(config, data, method)
     method.privacy = config.top.privacy

@@ -1,10 +1,10 @@
 """From plain settings to a Config: names looked up, keys checked, defaults filled in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
-from understudy.base_settings import NoSettings, Settings
+from understudy.base_settings import NoSettings, Settings, settings_in
 from understudy.complaints import checked, unknown_key, unknown_name
 from understudy.config.read import Keys, Words, check_keys, override
 from understudy.config.schema import LIVE, Branched, Chosen, Config, EngineSettings, Live, MethodPlan, ModelPlan, Top
@@ -17,6 +17,12 @@ from understudy.own_code import full_name, is_own, own
 
 SECTIONS = ("data", "model", "method", "with", "engine")
 IGNORED = ("version", "problem", "data_digest")  # in a resolved config, for people
+PLANS: Mapping[str, type[Settings]] = {
+    "data": DataSettings,
+    "model": ModelPlan,
+    "method": MethodPlan,
+    "engine": EngineSettings,
+}
 BRANCHED = "branched"  # written by `runs.branching` alone
 
 
@@ -26,7 +32,7 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
     words = override(words, changes or {}, _keys())
     for key in words:
         if key not in (*SECTIONS, *IGNORED, BRANCHED, *Top.model_fields):
-            raise unknown_key(key, [*SECTIONS, *Top.model_fields], "")
+            raise _unknown(key, words, live)
     top = checked(Top, {key: words[key] for key in Top.model_fields if key in words}, "")
     plan, method = _method(_section(words, "method"), live)
     add_ons = sorted(map(_add_on, _list(words.get("with"))), key=lambda chosen: (chosen.entry.layer, chosen.name))
@@ -48,14 +54,29 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
     )
 
 
+def _unknown(key: str, words: Words, live: Live) -> UserError:
+    """Suggests ``method.steps`` for ``steps``, if no other section has a setting of that name."""
+    named = {"name": _section(words, "method").get("name", MethodPlan().name)}
+    plan: MethodPlan = checked(MethodPlan, named, "method")
+    entry = _entry(plan.name, "method") if live.method is None else _live_method(live)
+    every = [*PLANS.items(), ("method", entry.settings)]
+    homes = {path for section, kind in every for path in _paths(kind, section) if path.endswith(f".{key}")}
+    outermost = min((path.count(".") for path in homes), default=0)
+    near = [path for path in homes if path.count(".") == outermost]
+    if len(near) == 1:
+        return UserError(f"There is no setting '{key}'. Did you mean '{near[0]}'?")
+    return unknown_key(key, [*SECTIONS, *Top.model_fields], "")
+
+
+def _paths(kind: type[Settings], where: str) -> Iterator[str]:
+    for name, field in kind.model_fields.items():
+        yield f"{where}.{name}"
+        for inner in settings_in(field.annotation):
+            yield from _paths(inner, f"{where}.{name}")
+
+
 def _keys() -> Keys:
-    plans: dict[str, type[Settings]] = {
-        "data": DataSettings,
-        "model": ModelPlan,
-        "method": MethodPlan,
-        "engine": EngineSettings,
-    }
-    sections: dict[str, Sequence[str]] = {name: [*plan.model_fields] for name, plan in plans.items()}
+    sections: dict[str, Sequence[str]] = {name: [*plan.model_fields] for name, plan in PLANS.items()}
     return Keys({**sections, "with": [], **{key: [] for key in Top.model_fields}}, _keys_of_name)
 
 
