@@ -79,6 +79,6 @@ def test_local_statistics_never_leave_and_the_run_is_scored_at_home(name: str, t
 
 @pytest.mark.parametrize("name", NAMES)
 def test_forbidden_statistics_are_refused_before_anything_runs(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"running statistics and method\.buffers is 'forbid'"):
+    with pytest.raises(UserError, match=r"running statistics, but method\.buffers is 'forbid'"):
         normed_run(name, "forbid", tmp_path / "run")
     assert not (tmp_path / "run").exists()

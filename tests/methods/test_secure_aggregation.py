@@ -207,7 +207,7 @@ def test_methods_whose_server_needs_single_replies_are_refused_before_anything_r
 
 def test_a_method_that_asks_all_the_same_gets_nothing() -> None:
     play = stage(Asking())
-    with pytest.raises(UserError, match="asks for single replies"):
+    with pytest.raises(UserError, match="is asked for single replies"):
         play.play(1)
     assert play.replies == []
 
