@@ -20,9 +20,9 @@ from understudy.data.problem import Problem
 from understudy.heap import keep_freed_memory
 from understudy.models.network import Network
 from understudy.randomness import generator
-from understudy.runs.play import one_thread
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, match_gradient
 from understudy.synthesis.pullback import weight_gradient
+from understudy.threads import one_thread
 
 STEPS, LR, MOMENTUM = 5, 100.0, 0.5
 FEDLAP = Criterion(rows="mean", mse=0.1)

@@ -20,8 +20,8 @@ from understudy.methods.shared.averaging import Averaging
 from understudy.models.network import Network
 from understudy.models.zoo import entry
 from understudy.randomness import generator
-from understudy.runs.play import one_thread
 from understudy.synthesis.inversion import Inversion, invert
+from understudy.threads import one_thread
 
 CASE = Case(SIMPLE.model, SIMPLE.problem, SIMPLE.by_hand, clients=2, a_turn=2)
 EPOCHS = 3

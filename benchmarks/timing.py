@@ -90,7 +90,7 @@ class Apart:
 def beside_us(make: Callable[..., Callable[[], object]], *given: object) -> Iterator[Apart]:
     """A peer as a plain script runs it, while this process has one thread and our heap, as a run has."""
     from understudy.heap import keep_freed_memory
-    from understudy.runs.play import one_thread
+    from understudy.threads import one_thread
 
     apart = Apart(make, *given)
     keep_freed_memory()

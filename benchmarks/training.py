@@ -31,7 +31,7 @@ from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.models.network import Network
 from understudy.models.zoo import FastPath, entry
 from understudy.randomness import generator
-from understudy.runs.play import one_thread
+from understudy.threads import one_thread
 
 SEED, LR = 0, 0.05
 

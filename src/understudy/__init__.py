@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "run": "understudy.runs.api",
     "load": "understudy.runs.api",
-    "Result": "understudy.runs.play",
+    "Result": "understudy.runs.rounds",
     "Federation": "understudy.data.federation",
     "Examples": "understudy.data.examples",
     "Problem": "understudy.data.problem",
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from understudy.federation.registry import add_on, method
     from understudy.federation.server import Server
     from understudy.runs.api import load, run
-    from understudy.runs.play import Result
+    from understudy.runs.rounds import Result
 
 
 def __getattr__(name: str) -> Any:

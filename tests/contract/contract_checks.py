@@ -18,7 +18,8 @@ from understudy.engines.inline import Inline
 from understudy.federation.exchange import Answer, Engine, Request, failed
 from understudy.federation.method import Method
 from understudy.federation.site import Site
-from understudy.runs.play import Result, play
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
 
 ROUNDS = 3
 

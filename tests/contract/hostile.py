@@ -18,7 +18,7 @@ from understudy.federation.exchange import Answer, Engine, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.site import Site
-from understudy.runs.play import Result
+from understudy.runs.rounds import Result
 
 Tamper = Callable[[Request, Answer], Answer]
 VICTIM = "beech"  # the site that holds records of every class

@@ -17,7 +17,8 @@ from understudy.errors import UserError
 from understudy.federation import registry
 from understudy.methods.dp_fedavg import PrivateAveraging
 from understudy.methods.shared.averaging import Averaging
-from understudy.runs.play import Result, play
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
 
 BUILT = {entry.name: _built(entry) for entry in registry.entries() if entry.role == "method"}
 PRIVATE = [name for name, method in BUILT.items() if isinstance(method, PrivateAveraging)]  # they refuse such networks

@@ -14,7 +14,7 @@ from test_contract import CASES, ONE_SHOT, QUICK
 from understudy.federation.exchange import Answer, Request
 from understudy.federation.message import Message
 from understudy.federation.secure.party import AGREED
-from understudy.runs.play import Result
+from understudy.runs.rounds import Result
 
 BY_NAME = {harm.name: harm for harm in HARMS}
 # Of no part of any method can these be taken.

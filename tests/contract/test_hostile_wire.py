@@ -28,7 +28,8 @@ from understudy.federation.exchange import Engine, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.site import Site
-from understudy.runs.play import Result, play
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
 
 Sent = Callable[[Request, RecordDict], RecordDict | Error]  # what the victim sends in place of its answer
 

@@ -16,7 +16,8 @@ from understudy.federation import answering, working
 from understudy.federation.exchange import Request
 from understudy.federation.site import Site
 from understudy.privacy.charges import Charge, ChargeLog
-from understudy.runs.play import Result, play
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
 from understudy.runs.watching import Observer
 
 TWO = {"name": "workers", "workers": 2}

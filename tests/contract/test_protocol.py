@@ -27,7 +27,7 @@ from understudy.federation.tensor_store import TensorStore
 from understudy.files import write_whole
 from understudy.methods.shared.averaging import Averaging, AveragingSettings
 from understudy.runs.folder import RunFolder
-from understudy.runs.play import RunStopped
+from understudy.runs.watching import RunStopped
 from understudy.synthesis.vae.vae import Vae
 
 

@@ -15,7 +15,7 @@ from understudy.config.schema import Config
 from understudy.federation.method import State
 from understudy.learning.evaluate import evaluate
 from understudy.models.network import Network
-from understudy.runs.play import Result
+from understudy.runs.rounds import Result
 
 
 def with_saved_weights(config: Config, result: Result) -> Network:

@@ -11,7 +11,7 @@ from contract_checks import Case, federation, model_bytes, watched_play
 
 from understudy.federation.exchange import Request
 from understudy.federation.secure.grid import grid_for
-from understudy.runs.play import Result
+from understudy.runs.rounds import Result
 
 LOCAL = {"local": {"epochs": 2, "batch": 4, "lr": 0.1}}
 SECURE: Mapping[str, Any] = {"name": "secure-aggregation"}

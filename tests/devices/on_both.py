@@ -12,7 +12,8 @@ from second_device import without_doubles
 from understudy.config.resolve import resolve
 from understudy.config.schema import Live
 from understudy.data.federation import Federation
-from understudy.runs.play import Result, play
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
 
 DEVICE = "second:0"
 # Both compute with the same kernels, but not always with the same ones: batch-last layers are the processor's alone,

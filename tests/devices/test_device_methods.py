@@ -13,7 +13,7 @@ from test_contract import CASES
 from second_device import without_doubles
 from understudy.config.schema import Config
 from understudy.data.federation import Federation
-from understudy.runs.play import Result
+from understudy.runs.rounds import Result
 
 SHORT = {"dense": 3}  # rounds; 2 where nothing is written: DENSE averages first
 QUICK = [*(name for name in CASES if "+" not in name), "fedavg+fedcog", "fedavg+fedssyn", "fedavg+secure-aggregation"]

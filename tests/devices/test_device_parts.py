@@ -12,7 +12,7 @@ from test_contract import PRIVATE, PRIVATE_FEDDM, PRIVATE_FEDSSYN, QUICK
 from torch import Tensor, nn
 
 from second_device import without_doubles
-from understudy.config.build import build_data, choose_fast_path, join_add_ons
+from understudy.config.build import build_data, choose_fast_path, method_with_add_ons
 from understudy.config.resolve import resolve
 from understudy.config.schema import Live
 from understudy.data.federation import Federation
@@ -25,7 +25,7 @@ from understudy.privacy.gradients import clipped_gradient_sum
 from understudy.privacy.sgd import _clipped_piece
 from understudy.randomness import generator
 from understudy.runs.measure import measure
-from understudy.runs.play import Result
+from understudy.runs.rounds import Result
 
 FEDAVG = {"name": "fedavg", "rounds": 2, **QUICK["fedavg"]}
 
@@ -75,7 +75,7 @@ def test_a_fast_path_is_the_processors() -> None:
     def chosen(name: str, fast: str, device: str) -> str:
         words = {"model": {"name": name, "fast": fast}, "method": {**FEDAVG, "rounds": 10**6}, "device": device}
         config = resolve(words, {}, Live(data=pictures(16)))
-        return choose_fast_path(config, build_data(config), join_add_ons(config))
+        return choose_fast_path(config, build_data(config), method_with_add_ons(config))
 
     assert chosen("simple-cnn", "auto", "cpu") == "batch-last"
     assert chosen("small-convnet", "auto", "cpu") == "compiled"

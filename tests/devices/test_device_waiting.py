@@ -20,10 +20,11 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.federation import registry
 from understudy.learning.ahead import ahead
+from understudy.learning.ball import into_ball
 from understudy.learning.dsa import ALL
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent, Step
-from understudy.learning.pool import PerImage, PoolFeed, learn_near
+from understudy.learning.pool import PerImage, PoolFeed, learn_from_pool
 from understudy.methods.shared.averaging import Averaging
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
@@ -31,7 +32,7 @@ from understudy.privacy.gradients import clipped_gradient_sum_with
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator
 from understudy.synthesis.generator import entry
-from understudy.synthesis.matching import ImageSteps, Neighbourhood, RealClasses, into_ball, match_distributions
+from understudy.synthesis.matching import ImageSteps, Neighbourhood, RealClasses, match_distributions
 
 METHODS = {one.name: _built(one) for one in registry.entries() if one.role == "method"}
 # Of the averaging family all but FedSGD, whose rounds are single steps.
@@ -169,7 +170,7 @@ def test_the_draws_of_all_steps_go_over_together() -> None:
         changes = PerImage(ALL, generator("dsa"))
         pool = PoolFeed(records(), generator("order"), generator("augment"), augment=changes)
         longer = local.model_copy(update={"steps": steps, "augment": ("flip", "crop")})
-        learn_near(net, net.initial(), pool, Descent(longer, 0.1))
+        learn_from_pool(net, net.initial(), pool, Descent(longer, 0.1))
 
     assert traffic(lambda: train(4)) == traffic(lambda: train(8))
 

@@ -24,8 +24,9 @@ from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import ChargeLog, epsilon_of
 from understudy.privacy.ledger import Release
 from understudy.runs.folder import RunFolder
-from understudy.runs.play import Result, play
+from understudy.runs.play import play
 from understudy.runs.releases import Releases
+from understudy.runs.rounds import Result
 from understudy.runs.watching import Observer, RunStopped
 
 # One round: 200 releases at rate 0.0256 and σ = 1, ε 2.787 after it; two rounds 3.6, three 4.3.

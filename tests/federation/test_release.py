@@ -6,7 +6,7 @@ import torch
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.federation.message import Kind, Message
-from understudy.federation.release import Forbidden, check_reply, labelled, rows_of
+from understudy.federation.release import Forbidden, check_against_policy, labelled, rows_of
 from understudy.privacy.policy import Policy
 
 KINDS: dict[str, Kind] = {"images": "examples", "more": "examples", "labels": "labels", "soft": "labels"}
@@ -20,7 +20,7 @@ def images(number: int) -> torch.Tensor:
 
 
 def check(policy: Policy, /, own: Examples = OWN, problem: Problem = PROBLEM, **parts: torch.Tensor) -> None:
-    check_reply(policy, Message(parts), KINDS, own, problem, 0)
+    check_against_policy(policy, Message(parts), KINDS, own, problem, 0)
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_examples_without_labels_cannot_be_checked_and_stay() -> None:
 
 def test_every_part_of_examples_counts_towards_the_round() -> None:
     parts = {"images": images(2), "more": images(3), "labels": torch.zeros(5, dtype=torch.uint8)}
-    check_reply(Policy(examples_a_round=6), Message(parts), KINDS, OWN, PROBLEM, 1)
+    check_against_policy(Policy(examples_a_round=6), Message(parts), KINDS, OWN, PROBLEM, 1)
     with pytest.raises(Forbidden, match="lets 6 examples leave per round, and this would make 7"):
-        check_reply(Policy(examples_a_round=6), Message(parts), KINDS, OWN, PROBLEM, 2)
+        check_against_policy(Policy(examples_a_round=6), Message(parts), KINDS, OWN, PROBLEM, 2)
     assert rows_of("examples", Message(parts), KINDS, PROBLEM) == 5
     assert rows_of("labels", Message(parts), KINDS, PROBLEM) == 5
 

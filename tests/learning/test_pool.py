@@ -15,7 +15,7 @@ from understudy.learning.evaluate import tally
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent, Feed, Trained, train
 from understudy.learning.plan import passes
-from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_near, record_weights
+from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_from_pool, record_weights
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.randomness import generator
@@ -37,7 +37,7 @@ LOCAL = Local(epochs=50, batch=4, lr=0.5)  # 3 steps an epoch
 def learnt(net: Network = NET, local: Local = LOCAL, **more: Any) -> Trained:
     fed = {key: more.pop(key) for key in ("weights", "augment") if key in more}
     trust = Trust(more.pop("radius", None), more.pop("strict", False))
-    return learn_near(net, net.initial(), PoolFeed(POOL, generator("order"), **fed), Descent(local), trust, **more)
+    return learn_from_pool(net, net.initial(), PoolFeed(POOL, generator("order"), **fed), Descent(local), trust, **more)
 
 
 def distance(found: Trained) -> float:
@@ -115,7 +115,7 @@ def test_a_step_on_a_weighted_pool_is_the_weighted_sum_of_the_parties_steps() ->
     parts = [POOL.take(torch.arange(3)), POOL.take(torch.arange(3, 10))]
     moves = []
     for part in parts:
-        alone = learn_near(NET, NET.initial(), PoolFeed(part, generator("order")), Descent(local))
+        alone = learn_from_pool(NET, NET.initial(), PoolFeed(part, generator("order")), Descent(local))
         moves.append(alone.model - alone.start)
     both = learnt(local=local, weights=record_weights([3, 7], [0.2, 0.8]))
     assert torch.allclose(both.model - both.start, 0.2 * moves[0] + 0.8 * moves[1], atol=1e-6)
@@ -150,7 +150,7 @@ def test_one_draw_for_a_batch_or_one_for_each_of_its_images(
     net, labels = Network(Seeing, Problem(shape=(3, 4, 4), classes=3)), torch.zeros(10, dtype=torch.int64)
     local, augment = Local(epochs=1, batch=5, lr=0.1), kind(["colour"], generator("draws"))
     pool = PoolFeed(Examples(same, labels), generator("order"), augment=augment)
-    learn_near(net, net.initial(), pool, Descent(local))
+    learn_from_pool(net, net.initial(), pool, Descent(local))
     assert isinstance(net.module, Seeing)
     first, second = ({tuple(image.flatten().tolist()) for image in batch} for batch in net.module.seen)
     assert (len(first), len(second)) == (different, different)
@@ -158,5 +158,5 @@ def test_one_draw_for_a_batch_or_one_for_each_of_its_images(
 
 
 def test_an_empty_pool_leaves_the_model_as_it_is() -> None:
-    found = learn_near(NET, NET.initial(), PoolFeed(POOL.none(), generator("order")), Descent(LOCAL), Trust(1.0))
+    found = learn_from_pool(NET, NET.initial(), PoolFeed(POOL.none(), generator("order")), Descent(LOCAL), Trust(1.0))
     assert torch.equal(found.model, NET.initial())

@@ -71,7 +71,7 @@ def test_images_step_at_every_place_and_networks_train_between(monkeypatch: pyte
     # 2 networks, 3 places each: 6 image steps, and 2·2 trainings of 4 epochs; one step each, as 4 images fit a batch.
     steps: list[int] = []
     trained: list[int | None] = []
-    plain_step, plain_learn = MovingImages.step, pool.learn_near
+    plain_step, plain_learn = MovingImages.step, pool.learn_from_pool
 
     def step(self: MovingImages, gradient: Tensor) -> None:
         steps.append(len(gradient))
@@ -84,7 +84,7 @@ def test_images_step_at_every_place_and_networks_train_between(monkeypatch: pyte
         return found
 
     monkeypatch.setattr(MovingImages, "step", step)
-    monkeypatch.setattr(dc, "learn_near", learn)
+    monkeypatch.setattr(dc, "learn_from_pool", learn)
     chosen = method()
     stage = staged(chosen, {"a": SITES["a"]})
     chosen.condense(stage.client("a", 1), Message())

@@ -35,7 +35,9 @@ from understudy.models.zoo import entry
 from understudy.privacy.mechanism import NoisyMeans
 from understudy.randomness import generator, private_global_stream
 from understudy.runs.folder import RunFolder
-from understudy.runs.play import Result, RunStopped, play
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
+from understudy.runs.watching import RunStopped
 
 
 def softmax(features: int = 2, classes: int = 2) -> Network:

@@ -16,6 +16,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.message import Message
 from understudy.learning import loop, pool
+from understudy.learning.ball import into_ball
 from understudy.learning.local import Local
 from understudy.learning.loop import Feed, Trained
 from understudy.learning.plan import EMPTY
@@ -24,7 +25,6 @@ from understudy.methods.shared import pooled
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.runs.api import run
-from understudy.synthesis.matching import into_ball
 
 ONE_STEP = Local(epochs=1, batch=100, lr=0.1)
 SITES = {"a": pictures([0] * 12 + [1] * 9 + [2] * 11, name="a"), "b": pictures([1] * 15 + [2], name="b")}

@@ -25,7 +25,8 @@ from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import BudgetSpent, ChargeLog
 from understudy.privacy.mechanism import gaussian
 from understudy.privacy.promise import PrivacySettings
-from understudy.runs.play import Result, play
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
 from understudy.synthesis.matching import Draws, embedding
 from understudy.synthesis.private_matching import PrivateMeans
 

@@ -13,7 +13,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.learning.dsa import ALL, WITHOUT_FLIP, Draw, apply
 from understudy.learning.loop import full_gradient
-from understudy.learning.pool import learn_near
+from understudy.learning.pool import learn_from_pool
 from understudy.methods.fedlap import FedLap, fedlap
 from understudy.methods.fedlap.settings import PRESETS, FedLapSettings
 from understudy.models.network import Network
@@ -84,9 +84,9 @@ def test_the_model_moves_between_stages_and_not_after_the_last(monkeypatch: pyte
 
     def counted(*given: Any, **more: Any) -> Any:
         steps.append(given[3].local.epochs)
-        return learn_near(*given, **more)
+        return learn_from_pool(*given, **more)
 
-    monkeypatch.setattr(fedlap, "learn_near", counted)
+    monkeypatch.setattr(fedlap, "learn_from_pool", counted)
     net = image_net()
     end, asked = walked(method(path_epochs=2, stages=3, restarts=2), net)
     assert steps == [2] * (2 * (3 - 1))

@@ -11,7 +11,7 @@ from stage import Stage, bound, coin, image_net, play, records, sigmoid
 
 from understudy.data.examples import Examples
 from understudy.federation.message import Message
-from understudy.learning.pool import learn_near
+from understudy.learning.pool import learn_from_pool
 from understudy.methods.fedlap import FedLap, fedlap
 
 # ---- the radius of trust
@@ -64,10 +64,10 @@ def test_the_search_goes_on_beyond_the_radius() -> None:
             seen.append(distance)
             watch(epoch, distance)
 
-        return learn_near(net, w, pool, descent, watch=both)
+        return learn_from_pool(net, w, pool, descent, watch=both)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedlap, "learn_near", watched)
+        patch.setattr(fedlap, "learn_from_pool", watched)
         trusted(chosen)
     assert seen == pytest.approx(visited(10), rel=1e-5)
 

@@ -25,7 +25,8 @@ from understudy.methods.fedssyn.privacy import PrivateExchange
 from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import Charge, composed
 from understudy.privacy.promise import PrivacySettings
-from understudy.runs.play import Result, play
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,9 @@ from understudy.federation.site import Site
 from understudy.federation.tensor_store import TensorStore
 from understudy.methods.fedssyn.kept_generators import KEPT
 from understudy.privacy.policy import Policy
-from understudy.runs.play import Result, RunStopped, play
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
+from understudy.runs.watching import RunStopped
 from understudy.synthesis.vae.vae import Vae
 
 

@@ -10,7 +10,7 @@ from painted import LOCAL, SITES, Painted, add, dealt, opened, painted, staged
 from stage import image_net, play
 from torch import Tensor
 
-from understudy.config.build import join_add_ons
+from understudy.config.build import method_with_add_ons
 from understudy.config.resolve import resolve
 from understudy.federation.method import Method
 from understudy.learning import loop
@@ -123,7 +123,7 @@ def test_the_order_of_add_ons_does_not_matter() -> None:
     ends = []
     for chosen in ([cog, syn], [syn, cog]):
         words = {"method": {"name": "scaffold", "local": {"epochs": 1, "batch": 4}}, "with": chosen}
-        method = join_add_ons(resolve(words))
+        method = method_with_add_ons(resolve(words))
         assert isinstance(method, Fedssyn)
         assert isinstance(method.inner, Averaging)
         kinds: list[type[Term]] = [type(term) for term in method.inner.terms]

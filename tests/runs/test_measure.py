@@ -21,8 +21,9 @@ from understudy.randomness import generator, numpy_generator
 from understudy.runs.cost import Cost
 from understudy.runs.folder import RunFolder
 from understudy.runs.measure import Measured, Speed, _final, measure
-from understudy.runs.play import Result, play
+from understudy.runs.play import play
 from understudy.runs.quantities import Shuffled, dealt_examples
+from understudy.runs.rounds import Result
 from understudy.view.measured import measured_notes, measured_table
 
 # Real records are shuffled, so that no generator is trained.

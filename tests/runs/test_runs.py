@@ -17,7 +17,8 @@ from understudy.config.resolve import resolve
 from understudy.engines.choose import on_this_machine
 from understudy.errors import UserError
 from understudy.runs.folder import RunFolder
-from understudy.runs.play import RunStopped, play
+from understudy.runs.play import play
+from understudy.runs.watching import RunStopped
 
 TINY = {
     "data": {"name": "digits", "limit": 120, "clients": 4},

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
+from understudy.learning.ball import into_ball
 from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.models.zoo import entry
@@ -18,10 +19,9 @@ from understudy.synthesis.matching import (
     Neighbourhood,
     RealClasses,
     embedding,
-    into_ball,
     match_distributions,
     matching_gradient,
-    onto_sphere,
+    point_on_sphere,
     real_batch,
 )
 
@@ -157,7 +157,7 @@ def test_for_the_convnet_a_drawn_network_lies_on_the_sphere() -> None:
     net = Network(lambda: chosen.build(problem, chosen.settings()), problem)
     assert net.parameters == 320_010
     for draw in range(3):
-        away = onto_sphere(net.parameters, 5.0, generator("sphere", draw)).double()
+        away = point_on_sphere(net.parameters, 5.0, generator("sphere", draw)).double()
         assert away.norm().item() == pytest.approx(5, abs=1e-4)
 
 
@@ -188,7 +188,7 @@ def test_every_step_has_a_network_of_its_own_on_the_sphere_with_the_models_stati
 def test_a_short_draw_is_not_stretched() -> None:
     # One parameter: |u| is below 5 in all but one of a million draws.
     u = torch.randn(1, generator=generator("short"))
-    assert torch.equal(onto_sphere(1, 5.0, generator("short")), u)
+    assert torch.equal(point_on_sphere(1, 5.0, generator("short")), u)
 
 
 @settings(max_examples=50, deadline=None)

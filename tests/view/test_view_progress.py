@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 from written_runs import line, write_run
 
-from understudy.runs.play import Observer
+from understudy.runs.watching import Observer
 from understudy.view.progress import HowFar, RichProgress
 
 

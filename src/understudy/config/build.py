@@ -36,14 +36,14 @@ def build_method(config: Config, data: Federation, fast: FastPath | None = None)
     network must look like, and is bound to that network.
     """
     patience.doing("Building the network")
-    method = join_add_ons(config)
+    method = method_with_add_ons(config)
     path = fast or choose_fast_path(config, data, method)
     method.privacy = config.top.privacy
     method.bind(_network(config, data.problem, path, method), config.plan.rounds)
     return method
 
 
-def join_add_ons(config: Config) -> Method:
+def method_with_add_ons(config: Config) -> Method:
     method = config.method.entry.build(config.method.settings)
     for chosen in config.add_ons:
         method = chosen.entry.build(chosen.settings, method)

@@ -55,7 +55,7 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
 
 
 def _unknown(key: str, words: Words, live: Live) -> UserError:
-    """Suggests ``method.steps`` for ``steps``, if no other section has a setting of that name."""
+    """Suggests ``method.steps`` for ``steps``, if exactly one setting of that name is outermost."""
     named = {"name": _section(words, "method").get("name", MethodPlan().name)}
     plan: MethodPlan = checked(MethodPlan, named, "method")
     entry = _entry(plan.name, "method") if live.method is None else _live_method(live)

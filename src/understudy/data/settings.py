@@ -44,10 +44,10 @@ class DataSettings(Settings):
     flair: FlairSettings | None = None  # what to read from the data set `flair`
     sites: dict[str, str | None] | None = None  # your own data: one source per site; null: the records are at the site
     test: str | None = None  # your own data: a file or folder to score on
-    classes: int | None = Field(default=None, ge=2)  # your own data: how many classes; None: as many as the labels show
+    classes: int | None = Field(default=None, ge=2)  # your own data: how many classes; null: as many as the labels show
     labels: tuple[str, ...] = ()  # your own data: class names in order, for image folders and Parquet
     shape: Shape | None = None  # of a record, channels first, if records are at the sites or flat in Parquet
-    pixels: bool | None = None  # likewise: uint8 pixels, or floats taken as they are; None: only images are pixels
+    pixels: bool | None = None  # likewise: uint8 pixels, or floats taken as they are; null: only images are pixels
     multilabel: bool = False  # likewise: true if a record has several labels
     mean: tuple[float, ...] = ()  # of pixels between 0 and 1, per channel; empty: the data set's own
     std: tuple[float, ...] = ()  # likewise, their standard deviation

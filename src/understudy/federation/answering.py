@@ -20,7 +20,7 @@ from understudy.federation.exchange import NOTHING, Answer, Outcome, Request, fa
 from understudy.federation.failures import NotFinite, Refused
 from understudy.federation.message import Kind, Message
 from understudy.federation.method import Method
-from understudy.federation.release import Forbidden, check_reply, rows_of
+from understudy.federation.release import Forbidden, check_against_policy, rows_of
 from understudy.federation.site import SCORE, VERSION, Site
 from understudy.federation.site_log import SiteLog
 from understudy.federation.working import Worked, job_of, work
@@ -152,7 +152,7 @@ class _Step:
         return [replace(charge, covers=()).as_dict() for charge in spent if charge.place not in places]
 
     def _check(self, reply: Message, others: int, paid: list[Charge]) -> None:
-        check_reply(self.site.policy, reply, self.kinds, self.site.holding.own, self.problem, others, paid)
+        check_against_policy(self.site.policy, reply, self.kinds, self.site.holding.own, self.problem, others, paid)
 
     def _examples(self, reply: Message) -> int:
         return rows_of("examples", reply, self.kinds, self.problem)

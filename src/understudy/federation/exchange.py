@@ -17,7 +17,7 @@ NOTHING = ""  # the version of a client that has no memory yet
 @dataclass(frozen=True)
 class Request:
     run: str  # the run's unique name: what a client kept for another run does not count
-    config: str  # digest of what both sides must agree on: method, network, problem, seed
+    config: str  # digest of what both sides must agree on: method, add-ons, network, problem, privacy, seed
     client: str
     task: str
     round: int

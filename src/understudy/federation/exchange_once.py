@@ -1,4 +1,4 @@
-"""A method that wraps another and hands something out once: Fedssyn's shuffled images, FedMix's averages.
+"""A method that wraps another and hands something out once: Fedssyn's shuffled images, for one.
 
 A client's parts come with the first brief that it gets, however late that is. State records who has them already, so
 after a resumed run or an undone round they are handed out again where they did not arrive.

@@ -79,7 +79,7 @@ def _rows(part: Tensor, numbers: int | None) -> int:
     return rows if not numbers else max(rows, math.ceil(part.numel() / numbers))
 
 
-def check_reply(
+def check_against_policy(
     policy: Policy | None,
     reply: Message,
     kinds: Mapping[str, Kind],

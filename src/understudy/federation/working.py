@@ -44,11 +44,11 @@ def work(site: Site, method: Method, request: Request) -> Worked:
     with private_global_stream(site.seed, request.round, site.name, request.task):
         client = _client(site, request, memory)
         reply = job.work(client, brief)
-    _check_reply(request, job, reply)
+    _check_declared(request, job, reply)
     return Worked(reply.but(scores), memory, client.budget.charged)
 
 
-def _check_reply(request: Request, job: Job, reply: Message) -> None:
+def _check_declared(request: Request, job: Job, reply: Message) -> None:
     undeclared = [part for part in reply if part not in job.kinds or part == SCORE]  # only the site itself adds scores
     if undeclared:
         raise UserError(f"{request.task} would send {', '.join(undeclared)}, which @task does not declare.")

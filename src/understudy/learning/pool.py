@@ -1,7 +1,7 @@
-"""Learning from a pool of synthetic records near a model: they represent the loss there, and only there.
+"""Learning from a pool of records, mostly synthetic ones, that stand in for those of all clients.
 
-It is the one training loop with a plan of whole epochs, its own augmentation, and a stop where the model has gone as
-far from its start as the pool is trusted.
+It is the one training loop with an order drawn anew each epoch, augmentation of whole batches, and, where the pool is
+trusted only near the first model, a stop at that distance.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ class PerImage:
 
 @dataclass(frozen=True)
 class PoolFeed:
-    """Scaled records, in an order drawn anew each epoch."""
+    """Records as the network takes them, in an order drawn anew each epoch."""
 
     examples: Examples
     order: torch.Generator
@@ -66,7 +66,7 @@ class Trust:
 ANYWHERE = Trust()
 
 
-def learn_near(
+def learn_from_pool(
     net: Network, w: Tensor, pool: PoolFeed, descent: Descent, trust: Trust = ANYWHERE, watch: Watch | None = None
 ) -> Trained:
     """Trains from ``w`` on the records of ``pool``, for as long as set; ``watch`` is called after each epoch."""

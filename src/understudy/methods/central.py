@@ -25,7 +25,7 @@ from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent
-from understudy.learning.pool import PoolFeed, learn_near
+from understudy.learning.pool import PoolFeed, learn_from_pool
 from understudy.methods.shared.imitation import Imitation, ImitationSettings, check_single_labels
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import of_one_kind, why_unfit
@@ -101,4 +101,5 @@ class Central(Method):
         y = torch.cat([labels_from_wire(state[f"{name}.y"]) for name in heard])
         pool = PoolFeed(Examples(x, y), server.rng("pool"), server.rng("augmentation"))
         local = self.settings.local
-        return learn_near(self.net, state["model"], pool, Descent(local, local.rate(server.round, self.rounds))).model
+        descent = Descent(local, local.rate(server.round, self.rounds))
+        return learn_from_pool(self.net, state["model"], pool, descent).model

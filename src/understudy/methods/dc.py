@@ -38,7 +38,7 @@ from understudy.federation.server import Reply, Server
 from understudy.learning.dsa import ALL, Draw, DsaKind, apply, draw, with_changes
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent, full_gradient
-from understudy.learning.pool import PerImage, PoolFeed, learn_near
+from understudy.learning.pool import PerImage, PoolFeed, learn_from_pool
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, first_noise, why_unfit
 from understudy.models.network import Network
@@ -121,7 +121,7 @@ class Condensing(Method):
                 if place:
                     augment = PerImage(settings.dsa_kinds, client.rng("dsa of images")) if settings.dsa else None
                     pool = PoolFeed(Examples(images.x, images.y), client.rng("batches of images"), augment=augment)
-                    learn_near(net, net.vector.clone(), pool, Descent(local))
+                    learn_from_pool(net, net.vector.clone(), pool, Descent(local))
                 net.module.eval()
                 yield
 
@@ -168,7 +168,7 @@ class Condensing(Method):
         for part, rate in halves(self.settings.server):
             augment = PerImage(kinds, server.rng("dsa")) if self.settings.dsa else None
             fed = PoolFeed(pool, server.rng("pool"), server.rng("augmentation"), augment=augment)
-            w = learn_near(self.net, w, fed, Descent(part, rate)).model
+            w = learn_from_pool(self.net, w, fed, Descent(part, rate)).model
         return w
 
 

@@ -15,7 +15,9 @@ from understudy.config.read import read
 from understudy.config.resolve import resolve
 from understudy.errors import UserError
 from understudy.runs.folder import RunFolder
-from understudy.runs.play import Observer, Result, play
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
+from understudy.runs.watching import Observer
 
 PRESET = "mnist-disjoint"
 

@@ -16,8 +16,9 @@ from understudy.errors import UserError
 from understudy.papers.study import Changes, StudyLine, plain
 from understudy.runs.compare import MEGABYTE
 from understudy.runs.folder import Line, RunFolder
-from understudy.runs.play import Result, RunStopped, play
-from understudy.runs.watching import Observer
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
+from understudy.runs.watching import Observer, RunStopped
 
 TUNING_SEED = 1000
 VALIDATION = 0.2

@@ -13,8 +13,9 @@ from understudy.data.federation import Federation
 from understudy.errors import UserError
 from understudy.federation.method import Method
 from understudy.runs.folder import RunFolder
-from understudy.runs.play import Observer, Result, play
-from understudy.runs.watching import Aloud
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
+from understudy.runs.watching import Aloud, Observer
 
 
 def run(

@@ -27,8 +27,9 @@ from understudy.federation.site import forget_answers
 from understudy.randomness import generator
 from understudy.runs.checkpoint import Checkpoint
 from understudy.runs.folder import RunFolder
-from understudy.runs.play import built, one_thread
+from understudy.runs.play import built
 from understudy.runs.resuming import FREE, check_not_edited, digest_of_run, first_difference
+from understudy.threads import one_thread
 
 MAY_CHANGE = ("method", "with", BRANCHED, *FREE)
 NOT_COPIED = (".lock", "*.part", "summary.json", "model.safetensors")  # they belong to the end of the other run

@@ -29,8 +29,8 @@ from understudy.models.network import Network
 from understudy.runs.compare import compare, label_of, read_config
 from understudy.runs.cost import Cost, cost_of
 from understudy.runs.folder import RunFolder
-from understudy.runs.play import one_thread
 from understudy.runs.quantities import Shuffled, dealt_examples, quantities
+from understudy.threads import one_thread
 
 POWER_STEPS = 50  # of the power iteration for L
 SMOOTHNESS_IS = f"approximate, from below: the largest curvature after at most {POWER_STEPS} steps of power iteration"

@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from understudy import __version__
 from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config, Live
@@ -22,8 +20,7 @@ from understudy.runs.folder import RunFolder
 from understudy.runs.resuming import check_not_edited, check_same_run, digest_of_data
 from understudy.runs.rounds import Result, Rounds
 from understudy.runs.watching import Observer, RunStopped
-
-__all__ = ["Observer", "Result", "RunStopped", "one_thread", "play"]
+from understudy.threads import one_thread
 
 
 def play(
@@ -103,17 +100,6 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
         raise UserError("measure reads all clients' records without noise; leave it out in a real or private run.")
     if config.engine.name == "workers" and method.net.device.type != "cpu":
         watcher.says(f"On {method.net.device} the clients run one after another in this process.")
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread, as in every worker: two would give different bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

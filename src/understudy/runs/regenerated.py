@@ -30,7 +30,7 @@ from understudy.models.network import Network
 from understudy.models.zoo import FastPath
 from understudy.runs.compare import label_of, read_config
 from understudy.runs.folder import RunFolder
-from understudy.runs.play import one_thread
+from understudy.threads import one_thread
 
 
 @dataclass(frozen=True)

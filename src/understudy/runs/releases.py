@@ -1,4 +1,4 @@
-"""What has left a run's clients since its last checkpoint, one line per reply, written before the reply is read.
+"""What has left a run's clients since its last checkpoint, one line per reply, written before the method sees it.
 
 The checkpoint holds the ledger up to its round. A run stopped or killed in mid-round has sent more than that: these
 lines record what. In a simulation the clients' own charge logs are available too, and count as well.
@@ -22,7 +22,7 @@ class Releases:
 
     @property
     def there(self) -> bool:
-        """Folders from version 0.1 have none."""
+        """Folders from before it existed have none."""
         return self._file.exists()
 
     def begin(self) -> None:

@@ -26,8 +26,11 @@ from understudy.federation.site import Site
 from understudy.heap import keep_freed_memory
 from understudy.printable import printable
 from understudy.privacy.policy import Policy
-from understudy.runs.play import Observer, Result, one_thread, play
+from understudy.runs.play import play
 from understudy.runs.resuming import digest_of_config
+from understudy.runs.rounds import Result
+from understudy.runs.watching import Observer
+from understudy.threads import one_thread
 
 
 def play_as_server(

@@ -1,4 +1,5 @@
-"""When a folder's run may be resumed: with the config it began with; only its rounds and its engine may differ.
+"""When a folder's run may be resumed: with the config it began with. Only its engine, how often it measures and, where
+nothing depends on them, its rounds may differ.
 
 The requested config must match `config.yaml`, and `config.yaml` must be what the run began with: the checkpoint carries
 its digest, so that an edited file is noticed.
@@ -38,13 +39,13 @@ def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
 def check_not_edited(folder: RunFolder) -> bool:
     """Whether it could be checked: checkpoints from older versions carry no digest."""
     entries = folder.checkpoints.entries()
-    begun_with = folder.checkpoints.notes(entries[-1]).get("config") if entries else None
-    if begun_with not in (None, digest_of_run(folder.config())):
+    digest_begun_with = folder.checkpoints.notes(entries[-1]).get("config") if entries else None
+    if digest_begun_with not in (None, digest_of_run(folder.config())):
         raise UserError(
             f"{folder.path / 'config.yaml'} was edited after the run began, and only method.rounds and engine may "
             f"differ: undo the change, or start a new run with another {option('out')}."
         )
-    return begun_with is not None or not entries
+    return digest_begun_with is not None or not entries
 
 
 def digest_of_run(words: dict[str, Any]) -> str:

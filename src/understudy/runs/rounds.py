@@ -30,7 +30,7 @@ from understudy.runs.resuming import digest_of_config, digest_of_run
 from understudy.runs.scores import Scorekeeper, summarise
 from understudy.runs.watching import Observer, RunStopped
 
-PATIENCE = 3  # this many undone rounds in a row end a run
+MOST_UNDONE = 3  # this many undone rounds in a row end a run
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Rounds:
     ):
         self.config, self.data, self.method, self.folder = config, data, method, folder
         self.observer, self._sites_elsewhere = observer, sites_elsewhere
-        self.digest, self.begun_with = digest_of_config(words), digest_of_run(words)
+        self.digest, self.digest_begun_with = digest_of_config(words), digest_of_run(words)
         self.last = config.plan.rounds
         self.undone = 0  # rounds in a row
         self.under_way = UnderWay(folder.path)
@@ -104,7 +104,7 @@ class Rounds:
             except RunStopped:
                 self._finish(server, state)
                 raise
-            if self.undone >= PATIENCE:
+            if self.undone >= MOST_UNDONE:
                 why = self._why_stopped(server, round)
                 self._finish(server, state)
                 raise RunStopped(why)
@@ -169,7 +169,7 @@ class Rounds:
             except TooFewReplies as few:
                 raise RunStopped(f"The opening failed: {few}{self._failures(server)}.") from None
             self._check_finite(state, "the opening")
-            self._save(server, state)
+            self._save_and_score(server, state)
         return state
 
     # ---- one round
@@ -187,7 +187,7 @@ class Rounds:
                 after, self.undone = state, self.undone + 1
             self._check_finite(after, f"round {round}")
             self.scores.hand_in(server.record.scores, last_chance=self.undone == 0)
-            self._save(server, after)
+            self._save_and_score(server, after)
         return after
 
     def _server_stream(self, round: int) -> AbstractContextManager[None]:
@@ -202,7 +202,7 @@ class Rounds:
                 "a smaller learning rate may help."
             )
 
-    def _save(self, server: RunServer, state: State) -> None:
+    def _save_and_score(self, server: RunServer, state: State) -> None:
         """The checkpoint decides whether the round counts; what is written before it comes out the same if repeated."""
         for client, sent in server.record.examples.items():
             self.folder.keep_examples(client, sent)
@@ -215,7 +215,7 @@ class Rounds:
             ledger,
             sorted(server.spent),
             sorted(server.left_out),
-            self.begun_with,
+            self.digest_begun_with,
         )
         self.folder.save_checkpoint(checkpoint)
         server.commit()
@@ -277,7 +277,7 @@ class Rounds:
 
     def _why_stopped(self, server: RunServer, round: int) -> str:
         return (
-            f"{PATIENCE} rounds in a row had too few replies{self._failures(server)}; the run ended after round "
+            f"{MOST_UNDONE} rounds in a row had too few replies{self._failures(server)}; the run ended after round "
             f"{round} and can be resumed once that is fixed."
         )
 

@@ -17,11 +17,11 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.learning import dsa
 from understudy.learning.ahead import ahead
+from understudy.learning.ball import length
 from understudy.learning.pool import Siamese
 from understudy.models.network import Network
 
 GOOD_PASS = 160_000  # numbers per pass: ten classes of 256 images of 8×8, one of 32×32; measured
-PIECE = 65_536
 
 Draws = Sequence[dsa.Draw] | None  # an augmentation for each class
 Alter = Callable[[Tensor], Tensor]  # changes the gradient, (classes · ipc, …), before a step
@@ -79,28 +79,10 @@ class Look:
     means: Tensor  # (classes, d + classes)
 
 
-def onto_sphere(size: int, radius: float, rng: torch.Generator) -> Tensor:
+def point_on_sphere(size: int, radius: float, rng: torch.Generator) -> Tensor:
     """u · min(1, ρ/‖u‖), u ~ N(0, I), on the processor. For any real network ‖u‖ ≈ √P ≫ ρ: a point on the sphere."""
     u = torch.randn(size, generator=rng)
     return u * min(1.0, radius / float(length(u)))
-
-
-def into_ball(w: Tensor, centre: Tensor, radius: float) -> None:
-    """w ← centre + (w − centre) · min(1, ρ/‖w − centre‖), in place."""
-    away = w - centre
-    distance = length(away)
-    back = torch.addcmul(centre, away, (radius / distance).to(w.dtype))
-    w.copy_(torch.where(distance > radius, back, w))  # no wait to learn which it was
-
-
-def length(v: Tensor) -> Tensor:
-    """‖v‖, piece by piece: torch's single sum has a relative error of 4e-4 for the 11 million numbers of a ResNet-18.
-
-    On the processor the pieces are combined in double precision, which other devices may lack.
-    """
-    pieces = torch.stack([piece.norm() for piece in torch.split(v, PIECE)])
-    found: Tensor = (pieces.double() if v.device.type == "cpu" else pieces).norm()
-    return found
 
 
 def real_batch(members: Tensor, size: int, rng: torch.Generator) -> Tensor:
@@ -135,7 +117,7 @@ def looks_near(net: Network, near: Neighbourhood, wanted: Wanted, classes: int) 
     start, augment = near.model.to(net.device), near.augment
 
     def drawn() -> _Drawn:
-        away = onto_sphere(net.parameters, near.radius, near.rng)
+        away = point_on_sphere(net.parameters, near.radius, near.rng)
         draws = () if augment is None else tuple(augment.draw(0) for _ in range(classes))
         return _Drawn(away, draws, wanted.draw())
 

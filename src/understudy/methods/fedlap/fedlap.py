@@ -40,7 +40,7 @@ from understudy.learning.ahead import ahead
 from understudy.learning.dsa import Draw, apply, draw, sent_ahead
 from understudy.learning.evaluate import tally
 from understudy.learning.loop import Descent, full_gradient
-from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_near, record_weights
+from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_from_pool, record_weights
 from understudy.methods.fedlap.settings import MEASURED, PRESETS, FedLapSettings
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, pooled, why_unfit
@@ -210,9 +210,9 @@ class FedLap(Method):
     # ---- on either side
 
     def _learn(self, side: Client | Server, w: Tensor, pool: PoolFeed, epochs: int, **more: Any) -> Tensor:
-        """Plain SGD on images; ``more`` is passed on to `learn_near`."""
+        """Plain SGD on images; ``more`` is passed on to `learn_from_pool`."""
         local = self.settings.on_images(epochs)
-        return learn_near(self.net, w, pool, Descent(local, local.rate(side.round, self.rounds)), **more).model
+        return learn_from_pool(self.net, w, pool, Descent(local, local.rate(side.round, self.rounds)), **more).model
 
     def _siamese(self, side: Client | Server) -> Siamese | None:
         return Siamese(self.settings.kinds, side.rng("dsa")) if self.settings.kinds else None

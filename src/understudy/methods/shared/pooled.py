@@ -2,7 +2,8 @@
 
 What FedDM and its control REAL have in common: which classes a client sends, what a reply looks like, and how the
 server learns. It continues from the broadcast model w_r and is projected back into the ball of radius ρ around it after
-every step, since that is where the images were made to stand in for records.
+every step, since that is where the images were made to stand in for records. The checks of such replies serve other
+methods too.
 """
 
 from abc import abstractmethod
@@ -22,13 +23,13 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message, labels_from_wire, labels_to_wire
 from understudy.federation.method import Method, State
 from understudy.federation.server import Reply, Server, Task
+from understudy.learning.ball import into_ball
 from understudy.learning.dsa import ALL, DsaKind
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent
-from understudy.learning.pool import PerImage, PoolFeed, learn_near
+from understudy.learning.pool import PerImage, PoolFeed, learn_from_pool
 from understudy.methods.shared.outliers import learnt_from
 from understudy.models.network import Network
-from understudy.synthesis.matching import into_ball
 
 FEWEST = 10  # records for a client to own a class, by default
 
@@ -56,7 +57,7 @@ class Pooled(Method):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
-        check_classes_alone(net, "It")
+        check_classes_alone(net, type(self).__name__)
         if self.settings.dsa:
             check_augmentation(net, self.settings.dsa_kinds)
 
@@ -104,7 +105,7 @@ class Pooled(Method):
             local.rate(server.round, self.rounds),
             project=lambda here: into_ball(here, centre, settings.radius),
         )
-        return learn_near(self.net, w, pool, descent).model
+        return learn_from_pool(self.net, w, pool, descent).model
 
 
 def check_classes_alone(net: Network, who: str) -> None:

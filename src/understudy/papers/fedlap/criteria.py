@@ -25,9 +25,9 @@ from understudy.learning.loop import full_gradient
 from understudy.models.convnet import SmallConvNetSettings, small_convnet
 from understudy.models.network import Network
 from understudy.randomness import generator
-from understudy.runs.play import one_thread
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, calibrated, match_gradient
 from understudy.synthesis.matching import real_batch
+from understudy.threads import one_thread
 
 CRITERIA = {
     "cosine": Criterion(),

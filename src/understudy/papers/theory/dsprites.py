@@ -16,7 +16,8 @@ from understudy.config.resolve import resolve
 from understudy.papers.compared import over_rounds
 from understudy.papers.study import Changes, Drawing, Findings, Panel, StudyLine, StudyTable, said
 from understudy.papers.tuned import line_of
-from understudy.runs.play import Result, play
+from understudy.runs.play import play
+from understudy.runs.rounds import Result
 from understudy.runs.watching import Observer
 
 ABOUT = "Shapes by quadrant and form over twelve clients: FedAvg with images of local β-VAEs, shuffled"

@@ -22,8 +22,8 @@ from torch.nn import functional
 from understudy.data.sets import load
 from understudy.papers.study import Drawing, Findings, Panel, StudyTable, Style, Trace
 from understudy.randomness import generator
-from understudy.runs.play import one_thread
 from understudy.runs.watching import Observer
+from understudy.threads import one_thread
 
 WORKERS, CLASSES = 10, 10
 RATES = (0.03, 0.1, 0.3, 0.6, 1.0)

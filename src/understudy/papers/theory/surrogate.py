@@ -17,8 +17,8 @@ from torch.nn import functional
 
 from understudy.papers.study import Drawing, Findings, Panel, StudyTable, Trace
 from understudy.randomness import generator
-from understudy.runs.play import one_thread
 from understudy.runs.watching import Observer
+from understudy.threads import one_thread
 
 ABOUT = "One weight, two clients: surrogates of four learnt records per client, near the broadcast weight and elsewhere"
 START, RADIUS, SYNTHETIC = 0.7, 0.5, 2  # w_r, ρ, m
