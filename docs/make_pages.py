@@ -93,7 +93,7 @@ def _our_line(study: str, shown: Shown, name: str) -> str:
 class Row:
     label: str
     rate: float | None
-    accuracies: Sequence[float]  # after the last round, between 0 and 1, a number a seed
+    accuracies: Sequence[float]  # after the last round, between 0 and 1, one per seed
 
     @property
     def figure(self) -> str:
