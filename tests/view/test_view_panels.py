@@ -99,3 +99,8 @@ def test_more_lines_than_colours_differ_in_their_dashes() -> None:
 def test_rounds_are_marked_at_round_numbers() -> None:
     axes = drawn(Panel("", "round", "", [Trace("a", range(71), range(71))]))
     assert {float(tick) % 10 for tick in axes.get_xticks()} == {0.0}
+
+
+def test_a_single_round_has_no_fractions_beside_it() -> None:
+    axes = drawn(Panel("", "round", "", [Trace("a", [1], [0.5])]))
+    assert {float(tick) % 1 for tick in axes.get_xticks()} == {0.0}

@@ -150,7 +150,7 @@ def _scales(axes: "Axes", panel: Panel) -> None:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     elif all(float(x).is_integer() for trace in panel.traces for x in trace.x):  # whole rounds, no halves
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     if panel.from_zero:
         axes.set_xlim(left=0)
     if panel.log_y:
