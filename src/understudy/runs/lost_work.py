@@ -62,7 +62,7 @@ class UnderWay:
         self._began = self._written = time.perf_counter()
         try:
             yield
-        except BaseException:
+        except BaseException:  # a kill by Ctrl-C too: written down, then raised again
             self._write()
             raise
         self._round, self._record = -1, RoundRecord()
