@@ -11,7 +11,7 @@ from understudy.audits.claims.claim import Claim
 from understudy.audits.claims.experiment import Outcome, Trial, nudged
 from understudy.audits.claims.pairs import Pair
 from understudy.audits.claims.rehearsal import AskedOnce, rehearsed
-from understudy.audits.claims.statistics import ReleaseScores, ReplyScores, way
+from understudy.audits.claims.statistics import ReleaseKind, ReleaseScores, ReplyScores, slots_of
 from understudy.config.build import build_method
 from understudy.config.schema import Config
 from understudy.data.federation import Federation
@@ -19,10 +19,11 @@ from understudy.errors import UserError
 from understudy.federation.method import Method
 from understudy.privacy.accounting import Spending
 from understudy.privacy.charges import Charge
+from understudy.privacy.mechanism import NoisySum
 
 DELTA = 1e-5  # at which a published claim is printed, where the config has none
-COUPLED = 8  # pairs of runs that share their noise
-MOST_COUPLED = 64  # where the record is rarely sampled
+COUPLED, MANY_COUPLED = 6, 24  # pairs of runs that share their noise: of slow tasks, and of quick ones
+RARE = 8  # times as many where the record was never sampled
 NAMES = 12  # clients among whom an attacker may choose: each has other public streams
 QUICK = 0.05  # seconds: repetitions so short that a choice among clients is cheap
 # Releases per round that are tested: as many as still claim at least so many misses at so many false alarms, or no
@@ -89,7 +90,7 @@ def prepare(config: Config, data: Federation, pair: Pair, task: str, most: int, 
     if first is None:
         raise UserError(f"{task} was not asked for.")
     published = method.published_claim(pair.without) if not first.charges else None
-    trial = _trial(config, method, first, several=published is None)
+    trial = _trial(config, method, first, published=published is not None)
     charged = sum(charge.steps for charge in first.charges) if published is None else published.spending.steps
     if charged > most + len(first.charges):  # no setting makes this task short
         trial = replace(trial, most=most)
@@ -112,11 +113,13 @@ def prepare(config: Config, data: Federation, pair: Pair, task: str, most: int, 
     return Prepared(trial, pair, tuple(scored), took)
 
 
-def _trial(config: Config, method: Method, asked: AskedOnce, *, several: bool) -> Trial:
+def _trial(config: Config, method: Method, asked: AskedOnce, *, published: bool) -> Trial:
+    """A published claim is one round's, and takes all sampling to be secret: there, public streams are fresh too."""
     briefs = [(asked.round, asked.brief)]
-    if several and asked.round and method.rounds > asked.round:
+    if not published and asked.round and method.rounds > asked.round:
         briefs.append((asked.round + 1, nudged(asked.brief, config.top.seed)))
-    return Trial(method, config.top.privacy, config.top.seed, asked.task, tuple(briefs), asked.memory)
+    seed = None if published else config.top.seed
+    return Trial(method, config.top.privacy, seed, asked.task, tuple(briefs), asked.memory)
 
 
 def _timed(trial: Trial, pair: Pair) -> tuple[float, Outcome]:
@@ -134,8 +137,8 @@ def _coupled(
     tried = {name: _pairs_of_runs(replace(trial, client=name), pair, range(3)) for name in names}
     best = max(names, key=lambda name: _shown(tried[name])) if len(names) > 1 else names[0]
     trial, found = replace(trial, client=best), tried[best]
-    least = COUPLED if took < 10 * QUICK else 4
-    while len(found) < least or (not _shown(found) and took < QUICK and len(found) < MOST_COUPLED):
+    least = MANY_COUPLED if took < QUICK else COUPLED
+    while len(found) < least or (len(found) < RARE * least and took < 10 * QUICK and not _shown(found)):
         found += _pairs_of_runs(trial, pair, range(len(found), len(found) + 1))
     return trial, found
 
@@ -162,33 +165,28 @@ def _of_releases(
     spendings: Sequence[Spending],
     delta: float,
 ) -> list[Scored]:
-    ways = list(dict.fromkeys(way(release) for releases in reference.releases for release in releases))
+    first: dict[ReleaseKind, NoisySum] = {}
+    for releases in reference.releases:
+        for release in releases:
+            first.setdefault(ReleaseKind.of(release), release)
     found = []
-    for one in ways:
-        mine = _charge_of(one, ways, charges) if charges else 0
-        seen = sum(way(release) == one for releases in reference.releases for release in releases)
-        counted = (
-            tuple(replace(some, steps=some.steps * len(reference.releases)) for some in spendings)
-            if mine < 0
-            else (replace(spendings[mine], steps=seen),)
-        )
-        rate = max(some.rate for some in counted)
-        found.append(
-            Scored(mine, "releases", ReleaseScores.fitted(one, rate, reference, coupled), claim_of(counted, delta))
-        )
+    for kind, example in first.items():
+        mine = _charge_of(example, list(first.values()), charges) if charges else 0
+        if mine < 0:
+            counted = tuple(replace(some, steps=some.steps * len(reference.releases)) for some in spendings)
+        else:
+            counted = (replace(spendings[mine], steps=len(slots_of(reference, kind))),)
+        scores = ReleaseScores.fitted(kind, max(some.rate for some in counted), reference, coupled)
+        found.append(Scored(mine, "releases", scores, claim_of(counted, delta)))
     return found
 
 
-def _charge_of(
-    one: tuple[tuple[int, ...], float, float],
-    ways: Sequence[tuple[tuple[int, ...], float, float]],
-    charges: Sequence[Charge],
-) -> int:
-    """The charge for releases of this kind; −1: no telling, so that all charges of the task cover them."""
-    if len(charges) == 1:
-        return 0 if len(ways) == 1 else -1
-    alike = [at for at, charge in enumerate(charges) if (charge.clip, charge.noise) == one[1:]]
-    rivals = [other for other in ways if other[1:] == one[1:]]
+def _charge_of(example: NoisySum, kinds: Sequence[NoisySum], charges: Sequence[Charge]) -> int:
+    """The charge for releases of this kind; −1: no telling, so all charges of the task cover them together."""
+    if len(charges) == 1 and len(kinds) == 1:
+        return 0
+    alike = [at for at, charge in enumerate(charges) if (charge.clip, charge.noise) == (example.clip, example.noise)]
+    rivals = [other for other in kinds if (other.clip, other.noise) == (example.clip, example.noise)]
     return alike[0] if len(alike) == 1 and len(rivals) == 1 else -1
 
 

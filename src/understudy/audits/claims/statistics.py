@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,17 +23,24 @@ LEAST = 1e-30  # log sizes of nothing at all
 HIT = 1e-9  # of the largest difference: below it the record was not in the release
 
 Slot = tuple[int, int]  # round, and the release's number in it
-Way = tuple[tuple[int, ...], float, float]  # shape, clip, σ: releases of one mechanism share them
 
 
-def way(release: NoisySum) -> tuple[tuple[int, ...], float, float]:
-    return tuple(release.noised.shape), release.clip, release.noise
+@dataclass(frozen=True)
+class ReleaseKind:
+    """What releases of one mechanism share; the clip may differ from round to round."""
+
+    shape: tuple[int, ...]
+    noise: float
+
+    @classmethod
+    def of(cls, release: NoisySum) -> "ReleaseKind":
+        return cls(tuple(release.noised.shape), release.noise)
 
 
-def slots_of(outcome: Outcome, mechanism: tuple[tuple[int, ...], float, float]) -> dict[Slot, NoisySum]:
+def slots_of(outcome: Outcome, kind: ReleaseKind) -> dict[Slot, NoisySum]:
     found: dict[Slot, NoisySum] = {}
     for round, releases in enumerate(outcome.releases):
-        mine = [release for release in releases if way(release) == mechanism]
+        mine = [release for release in releases if ReleaseKind.of(release) == kind]
         found |= {(round, step): release for step, release in enumerate(mine)}
     return found
 
@@ -41,29 +49,25 @@ def slots_of(outcome: Outcome, mechanism: tuple[tuple[int, ...], float, float]) 
 class ReleaseScores:
     """Statistics of the releases of one mechanism."""
 
-    mechanism: tuple[tuple[int, ...], float, float]
+    kind: ReleaseKind
     rate: float
     scales: Mapping[Slot, Tensor]  # from what was released to units of noise
     moves: Mapping[Slot, Tensor]  # what the record does on average, in those units
-    record: Tensor  # what it does in a release that it is in
+    record: Mapping[Slot, Tensor]  # what it does in a release that it is in
     another: Mapping[Slot, Tensor]  # a run on the set without the record
 
     @classmethod
     def fitted(
-        cls,
-        mechanism: tuple[tuple[int, ...], float, float],
-        rate: float,
-        reference: Outcome,
-        coupled: Sequence[tuple[Outcome, Outcome]],
+        cls, kind: ReleaseKind, rate: float, reference: Outcome, coupled: Sequence[tuple[Outcome, Outcome]]
     ) -> "ReleaseScores":
-        scales = {slot: _scale(release) for slot, release in slots_of(reference, mechanism).items()}
-        blank = cls(mechanism, rate, scales, {}, torch.zeros(0), {})
+        scales = {slot: _scale(release) for slot, release in slots_of(reference, kind).items()}
+        blank = cls(kind, rate, scales, {}, {}, {})
         differences = [_difference(blank.units(pair[0]), blank.units(pair[1])) for pair in coupled]
         moves = {slot: torch.stack([some[slot] for some in differences]).mean(0) for slot in scales}
-        return cls(mechanism, rate, scales, moves, _record(differences), blank.units(reference))
+        return cls(kind, rate, scales, moves, _record(differences), blank.units(reference))
 
     def units(self, outcome: Outcome) -> dict[Slot, Tensor]:
-        found = slots_of(outcome, self.mechanism)
+        found = slots_of(outcome, self.kind)
         return {
             slot: ((found[slot].noised / found[slot].divisor).double() * scale).flatten()
             if slot in found
@@ -76,7 +80,7 @@ class ReleaseScores:
         all_seen = torch.stack(list(seen.values()))
         away = all_seen - torch.stack([self.another[slot] for slot in seen])
         found = {
-            "likelihood ratio": self._likelihood_ratio(all_seen),
+            "likelihood ratio": sum(self._likelihood_ratio(u, self.record[slot]) for slot, u in seen.items()),
             "matched filter": sum(float(u @ self.moves[slot]) for slot, u in seen.items()),
             "largest entry": float(all_seen.abs().max()),
             "log size": _log_size(all_seen),
@@ -84,16 +88,15 @@ class ReleaseScores:
         }
         return found | _consecutive(seen)
 
-    def _likelihood_ratio(self, seen: Tensor) -> float:
-        """Σ log(1 − q + q·exp(μp − μ²/2)), p along the direction of the record, μ how far it moves a release."""
-        mu = float(self.record.norm())
+    def _likelihood_ratio(self, seen: Tensor, record: Tensor) -> float:
+        """log(1 − q + q·exp(μp − μ²/2)), p along the direction of the record, μ how far it moves the release."""
+        mu = float(record.norm())
         if not mu:
             return 0.0
-        exponent = mu * (seen @ (self.record / mu)) - mu * mu / 2
+        exponent = float(seen @ record) - mu * mu / 2
         if self.rate == 1:
-            return float(exponent.sum())
-        apart = torch.tensor(math.log1p(-self.rate), dtype=torch.float64)
-        return float(torch.logaddexp(apart, exponent + math.log(self.rate)).sum())
+            return exponent
+        return float(np.logaddexp(math.log1p(-self.rate), exponent + math.log(self.rate)))
 
 
 @dataclass(frozen=True)
@@ -139,12 +142,20 @@ def _difference(without: Mapping[Slot, Tensor], with_record: Mapping[Slot, Tenso
     return {slot: with_record[slot] - u for slot, u in without.items()}
 
 
-def _record(differences: Sequence[Mapping[Slot, Tensor]]) -> Tensor:
-    """The mean over all releases that the record was in."""
-    every = torch.stack([d for some in differences for d in some.values()])
-    sizes = every.norm(dim=1).nan_to_num()
-    hits = every[sizes > HIT * sizes.max()] if len(sizes) else every
-    return hits.mean(0).nan_to_num() if len(hits) else torch.zeros(every.shape[1], dtype=torch.float64)
+def _record(differences: Sequence[Mapping[Slot, Tensor]]) -> dict[Slot, Tensor]:
+    """The mean over the releases that the record was in; where it was in none of a slot's, over those of all slots."""
+    every = torch.stack([d for some in differences for d in some.values()]).nan_to_num()
+    least = HIT * every.norm(dim=1).max()
+    overall = _mean_hit(every, least, torch.zeros_like(every[0]))
+    return {
+        slot: _mean_hit(torch.stack([some[slot] for some in differences]).nan_to_num(), least, overall)
+        for slot in differences[0]
+    }
+
+
+def _mean_hit(differences: Tensor, least: Tensor, otherwise: Tensor) -> Tensor:
+    hits = differences[differences.norm(dim=1) > least]
+    return hits.mean(0) if len(hits) else otherwise
 
 
 def _consecutive(seen: Mapping[Slot, Tensor]) -> dict[str, float]:
