@@ -77,8 +77,8 @@ def test_one_guess_against_a_curve_is_as_likely_as_it_is(odds: float, likely: fl
 def test_jax_privacy_shows_the_same(
     canaries: int, made: int, right: int, level: float, delta: float, plain: float, gaussian: float
 ) -> None:
-    # jax-privacy 2.0.0: CanaryScoreAuditor(held_in, held_out) with half of the canaries each, score 1 for those guessed
-    # in and 0 for the others; .epsilon_one_run and .epsilon_one_run_fdp(level, delta, threshold_strategy=Explicit(0.5)).
+    # jax-privacy 2.0.0: CanaryScoreAuditor(held_in, held_out) with half of the canaries each, 1 for those guessed in,
+    # 0 for the others; .epsilon_one_run and .epsilon_one_run_fdp(level, delta, threshold_strategy=Explicit(0.5)).
     guesses = Guesses(canaries, made, right)
     assert epsilon_lower(guesses, level, delta) == pytest.approx(plain, abs=1e-5)
     refuted, held = ExactGaussian(0.01, delta), ExactGaussian(5.0, delta)
@@ -129,10 +129,10 @@ def test_an_exact_gaussian_is_not_refuted_and_one_with_half_the_noise_is() -> No
 
     def refuted(noise: float) -> bool:
         coins = rng.random(1000) < 0.5
-        return audit_one_run(coins + rng.normal(scale=noise, size=1000), coins, claim, [100, 300], rng, 0.05).refuted
+        return audit_one_run(coins + rng.normal(scale=noise, size=1000), coins, claim, [100, 200], rng, 0.05).refuted
 
-    assert sum(refuted(1.0) for _ in range(40)) <= 2
-    assert sum(refuted(0.5) for _ in range(10)) == 10
+    assert sum(refuted(1.0) for _ in range(25)) <= 2
+    assert sum(refuted(0.5) for _ in range(5)) == 5
 
 
 def test_the_curve_shows_more_than_epsilon() -> None:

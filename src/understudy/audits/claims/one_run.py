@@ -63,7 +63,7 @@ def audit_one_run(
     rng: np.random.Generator,
     level: float = 0.01,
 ) -> OneRun:
-    """``numbers`` of guesses to try, fixed beforehand; ``coins``: which canaries were put in; higher scores: rather in."""
+    """``coins``: which canaries were put in; higher scores: rather in; ``numbers`` of guesses: fixed beforehand."""
     if not numbers or not 0 < level < 1:
         raise UserError("one run: give at least one number of guesses, and a level between 0 and 1, like 0.01.")
     share = level / len(numbers)
