@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.privacy.accounting import Spending, account
-from understudy.privacy.loss import composed_deltas, out_of_range
+from understudy.privacy.loss import FEW, composed_deltas, out_of_range
 
 Numbers = NDArray[np.float64]
 
 # A bound by ε has slope e^ε or e^−ε, so it matters only where α or β is below e^−ε: 40 is far beyond any experiment.
-EPSILONS = np.unique(np.concatenate([[0.0], np.geomspace(1e-6, 1, 500), np.linspace(0, 40, 2001)]))
+EPSILONS = np.concatenate([[0.0], np.geomspace(1e-5, 0.5, 150), np.arange(0.55, 12, 0.05), np.arange(12, 40, 0.25)])
 DELTAS = tuple(10.0**-power for power in range(1, 11))  # where only the Rényi bound is to be had
 ROUNDING = 1e-10  # more than sums of a few million doubles lose
 AT_ONCE = 1000  # points of the curve
@@ -82,7 +82,7 @@ class Claim:
         if self.note:
             deltas = sorted({self.delta, *DELTAS}, reverse=True)
             return np.array([account(self.spendings, delta, "rdp").epsilon for delta in deltas]), np.array(deltas)
-        deltas = composed_deltas(self._releases, EPSILONS.tolist(), self._roughly)
+        deltas = composed_deltas(self._releases, EPSILONS.tolist(), self._roughly, FEW)
         return EPSILONS, np.minimum(np.array(deltas) + ROUNDING, 1.0)
 
 
