@@ -161,7 +161,7 @@ def _mean_hit(differences: Tensor, least: Tensor, otherwise: Tensor) -> Tensor:
 def _consecutive(seen: Mapping[Slot, Tensor]) -> dict[str, float]:
     """Noise that is used again vanishes from differences: of a release from the one before it, and from the same one
     of the round before."""
-    found = {}
+    found: dict[str, float] = {}
     for name, back in (("difference of consecutive releases", (0, 1)), ("difference from the round before", (1, 0))):
         before = [(u, seen.get((slot[0] - back[0], slot[1] - back[1]))) for slot, u in seen.items()]
         sizes = [_log_size(u - other) for u, other in before if other is not None]

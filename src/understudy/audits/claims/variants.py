@@ -1,4 +1,4 @@
-"""The config under audit, made small: few steps, a plan for few records, the same σ and C.
+"""The config under audit, made small: few steps, few images, a plan for few records, the same σ and C.
 
 Claims are not carried over: each variant charges for itself, and what it charged is what is tested.
 """
@@ -26,12 +26,12 @@ def planned_records_of(config: Config, data: Federation) -> int:
     return max(1, sizes[len(sizes) // 2])
 
 
-def with_plan(config: Config, records: int, *, limited: bool = True) -> Config:
-    """Planned for so many records per client; without ``limited`` charges are counted and never refused."""
+def with_plan(config: Config, records: int) -> Config:
+    """Planned for so many records per client."""
     if config.top.privacy is None:
         return config
-    update: dict[str, Any] = {"records": records} if limited else {"records": records, "epsilon": None}
-    return replace(config, top=_changed(config.top, privacy=config.top.privacy.model_copy(update=update)))
+    privacy = config.top.privacy.model_copy(update={"records": records})
+    return replace(config, top=config.top.model_copy(update={"privacy": privacy}))
 
 
 def with_steps(config: Config, most: int, charges: Mapping[str, Sequence[Charge]]) -> Config:
@@ -48,11 +48,19 @@ def with_steps(config: Config, most: int, charges: Mapping[str, Sequence[Charge]
     return replace(config, method=method, add_ons=tuple(add_ons))
 
 
-def with_every_record(config: Config, *, limited: bool = True) -> Config:
+def unlimited(config: Config) -> Config:
+    """Counted, and never refused: with few steps and another plan, σ may be too small for the run's budget."""
+    privacy = config.top.privacy
+    if privacy is None:
+        return config
+    return replace(config, top=config.top.model_copy(update={"privacy": privacy.model_copy(update={"epsilon": None})}))
+
+
+def with_every_record(config: Config) -> Config:
     """Planned for so few records that every record is in every release (q = 1)."""
-    free = {key: None for key in ("rate", "class_records") if key in type(config.method.settings).model_fields}
+    free: dict[str, Any] = {key: None for key in ("rate", "class_records") if key in type(config.method.settings).model_fields}
     planned = replace(config, method=_chosen(config.method, free))
-    return with_plan(planned, FEW_RECORDS, limited=limited)
+    return with_plan(planned, FEW_RECORDS)
 
 
 def _fewer(settings: Settings, most: int, noise: float | None) -> dict[str, Any]:
@@ -72,9 +80,9 @@ def _fewer(settings: Settings, most: int, noise: float | None) -> dict[str, Any]
         if isinstance(value(name), int):
             found[name] = min(most, value(name))
     if "real_batches" in fields:  # FedLAP: batches of a stage, stages of a path, paths of a round
-        found |= {"restarts": 1, "stages": 1, "real_batches": most}
+        found |= {"restarts": 1, "stages": 1, "real_batches": most, "image_steps": 1, "ipc": 1}
     if "iterations" in fields and "batches" in fields:  # PSG: gradients at a point, points of a path, paths
-        found |= {"iterations": 1, "outer": 1, "inner": 1, "batches": most}
+        found |= {"iterations": 1, "outer": 1, "inner": 1, "batches": most, "ipc": 1}
     return found
 
 
@@ -91,7 +99,3 @@ def _fewer_epochs(settings: Settings, most: int, noise: float | None) -> dict[st
 
 def _chosen(one: Chosen, update: Mapping[str, Any]) -> Chosen:
     return replace(one, settings=one.settings.model_copy(update=dict(update)))
-
-
-def _changed(settings: Any, **update: Any) -> Any:
-    return settings.model_copy(update=update)

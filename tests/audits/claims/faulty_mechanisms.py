@@ -48,7 +48,7 @@ def noise_reused_over_steps() -> Any:
 
 
 def noise_reused_over_rounds() -> Any:
-    def change(client: Client, plan: NoisePlan, words: dict[str, Any]) -> dict[str, Any]:
+    def change(client: Client, _: NoisePlan, words: dict[str, Any]) -> dict[str, Any]:
         if "noise" not in client.memory:
             client.memory["noise"] = torch.randint(2**31, (1,), generator=client.secret_rng("seed"))
         return {**words, "rng": generator("kept", int(client.memory["noise"]))}
@@ -57,8 +57,8 @@ def noise_reused_over_rounds() -> Any:
 
 
 def noise_without_c() -> Any:
-    def drawn(shape: Sequence[int], *, clip: float, **named: Any) -> Tensor:
-        return gaussian(shape, clip=1.0, **named)
+    def drawn(shape: Sequence[int], **named: Any) -> Tensor:
+        return gaussian(shape, **{**named, "clip": 1.0})
 
     return patch.object(mechanism, "gaussian", drawn)
 
@@ -96,8 +96,8 @@ class DividedByWhatCame(NoisyMeans):
 
 @contextmanager
 def divisor_by_the_batch_that_came() -> Iterator[None]:
-    def private(means: Any, *, with_losses: bool = False) -> Slope:
-        def slope(net: Network, forward: Step, pulls: Sequence[Pull]) -> None:
+    def private(means: Any, **_: bool) -> Slope:
+        def slope(net: Network, forward: Step, _: Sequence[Pull]) -> None:
             means.came = len(forward.x)
             net.grad.copy_(means(clipped_gradient_sum(net, forward.x, forward.y, means.clip)))
 
@@ -117,7 +117,7 @@ def sampling_from_the_public_seed() -> Any:
 
 
 def noise_from_the_runs_seed() -> Any:
-    def change(client: Client, plan: NoisePlan, words: dict[str, Any]) -> dict[str, Any]:
+    def change(client: Client, _: NoisePlan, words: dict[str, Any]) -> dict[str, Any]:
         return {**words, "rng": client.rng("noise")}
 
     return _charged_with(change)
