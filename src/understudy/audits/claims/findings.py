@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from understudy.audits.claims.verdict import RowVerdict
 
-Word = Literal["refuted", "not refuted", "no claim"]
+ClaimWord = Literal["refuted", "not refuted", "no claim"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class AuditedMechanism:
     left_out: Mapping[str, str]  # pairs that could not be run, and why
 
     @property
-    def word(self) -> Word:
+    def word(self) -> ClaimWord:
         return "refuted" if any(row.refuted for row in self.rows) else "not refuted"
 
     @property
@@ -92,7 +92,7 @@ class ClaimsAudit:
     seconds: float = 0.0
 
     @property
-    def word(self) -> Word:
+    def word(self) -> ClaimWord:
         if not self.mechanisms:
             return "no claim"
         return "refuted" if any(one.word == "refuted" for one in self.mechanisms) else "not refuted"
