@@ -15,7 +15,7 @@ from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, Tes
 from understudy.audits.claims.judging import UntestedRow, row_of
 from understudy.audits.claims.pairs import Pair
 from understudy.audits.claims.preparing import Prepared, prepare, steps_to_test
-from understudy.audits.claims.repetitions import AGAIN, FEWEST, PILOT, TEST, HowLong, AuditProgress, Repetitions
+from understudy.audits.claims.repetitions import AGAIN, FEWEST, PILOT, TEST, AuditProgress, HowLong, Repetitions
 from understudy.audits.claims.stored import StoredScores
 from understudy.audits.claims.variants import unlimited, with_every_record, with_steps
 from understudy.config.build import build_data

@@ -30,7 +30,7 @@ class TestedRow:
     """One pair at one level, with the statistic that the pilot chose."""
 
     pair: str
-    what: str  # releases, or reply
+    what: str  # releases, first release, or reply
     statistic: str
     rate: float  # of the releases that were tested; the largest
     steps: int
@@ -65,7 +65,7 @@ class AuditedMechanism:
     @property
     def sentence(self) -> str:
         if self.word == "refuted":
-            first = next(row for row in self.rows if row.refuted)
+            first = max((row for row in self.rows if row.refuted), key=lambda row: row.verdict.epsilon_lower)
             note = f"; {first.verdict.note}" if first.verdict.note else ""
             return f"refuted ({first.pair}, by {first.what}, {first.statistic}{note})"
         return f"not refuted (these runs could have shown up to ε = {self.reach:.1f})"

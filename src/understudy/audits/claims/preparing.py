@@ -35,7 +35,7 @@ class Scored:
     """One row in the making."""
 
     mechanism: int  # which charge of the task; −1: all of them together
-    what: str  # releases, or reply
+    what: str  # releases, first release, or reply
     scores: ReleaseScores | ReplyScores
     claim: Claim
 
@@ -138,6 +138,9 @@ def _of_releases(seen: Coupled, spent: RoundClaim) -> list[Scored]:
             counted = (replace(spent.spendings[mine], steps=len(slots_of(seen.reference, kind))),)
         scores = ReleaseScores.fitted(kind, max(some.rate for some in counted), seen.reference, seen.runs)
         found.append(Scored(mine, "releases", scores, claim_of(counted, spent.delta)))
+        if mine >= 0 and len(scores.scales) > 1:  # it claims more than all of them do together
+            once = (replace(spent.spendings[mine], steps=1),)
+            found.append(Scored(mine, "first release", scores.first, claim_of(once, spent.delta)))
     return found
 
 

@@ -10,7 +10,7 @@ the divisor of the reference run. So a divisor that follows the records shows.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -65,6 +65,12 @@ class ReleaseScores:
         differences = [_difference(blank.units(pair[0]), blank.units(pair[1])) for pair in coupled]
         moves = {slot: torch.stack([some[slot] for some in differences]).mean(0) for slot in scales}
         return cls(kind, rate, scales, moves, _record(differences), blank.units(reference))
+
+    @property
+    def first(self) -> "ReleaseScores":
+        """The same of the first release alone."""
+        slot = min(self.scales)
+        return replace(self, scales={slot: self.scales[slot]})
 
     def units(self, outcome: Repetition) -> dict[Slot, Tensor]:
         found = slots_of(outcome, self.kind)

@@ -1,4 +1,4 @@
-"""Statistics that an interrupted audit has already: one line of JSON per pair and pass, under a digest of what was run."""
+"""What an interrupted audit has already: one line of JSON per pair and pass, under a digest of what was run."""
 
 import hashlib
 import json
