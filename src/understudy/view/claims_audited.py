@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, TestedRow
+from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, JudgedRow
 from understudy.view.numbers import epsilon_shown, percent
 from understudy.view.ruled import number, print_notes, print_table, ruled, words
 
@@ -30,7 +30,7 @@ def heading(mechanism: AuditedMechanism) -> str:
     )
 
 
-def rows_table(rows: Sequence[TestedRow], gap: int = 2) -> Table:
+def rows_table(rows: Sequence[JudgedRow], gap: int = 2) -> Table:
     table = ruled(gap)
     words(table, "pair")
     words(table, "seen")
@@ -57,7 +57,7 @@ def rows_table(rows: Sequence[TestedRow], gap: int = 2) -> Table:
     return table
 
 
-def _word(row: TestedRow) -> str:
+def _word(row: JudgedRow) -> str:
     if row.refuted:
         return "refuted"
     if row.verdict.refuted:

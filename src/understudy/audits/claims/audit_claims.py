@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from understudy.audits.claims.claimed import ClaimedConfig, ClaimedTask, claimed_by
-from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, TestedRow
-from understudy.audits.claims.judging import UntestedRow, row_of
+from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, JudgedRow
+from understudy.audits.claims.judging import UnjudgedRow, row_of
 from understudy.audits.claims.pairs import Pair
 from understudy.audits.claims.preparing import Prepared, prepare, steps_to_test
 from understudy.audits.claims.repetitions import AGAIN, FEWEST, PILOT, TEST, AuditProgress, HowLong, Repetitions
@@ -69,7 +69,7 @@ class _Experiment:
     pair: Pair
     prepared: Prepared | None = None
     why_not: str = ""
-    tested: list[tuple[int, TestedRow]] = field(default_factory=list)
+    tested: list[tuple[int, JudgedRow]] = field(default_factory=list)
 
 
 def _experiments(
@@ -105,7 +105,7 @@ def _prepared(claimed: ClaimedConfig, data: Federation, task: ClaimedTask, pair:
         return prepare(short, data, pair, task.asked.task, most, seconds)
 
 
-def _rows(one: _Experiment, repetitions: Repetitions) -> list[UntestedRow]:
+def _rows(one: _Experiment, repetitions: Repetitions) -> list[UnjudgedRow]:
     prepared = one.prepared
     assert prepared is not None
     halves = {half: repetitions.of(prepared, half) for half in (PILOT, TEST)}

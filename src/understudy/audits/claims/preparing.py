@@ -115,13 +115,11 @@ def _spent(config: Config, method: Method, asked: AskedOnce, pair: Pair) -> Roun
 
 
 def _trial(config: Config, method: Method, asked: AskedOnce) -> Trial:
-    """Two rounds where there are several. A published claim is one round's, and takes all sampling to be secret: there
-    public streams are fresh too."""
+    """Two rounds where there are several; a published claim is one round's."""
     briefs = [(asked.round, asked.brief)]
     if asked.charges and asked.round and method.rounds > asked.round:
         briefs.append((asked.round + 1, nudged(asked.brief, config.top.seed)))
-    seed = config.top.seed if asked.charges else None
-    return Trial(method, config.top.privacy, seed, asked.task, tuple(briefs), asked.memory)
+    return Trial(method, config.top.privacy, config.top.seed, asked.task, tuple(briefs), asked.memory)
 
 
 def _of_releases(seen: Coupled, spent: RoundClaim) -> list[Scored]:
