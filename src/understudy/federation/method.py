@@ -114,6 +114,11 @@ class Method(ABC):
         """What each client is dealt, whether or not it was asked yet, for `understudy measure`; nothing by default."""
         return {}
 
+    def local_model(self, brief: Message, reply: Message) -> Tensor | None:
+        """A client's local model, as the server can compute it from one reply; None: it cannot. For an audit."""
+        found = reply.get("model")
+        return found if found is not None and tuple(found.shape) == (self.net.size,) else None
+
     def personal(self, client: Client, model: Tensor) -> Tensor:
         """The weights that a client scores locally."""
         return model

@@ -52,6 +52,9 @@ class WrappedMethod(Method):
     def dealt(self, state: State, clients: Sequence[str]) -> Mapping[str, Dealt]:
         return self.inner.dealt(state, clients)
 
+    def local_model(self, brief: Message, reply: Message) -> Tensor | None:
+        return self.inner.local_model(brief, reply)
+
     def personal(self, client: Client, model: Tensor) -> Tensor:
         return self.inner.personal(client, model)
 

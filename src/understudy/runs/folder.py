@@ -19,6 +19,7 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError, option, resuming
 from understudy.federation.message import Message
 from understudy.federation.tensor_store import TensorStore
+from understudy.federation.transcript import Transcript
 from understudy.files import write_whole
 from understudy.privacy.ledger import Ledger
 from understudy.reading import json_of, text_of, yaml_of
@@ -33,6 +34,7 @@ class RunFolder:
         self.path = path
         self.checkpoints = TensorStore(path / "checkpoint")
         self.releases = Releases(path, self.checkpoints)
+        self.transcript = Transcript(path / "transcript")
 
     @property
     def holds_a_run(self) -> bool:

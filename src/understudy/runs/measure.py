@@ -134,14 +134,10 @@ def _final(run: RunFolder | None, net: Network) -> Tensor:
     if file is None or not file.exists():
         whose, at = "A config" if run is None else run.path, option("at initial", "at='initial'")
         raise UserError(f"{whose} has no model.safetensors yet; let the run finish, or measure with {at}.")
-    w = net.initial()
     try:
-        parts = load_file(file)
-        for name, (where, _) in net.windows.items():
-            w[where] = parts[name].reshape(-1)
+        return net.vector_of(load_file(file))
     except (SafetensorError, KeyError, RuntimeError, OSError):
         raise UserError(f"{file} is damaged or of another network; restore it from a copy.") from None
-    return w
 
 
 def _speed(folder: Path, target: float | None, against: Path | None) -> Speed | None:
