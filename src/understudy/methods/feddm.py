@@ -12,6 +12,14 @@ images, and one per image in the server's training. A class with fewer than ``mi
 which is what the paper's message sizes imply. ``weights: size`` is its equation 10 with n_{k,c} in place of the
 misprinted count: each image weighs n_{k,c} / ipc, which reveals those counts to the server.
 
+Where we go further. ``init: generator``: images start neither as records nor as noise, but as images of a generator that
+the client trains once on its records of those classes and keeps to itself; each round starts from fresh ones. ``pixels:
+uint8`` rounds and clips the finished images to pixels, a quarter of the bytes; matching itself stays in floats.
+``keep_pool: K`` lets the server train on the images of the K rounds before as well, which stay in its State (K · clients
+· classes · ipc images at most). Those were matched near earlier models, up to ρ away per round; ``keep_weight`` makes
+them count for less with age. An epoch of the server is a pass over all of them, so a round takes up to K + 1 times as
+long.
+
 Privacy. The gradient with respect to the images depends on the records only through the class means of v(x) = [h(x);
 z(x)].
 
@@ -29,10 +37,10 @@ holds: nothing is charged, and the ledger reports no ε.
 """
 
 from itertools import cycle, islice
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from understudy.data.examples import Examples
@@ -41,8 +49,10 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import task
 from understudy.federation.registry import method
-from understudy.federation.server import Task
+from understudy.federation.server import Reply, Task
 from understudy.learning.pool import Siamese
+from understudy.methods.shared.generated_start import GeneratedStart, of_classes
+from understudy.methods.shared.imitation import DEFAULT, built_generator, generator_in_full
 from understudy.methods.shared.pooled import FEWEST, Pooled, PooledSettings, first_noise
 from understudy.models.network import Network
 from understudy.privacy.planning import check_promise, planned_records, solved_noise
@@ -66,7 +76,9 @@ class FedDMSettings(PooledSettings):
     real_batch: int = Field(default=256, ge=1)  # real records per class and step
     image_lr: float = Field(default=1.0, gt=0)  # learning rate of the images
     image_momentum: float = Field(default=0.5, ge=0, lt=1)  # momentum of the images
-    init: Literal["real", "noise"] | None = None  # how images start; null: real, or noise under dp
+    init: Literal["real", "noise", "generator"] | None = None  # how images start; null: real, or noise under dp
+    generator: dict[str, Any] | None = None  # for init: generator, a name or file.py:Class, and its settings
+    pixels: Literal["float32", "uint8"] = "float32"  # how images travel; uint8: rounded and clipped to pixels
     classes_at_once: int | None = Field(default=None, ge=1)  # classes per pass; null: set by the size of the images
     dp: Literal["none", "stat", "paper"] = "none"  # stat: private class means; paper: as published, without a guarantee
     noise: float | None = Field(default=None, gt=0)  # σ; null: solved from privacy.epsilon over all rounds
@@ -75,6 +87,16 @@ class FedDMSettings(PooledSettings):
     class_records: int | None = Field(default=None, ge=1)  # n̄_c per class; null: planned records / classes
     stat_releases: int | None = Field(default=None, ge=1)  # K per round, over all records; null: one per step
 
+    @model_validator(mode="before")
+    @classmethod
+    def _generator_in_full(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        named, wanted = given.get("generator"), given.get("init") == "generator"
+        if named is not None and not wanted:
+            raise ValueError("generator is only used with init: generator; write both, or leave it out")
+        return {**given, "generator": generator_in_full(named or DEFAULT, "method.generator")} if wanted else given
+
 
 @method("feddm", settings=FedDMSettings)
 class FedDM(Pooled):
@@ -82,6 +104,7 @@ class FedDM(Pooled):
 
     def __init__(self, settings: FedDMSettings):
         super().__init__(settings)
+        self.generator = None if settings.generator is None else built_generator(settings.generator)
 
     @property
     def client_task(self) -> Task:
@@ -89,6 +112,10 @@ class FedDM(Pooled):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
+        if self.settings.pixels == "uint8" and len(net.problem.shape) != 3:
+            raise UserError("method.pixels: uint8 needs images (channels, height, width); write float32.")
+        if self.generator is not None:
+            self.generator.device = net.device
         if self.settings.dp != "none":
             self._check_private(net)
 
@@ -96,6 +123,11 @@ class FedDM(Pooled):
         settings = self.settings
         if settings.init == "real":
             raise UserError("method.init: images that start as real records cannot be private; write init: noise.")
+        if settings.init == "generator":
+            raise UserError(
+                "method.init: this generator learns without noise, so images that start from it cannot be private; "
+                "write init: noise."
+            )
         if net.needs_company:
             raise UserError(
                 "model: BatchNorm mixes records, so method.dp cannot hold; choose a network with GroupNorm."
@@ -128,6 +160,8 @@ class FedDM(Pooled):
 
     @task(x="examples", y="labels", weight="statistics")
     def distil(self, client: Client, brief: Message) -> Message:
+        if self.settings.pixels == "uint8" and client.own.x.dtype != torch.uint8:
+            raise UserError(f"method.pixels: the records of {client.id} are not uint8 pixels; write float32.")
         if self.settings.dp == "stat":
             return self._distil_privately(client, brief["model"])
         real = client.examples
@@ -143,9 +177,16 @@ class FedDM(Pooled):
         ipc = self.settings.ipc
         if self.settings.init == "noise" or self.settings.dp != "none" or not classes:
             return first_noise(client, len(classes) * ipc, self.net)
+        if self.generator is not None:
+            start = GeneratedStart(self.generator, self.net.problem)
+            made = start.images(client, of_classes(real, classes), self._labels(classes))
+            return first_noise(client, len(classes) * ipc, self.net) if made is None else made
         rng = client.rng("feddm first images")
         chosen = [real_batch(torch.nonzero(real.y == c).flatten(), ipc, rng) for c in classes]
         return real.x[torch.cat(chosen)]
+
+    def reply(self, x: Tensor, y: Tensor, real: Examples) -> Message:
+        return super().reply(self.net.problem.unscale(x) if self.settings.pixels == "uint8" else x, y, real)
 
     def _labels(self, classes: list[int]) -> Tensor:
         return torch.tensor(classes, dtype=torch.int64).repeat_interleave(self.settings.ipc)
@@ -158,6 +199,14 @@ class FedDM(Pooled):
     def _image_steps(self, alter: Alter | None = None) -> ImageSteps:
         settings = self.settings
         return ImageSteps(settings.image_lr, settings.image_momentum, alter, settings.classes_at_once)
+
+    # ---- on the server
+
+    def why_refused(self, reply: Reply) -> str | None:
+        wrong = super().why_refused(reply)
+        if wrong is None and self.settings.pixels == "uint8" and reply["x"].dtype != torch.uint8:
+            wrong = "its images are not in bytes"
+        return wrong
 
     # ---- with privacy
 
