@@ -31,6 +31,11 @@ is computed from noise images under w_r, and images start as noise. All classes 
 noise alone, unless ``privacy.public`` says that labels are not secret. With ``stat_releases: K`` a round has K
 networks, each with one release over all records (rate 1), and the image steps cycle through them.
 
+If classes differ much in size, one n̄_c for all of them mis-scales every mean, and images of classes that a client does
+not hold are noise under a label. ``count_noise: σ_n`` has each client release its class counts once, with noise of σ_n
+records (``methods.shared.noised_counts``); the noise of the means is solved for what that leaves of ε. Each mean is then
+divided by q times its class's noised count, and classes below ``min_class_records`` noised records are not made.
+
 ``dp: paper`` is algorithm 2 as published, for comparison only: it clips the gradient after averaging over the batch and
 adds noise of σC/|B|. One record can reverse that average, so the noise is too small by a factor of up to 2|B| and no ε
 holds: nothing is charged, and the ledger reports no ε.
@@ -53,6 +58,7 @@ from understudy.federation.server import Reply, Task
 from understudy.learning.pool import Siamese
 from understudy.methods.shared.generated_start import GeneratedStart, of_classes
 from understudy.methods.shared.imitation import DEFAULT, built_generator, generator_in_full
+from understudy.methods.shared.noised_counts import NoisedCounts
 from understudy.methods.shared.pooled import FEWEST, Pooled, PooledSettings, first_noise
 from understudy.models.network import Network
 from understudy.privacy.planning import check_promise, planned_records, solved_noise
@@ -69,6 +75,7 @@ from understudy.synthesis.matching import (
 from understudy.synthesis.private_matching import PlannedRelease, PrivateMeans, PublishedNoise, clip_from_noise
 
 PUBLISHED_CLIP = 5.0
+COVERED = ("x", "y")  # by what a client charges
 
 
 class FedDMSettings(PooledSettings):
@@ -85,6 +92,7 @@ class FedDMSettings(PooledSettings):
     clip: float | None = Field(default=None, gt=0)  # C, clipping norm; null: from noise images (stat), 5 (paper)
     rate: float | None = Field(default=None, gt=0, le=1)  # q, share of records per step; null: real_batch / n̄_c
     class_records: int | None = Field(default=None, ge=1)  # n̄_c per class; null: planned records / classes
+    count_noise: float | None = Field(default=None, gt=0)  # σ_n of class counts, released once, used for n̄_c; null: none
     stat_releases: int | None = Field(default=None, ge=1)  # K per round, over all records; null: one per step
 
     @model_validator(mode="before")
@@ -116,6 +124,8 @@ class FedDM(Pooled):
             raise UserError("method.pixels: uint8 needs images (channels, height, width); write float32.")
         if self.generator is not None:
             self.generator.device = net.device
+        if self.settings.count_noise is not None and self.settings.dp != "stat":
+            raise UserError("method.count_noise is only used with dp: stat; write null.")
         if self.settings.dp != "none":
             self._check_private(net)
 
@@ -132,7 +142,7 @@ class FedDM(Pooled):
             raise UserError(
                 "model: BatchNorm mixes records, so method.dp cannot hold; choose a network with GroupNorm."
             )
-        if settings.min_class_records is not None:
+        if settings.min_class_records is not None and settings.count_noise is None:
             raise UserError("method.min_class_records reveals who holds few records; write null under method.dp.")
         if settings.dp == "paper":
             if settings.noise is None:
@@ -213,13 +223,18 @@ class FedDM(Pooled):
     def _distil_privately(self, client: Client, w: Tensor) -> Message:
         settings, net = self.settings, self.net
         clip = settings.clip or clip_from_noise(net, w, client.rng("feddm clip"))
-        classes, release = self._planned(client, clip)
+        held, release = self._noised_holding(client), self._planned(client, clip)
+        planned = self._planned_by_class(client, held, release)
+        classes = list(planned)
         repeats = settings.stat_releases or settings.steps
-        client.budget.charge(rate=release.rate, noise=release.noise, steps=repeats, clip=clip, covers=("x", "y"))
+        if held is not None and not classes:
+            repeats = 0  # by its noised counts it has nothing to release
+        client.budget.charge(rate=release.rate, noise=release.noise, steps=repeats, clip=clip, covers=COVERED)
         x = first_noise(client, len(classes) * settings.ipc, net)
         if classes:
-            real, planned = RealClasses(client.examples, classes), self._planned_by_class(client, classes, release)
-            means = PrivateMeans(net, real, release, client.secret_rng, settings.classes_at_once, planned)
+            real = RealClasses(client.examples, classes)
+            divisors = list(planned.values())
+            means = PrivateMeans(net, real, release, client.secret_rng, settings.classes_at_once, divisors)
             looks = looks_near(net, self._near(client, w, repeats), means, len(classes))
             if settings.stat_releases is not None:
                 with net.frozen():
@@ -227,11 +242,20 @@ class FedDM(Pooled):
             x = match_means(net, x, looks, settings.ipc, self._image_steps())
         return self.reply(x, self._labels(classes), client.examples.none())
 
-    def _planned(self, client: Client, clip: float) -> tuple[list[int], PlannedRelease]:
-        """Which classes are made, and how means are released; neither depends on any single record."""
+    def _noised_holding(self, client: Client) -> dict[int, float] | None:
+        """Noised counts of the classes that are made, if counts are released."""
+        settings = self.settings
+        if settings.count_noise is None:
+            return None
+        counts = NoisedCounts(settings.count_noise)
+        noised = counts.of(client, self.net.problem.classes, COVERED).tolist()
+        fewest = counts.fewest(settings.min_class_records, FEWEST)
+        return {c: noised[c] for c in self._told(client.own) if noised[c] >= fewest}
+
+    def _planned(self, client: Client, clip: float) -> PlannedRelease:
+        """How means are released; it does not depend on any single record."""
         settings, privacy = self.settings, self.privacy
         assert privacy is not None
-        classes = sorted({*self._told(client.own), *self._told(client.dealt)})
         held = max(1, len(self._told(client.own)))
         records = settings.class_records or max(1, planned_records(privacy, len(client.own)) // held)
         rate = settings.rate or min(1.0, settings.real_batch / records)
@@ -239,17 +263,20 @@ class FedDM(Pooled):
             rate = 1.0
         steps = (settings.stat_releases or settings.steps) * self.rounds
         before = self.spent_before(len(client.own))
-        return classes, PlannedRelease(
-            rate, records, clip, settings.noise or solved_noise(privacy, rate, steps, before)
-        )
+        if settings.count_noise is not None:
+            before = (*before, NoisedCounts(settings.count_noise).spending)
+        return PlannedRelease(rate, records, clip, settings.noise or solved_noise(privacy, rate, steps, before))
 
-    def _planned_by_class(self, client: Client, classes: list[int], release: PlannedRelease) -> list[int]:
-        """n̄_c plus the dealt records, whose number is not secret."""
-        held, dealt = self._told(client.own), client.dealt.label_counts(self.net.problem.classes).tolist()
-        return [(release.records if c in held else 0) + dealt[c] for c in classes]
+    def _planned_by_class(
+        self, client: Client, noised: dict[int, float] | None, release: PlannedRelease
+    ) -> dict[int, float]:
+        """The classes that are made: n̄_c, or its noised count, plus the dealt records, whose number is not secret."""
+        held = noised if noised is not None else dict.fromkeys(self._told(client.own), float(release.records))
+        dealt = client.dealt.label_counts(self.net.problem.classes).tolist()
+        return {c: held.get(c, 0.0) + m for c, m in enumerate(dealt) if c in held or m}
 
     def _told(self, records: Examples) -> list[int]:
-        """The classes to treat as present: all, unless labels are not secret."""
+        """The classes to treat as held: all, unless labels are not secret."""
         assert self.privacy is not None
         return self.owned(records, 1) if "labels" in self.privacy.public else list(range(self.net.problem.classes))
 
