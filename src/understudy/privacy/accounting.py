@@ -60,7 +60,7 @@ def shown(number: float) -> str:
 
 
 @dataclass(frozen=True)
-class Claim:
+class Accounted:
     """ε, with everything needed to check it."""
 
     epsilon: float
@@ -85,7 +85,7 @@ def epsilon(spent: Sequence[Spending], delta: float, accountant: Accountant = "r
     return account(spent, delta, accountant).epsilon
 
 
-def account(spent: Sequence[Spending], delta: float, accountant: Accountant = "rdp", cells: int = CELLS) -> Claim:
+def account(spent: Sequence[Spending], delta: float, accountant: Accountant = "rdp", cells: int = CELLS) -> Accounted:
     """The same, with the order and a note; ``cells`` is the resolution of pld's grid."""
     if not LEAST_DELTA <= delta < 1:
         raise UserError(
@@ -93,9 +93,9 @@ def account(spent: Sequence[Spending], delta: float, accountant: Accountant = "r
         )
     at_work = _alike_together(spent)
     if not at_work:
-        return Claim(0.0, delta, accountant, None)
+        return Accounted(0.0, delta, accountant, None)
     if any(some.noise == 0 for some in at_work):
-        return Claim(math.inf, delta, accountant, None, "a release without noise protects nobody")
+        return Accounted(math.inf, delta, accountant, None, "a release without noise protects nobody")
     by_renyi = _by_renyi(at_work, delta)
     return by_renyi if accountant == "rdp" else _by_loss(at_work, delta, by_renyi, cells)
 
@@ -170,15 +170,17 @@ def _alike_together(spent: Sequence[Spending]) -> list[Spending]:
     return [Spending(rate, noise, count) for (rate, noise), count in sorted(steps.items()) if count]
 
 
-def _by_renyi(spent: Sequence[Spending], delta: float) -> Claim:
+def _by_renyi(spent: Sequence[Spending], delta: float) -> Accounted:
     found, order = least(_curve(spent, ORDERS), ORDERS, delta)
     if ORDERS[0] < order < ORDERS[-1]:
-        return Claim(found, delta, "rdp", order)
+        return Accounted(found, delta, "rdp", order)
     beyond, which = (BELOW, "below") if order == ORDERS[0] else (ABOVE, "above")
     tighter, further = least(_curve(spent, beyond), beyond, delta)
     if tighter < found:
-        return Claim(tighter, delta, "rdp", further, f"orders {which} the usual grid were used, {further:g} the best")
-    return Claim(found, delta, "rdp", order, f"the best order, {order:g}, is an end of the grid")
+        return Accounted(
+            tighter, delta, "rdp", further, f"orders {which} the usual grid were used, {further:g} the best"
+        )
+    return Accounted(found, delta, "rdp", order, f"the best order, {order:g}, is an end of the grid")
 
 
 def _curve(spent: Sequence[Spending], orders: tuple[float, ...]) -> Orders:
@@ -188,11 +190,13 @@ def _curve(spent: Sequence[Spending], orders: tuple[float, ...]) -> Orders:
     return total
 
 
-def _by_loss(spent: Sequence[Spending], delta: float, by_renyi: Claim, cells: int) -> Claim:
+def _by_loss(spent: Sequence[Spending], delta: float, by_renyi: Accounted, cells: int) -> Accounted:
     releases = [(some.rate, some.noise, some.steps) for some in spent]
     if why := out_of_range(releases, by_renyi.epsilon):
-        return Claim(by_renyi.epsilon, delta, "pld", by_renyi.order, f"the Rényi bound, since {why}")
+        return Accounted(by_renyi.epsilon, delta, "pld", by_renyi.order, f"the Rényi bound, since {why}")
     found = composed_epsilon(releases, delta, by_renyi.epsilon, cells)
     if found <= by_renyi.epsilon:
-        return Claim(found, delta, "pld", None)
-    return Claim(by_renyi.epsilon, delta, "pld", by_renyi.order, "the Rényi bound, here tighter than the rounded loss")
+        return Accounted(found, delta, "pld", None)
+    return Accounted(
+        by_renyi.epsilon, delta, "pld", by_renyi.order, "the Rényi bound, here tighter than the rounded loss"
+    )

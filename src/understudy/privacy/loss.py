@@ -36,12 +36,24 @@ def composed_epsilon(releases: Sequence[SampledSteps], delta: float, roughly: fl
     """``roughly`` is a bound from elsewhere, which sets how far the grid must reach."""
     if not math.isfinite(roughly):
         return math.inf
+    return float(_composed(releases, roughly, cells).get_epsilon_for_delta(delta))
+
+
+def composed_deltas(
+    releases: Sequence[SampledSteps], epsilons: Sequence[float], roughly: float, cells: int = CELLS
+) -> list[float]:
+    """δ at each of these ε, which ascend; for a record added or removed, whichever is worse, and never too small."""
+    found = _composed(releases, roughly, cells).get_delta_for_epsilon(epsilons)
+    return [min(1.0, max(0.0, float(delta))) for delta in found]
+
+
+def _composed(releases: Sequence[SampledSteps], roughly: float, cells: int) -> Any:
     furthest = max(roughly, _spread(releases), *(_reach(noise) for _, noise, _ in releases))
     grid = 2.0 ** math.ceil(math.log2(furthest / cells))  # a power of two: the cache is hit more often
     together = _distribution(*releases[0], grid)
     for release in releases[1:]:
         together = together.compose(_distribution(*release, grid))
-    return float(together.get_epsilon_for_delta(delta))
+    return together
 
 
 def _reach(noise: float) -> float:
