@@ -14,7 +14,7 @@ from torch import Tensor
 
 from understudy.errors import UserError
 
-Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.float64]
 
 RESAMPLES = 1000
 TABLE = 2_000_000  # counts in memory at a time
@@ -46,13 +46,11 @@ def reached(members: Tensor, non_members: Tensor, rng: np.random.Generator, at: 
     the threshold is not let through, so false positives are at most ``at``."""
     if not len(members) or not len(non_members):
         raise UserError(
-            f"There are {len(members)} members and {len(non_members)} non-members to judge; an attack needs some of both."
+            f"There are {len(members)} members and {len(non_members)} non-members to judge; an attack needs both."
         )
     inside, outside = _by_score(members, non_members)
     whole = _rates(inside[None], outside[None], at)
-    again = [
-        _rates(m, o, at) for m, o in zip(_resampled(inside, rng), _resampled(outside, rng), strict=True)
-    ]
+    again = [_rates(m, o, at) for m, o in zip(_resampled(inside, rng), _resampled(outside, rng), strict=True)]
     auc, caught = (np.concatenate(column) for column in zip(*again, strict=True))
     return Reached(
         len(members),
@@ -81,7 +79,7 @@ def resolves(non_members: int, members: int, at: float = 0.01) -> str | None:
     return None
 
 
-def _by_score(members: Tensor, non_members: Tensor) -> tuple[Floats, Floats]:
+def _by_score(members: Tensor, non_members: Tensor) -> tuple[Numbers, Numbers]:
     """(distinct scores,) counts of members and of non-members, from the highest score down."""
     scores = [np.asarray(some.detach().cpu().numpy(), dtype=np.float64) for some in (members, non_members)]
     joined = np.concatenate([np.where(np.isnan(some), -np.inf, some) for some in scores])
@@ -93,7 +91,7 @@ def _by_score(members: Tensor, non_members: Tensor) -> tuple[Floats, Floats]:
     return counts[0], counts[1]
 
 
-def _rates(members: Floats, others: Floats, at: float) -> tuple[Floats, Floats]:
+def _rates(members: Numbers, others: Numbers, at: float) -> tuple[Numbers, Numbers]:
     """AUC and share of members caught, for each row of counts by score."""
     caught, accused = members.cumsum(1), others.cumsum(1)
     all_members, all_others = caught[:, -1], accused[:, -1]
@@ -104,7 +102,7 @@ def _rates(members: Floats, others: Floats, at: float) -> tuple[Floats, Floats]:
     return auc, before[np.arange(len(caught)), let_through] / all_members
 
 
-def _resampled(counts: Floats, rng: np.random.Generator) -> Iterator[Floats]:
+def _resampled(counts: Numbers, rng: np.random.Generator) -> Iterator[Numbers]:
     """Bootstrap samples, as counts by score, some at a time."""
     scores, rows = np.repeat(np.arange(len(counts)), counts.astype(np.int64)), max(1, TABLE // len(counts))
     for start in range(0, RESAMPLES, rows):
@@ -114,7 +112,7 @@ def _resampled(counts: Floats, rng: np.random.Generator) -> Iterator[Floats]:
         yield np.bincount(drawn.reshape(-1), minlength=some * len(counts)).reshape(some, -1).astype(np.float64)
 
 
-def _interval(value: float, resampled: Floats) -> Interval:
+def _interval(value: float, resampled: Numbers) -> Interval:
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(value, min(value, float(low)), max(value, float(high)))
 

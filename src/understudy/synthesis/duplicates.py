@@ -14,7 +14,6 @@ from understudy.errors import UserError
 from understudy.synthesis.neighbours import AT_ONCE, nearest
 
 
-
 def near_duplicates(
     made: Tensor,
     real: Tensor,

@@ -9,10 +9,8 @@ AT_ONCE = 1000  # rows on each side of a table of distances
 ROUNDING = 1e-12  # of the squared lengths: rows that differ by less count as equal
 
 
-def nearest(
-    rows: Tensor, among: Tensor, at_once: int = AT_ONCE, *, others_only: bool = False
-) -> tuple[Tensor, Tensor]:
-    """For each row, the distance to the nearest of ``among``, in float64, and its index; of equally near ones the lowest.
+def nearest(rows: Tensor, among: Tensor, at_once: int = AT_ONCE, *, others_only: bool = False) -> tuple[Tensor, Tensor]:
+    """For each row, the distance to the nearest of ``among`` and its index; of equally near ones the first.
 
     ``others_only``: equal ones do not count. If none are left, the distance is infinite and the index 0.
     """

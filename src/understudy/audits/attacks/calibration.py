@@ -11,18 +11,18 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from understudy.audits.attacks.rows import Rows, rows_of
+from understudy.audits.attacks.points import Points, points_of
 from understudy.audits.sighting import View
 from understudy.data.examples import Examples
 
 FEWEST_OF_A_CLASS = 10  # reference records, below which all classes are used together
 
-Score = Callable[[Rows], Tensor]  # (n,), NaN: nothing to say about this record
+ScoreOfPoints = Callable[[Points], Tensor]  # (n,), NaN: nothing to say about this record
 
 
-def against_reference(score: Score, candidates: Examples, view: View) -> Tensor:
+def against_reference(score: ScoreOfPoints, candidates: Examples, view: View) -> Tensor:
     """A score of rows, applied to candidates and to the reference."""
-    own, reference = (rows_of(examples, view.net.problem) for examples in (candidates, view.reference))
+    own, reference = (points_of(examples, view.net.problem) for examples in (candidates, view.reference))
     known = score(reference) if len(reference) else torch.empty(0, dtype=torch.float64)
     return calibrated(score(own), own.y, known, reference.y)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from understudy.audits.attacks.calibration import against_reference
-from understudy.audits.attacks.rows import Rows, shared_rows
+from understudy.audits.attacks.points import Points, shared_points
 from understudy.audits.attacks.whitening import FEWEST_RECORDS, whitened_reference
 from understudy.audits.sighting import Seen, View
 from understudy.data.examples import Examples
@@ -23,14 +23,14 @@ WIDTH = 0.3  # of a kernel, as a share of the usual distance between a reference
 
 def by_density(seen: Seen, candidates: Examples, view: View) -> Tensor | None:
     """log density of shared images − log density of reference records, within the class, against reference records."""
-    shared = shared_rows(seen, view.net.problem)
+    shared = shared_points(seen, view.net.problem)
     if shared is None or len(view.reference) < FEWEST_RECORDS:
         return None
     reference, fit = whitened_reference(view)
-    known = Rows(fit.components(reference, COMPONENTS), reference.y)
-    sent = Rows(fit.components(shared, COMPONENTS), shared.y)
+    known = Points(fit.components(reference, COMPONENTS), reference.y)
+    sent = Points(fit.components(shared, COMPONENTS), shared.y)
 
-    def ratio(records: Rows) -> Tensor:
+    def ratio(records: Points) -> Tensor:
         at = fit.components(records, COMPONENTS)
         found = torch.full((len(records),), torch.nan, dtype=torch.float64)
         for c in sent.classes:
@@ -53,7 +53,7 @@ def _width(records: Tensor) -> float:
 
 
 def _log_density(at: Tensor, centres: Tensor, width: float, *, others_only: bool = False) -> Tensor:
-    """Up to a constant. ``others_only``: equal ones do not count, so that a reference record is no witness to itself."""
+    """Up to a constant. ``others_only``: equal ones do not count, so no reference record is a witness to itself."""
     found = []
     for part in torch.split(at, AT_ONCE):
         total = torch.full((len(part),), -torch.inf, dtype=torch.float64)

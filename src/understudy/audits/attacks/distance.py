@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 
 from understudy.audits.attacks.calibration import against_reference
-from understudy.audits.attacks.rows import Rows, shared_rows
+from understudy.audits.attacks.points import Points, shared_points
 from understudy.audits.sighting import Seen, View
 from understudy.data.examples import Examples
 from understudy.synthesis.neighbours import nearest
 
-COPY = 1e-6  # of a typical distance: nearer than this is a copy
+COPY = 1e-6  # of the usual length of an image: nearer than this is a copy
 
 
 def by_distance(seen: Seen, candidates: Examples, view: View) -> Tensor | None:
@@ -17,16 +17,18 @@ def by_distance(seen: Seen, candidates: Examples, view: View) -> Tensor | None:
 
     The logarithm keeps copies and near-copies on top, whatever distances are usual in their class.
     """
-    shared = shared_rows(seen, view.net.problem)
+    shared = shared_points(seen, view.net.problem)
     if shared is None:
         return None
 
-    def nearness(records: Rows) -> Tensor:
+    copy = max(COPY * float(shared.x.norm(dim=1).median()), 1e-30)
+
+    def nearness(records: Points) -> Tensor:
         apart = torch.full((len(records),), torch.nan, dtype=torch.float64)
         for c in shared.classes:
             members = records.y == c
             if bool(members.any()):
                 apart[members] = nearest(records.x[members], shared.of(c))[0]
-        return -apart.clamp(min=max(COPY * float(apart.nanmedian()), 1e-30)).log()
+        return -apart.clamp(min=copy).log()
 
     return against_reference(nearness, candidates, view)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from understudy.audits.attacks.calibration import calibrated
-from understudy.audits.attacks.rows import Rows, class_count, classes_of
+from understudy.audits.attacks.points import Points, class_count, classes_of
 from understudy.audits.attacks.whitening import FEWEST_RECORDS, Whitening, whitening
 from understudy.audits.sighting import Seen, Sighting, View
 from understudy.data.examples import Examples
@@ -52,17 +52,17 @@ def _traced(sighting: Sighting, candidates: Examples, view: View) -> tuple[Tenso
     if not bool(whole.any()):
         return None
     white, reference = _whitened(w, view)
-    images = Rows(images.x[whole], images.y[whole])
-    means = class_means(Rows(white(images), images.y))
+    images = Points(images.x[whole], images.y[whole])
+    means = class_means(Points(white(images), images.y))
     known = embedded(candidates, w, view)
-    return tracing_score(Rows(white(known), known.y), means), tracing_score(reference, means)
+    return tracing_score(Points(white(known), known.y), means), tracing_score(reference, means)
 
 
-def class_means(images: Rows) -> dict[int, Tensor]:
+def class_means(images: Points) -> dict[int, Tensor]:
     return {c: images.of(c).mean(0) for c in images.classes}
 
 
-def tracing_score(records: Rows, means: dict[int, Tensor]) -> Tensor:
+def tracing_score(records: Points, means: dict[int, Tensor]) -> Tensor:
     """(n,) from whitened embeddings of records and whitened means of what was shared."""
     seen = torch.stack(list(means.values())).square().mean(0)
     half = min(NEIGHBOURS, len(seen)) // 2
@@ -77,21 +77,21 @@ def tracing_score(records: Rows, means: dict[int, Tensor]) -> Tensor:
     return found
 
 
-def embedded(examples: Examples, w: Tensor, view: View) -> Rows:
+def embedded(examples: Examples, w: Tensor, view: View) -> Points:
     """Features and logits under the weights ``w``."""
     net = view.net.twin(w, "audit")
     x = examples.x if examples.x.dtype == torch.uint8 else examples.x.to(torch.float32)
     with net.scoring():
         found = [embedding(net, part).cpu() for part in torch.split(x, PASS)]
-    return Rows(torch.cat(found), classes_of(examples, view.net.problem))
+    return Points(torch.cat(found), classes_of(examples, view.net.problem))
 
 
-def _whitened(w: Tensor, view: View) -> tuple[Whitening, Rows]:
+def _whitened(w: Tensor, view: View) -> tuple[Whitening, Points]:
     """What whitens embeddings under ``w``, and the reference so whitened; once for all clients of a round."""
 
-    def make() -> tuple[Whitening, Rows]:
+    def make() -> tuple[Whitening, Points]:
         reference = embedded(view.reference, w, view)
         white = whitening(reference, class_count(view.net.problem))
-        return white, Rows(white(reference), reference.y)
+        return white, Points(white(reference), reference.y)
 
     return view.once(("embedding", hashlib.sha256(w.cpu().numpy().tobytes()).hexdigest()), make)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from understudy.audits.attacks.calibration import calibrated
-from understudy.audits.attacks.rows import classes_of
+from understudy.audits.attacks.points import classes_of
 from understudy.audits.sighting import Seen, Sighting, View
 from understudy.data.examples import Examples
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from understudy.audits.attacks.calibration import against_reference
-from understudy.audits.attacks.rows import Rows, shared_rows
+from understudy.audits.attacks.points import Points, shared_points
 from understudy.audits.attacks.whitening import FEWEST_RECORDS, whitened_reference
 from understudy.audits.sighting import Seen, View
 from understudy.data.examples import Examples
@@ -27,14 +27,14 @@ LEFT_OVER = 0.05  # of the variance: no image is exactly a mean of what a Gaussi
 
 def by_mixture(seen: Seen, candidates: Examples, view: View) -> Tensor | None:
     """log of the mean likelihood ratio over m and shared images of the class, against reference records."""
-    shared = shared_rows(seen, view.net.problem)
+    shared = shared_points(seen, view.net.problem)
     if shared is None or len(view.reference) < FEWEST_RECORDS:
         return None
     _, white = whitened_reference(view)
-    images = Rows(white(shared), shared.y)
+    images = Points(white(shared), shared.y)
     variance = max(float(images.x.square().mean(1).median()), 1e-12)
 
-    def ratio(records: Rows) -> Tensor:
+    def ratio(records: Points) -> Tensor:
         z = white(records)
         found = torch.full((len(records),), torch.nan, dtype=torch.float64)
         for c in images.classes:

@@ -1,4 +1,4 @@
-"""Rows in coordinates in which the reference records of every class have mean 0 and (nearly) unit covariance.
+"""Points in coordinates in which the reference records of every class have mean 0 and (nearly) unit covariance.
 
 There, likelihoods of Gaussians are dot products. The covariance of a class is drawn towards the pooled one, the more so
 the fewer records it has; coordinates are ordered by how much records vary along them.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from understudy.audits.attacks.rows import Rows, class_count, rows_of
+from understudy.audits.attacks.points import Points, class_count, points_of
 from understudy.audits.sighting import View
 from understudy.synthesis.neighbours import AT_ONCE
 
@@ -29,11 +29,11 @@ class Whitening:
     scales: Tensor  # (k,)
     turns: Tensor  # (classes, k, k)
 
-    def components(self, rows: Rows, most: int | None = None) -> Tensor:
+    def components(self, rows: Points, most: int | None = None) -> Tensor:
         """(n, k) float64: principal components, neither centred nor scaled."""
         return _times(rows.x, self.basis[:, :most])
 
-    def __call__(self, rows: Rows) -> Tensor:
+    def __call__(self, rows: Points) -> Tensor:
         """(n, k) float64."""
         z = (self.components(rows) - self.means[rows.y]) / self.scales
         white = torch.empty_like(z)
@@ -43,17 +43,17 @@ class Whitening:
         return white
 
 
-def whitened_reference(view: View) -> tuple[Rows, Whitening]:
+def whitened_reference(view: View) -> tuple[Points, Whitening]:
     """The reference records as rows, and what whitens them."""
 
-    def make() -> tuple[Rows, Whitening]:
-        reference = rows_of(view.reference, view.net.problem)
+    def make() -> tuple[Points, Whitening]:
+        reference = points_of(view.reference, view.net.problem)
         return reference, whitening(reference, class_count(view.net.problem))
 
     return view.once(("whitened reference",), make)
 
 
-def whitening(reference: Rows, classes: int) -> Whitening:
+def whitening(reference: Points, classes: int) -> Whitening:
     means = _class_means(reference, classes)
     some = torch.linspace(0, len(reference) - 1, min(len(reference), ROWS_FOR_COMPONENTS)).round().to(torch.int64)
     most = max(1, min(COMPONENTS, len(reference) // RECORDS_PER_COMPONENT))
@@ -65,7 +65,7 @@ def whitening(reference: Rows, classes: int) -> Whitening:
     return Whitening(means @ basis, basis, scales, torch.stack(turns))
 
 
-def _class_means(reference: Rows, classes: int) -> Tensor:
+def _class_means(reference: Points, classes: int) -> Tensor:
     """(classes, d), each with one more record at the mean of all: a class without records has that mean."""
     sums = torch.zeros(classes, reference.x.shape[1], dtype=torch.float64)
     for x, y in zip(torch.split(reference.x, AT_ONCE), torch.split(reference.y, AT_ONCE), strict=True):

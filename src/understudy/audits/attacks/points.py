@@ -11,7 +11,7 @@ from understudy.data.problem import Problem
 
 
 @dataclass(frozen=True)
-class Rows:
+class Points:
     x: Tensor  # (n, d) float32: half the memory, and made float64 a block at a time
     y: Tensor  # (n,) int64 classes; all 0 where records have several labels
 
@@ -27,9 +27,9 @@ class Rows:
         return [int(c) for c in self.y.unique()]  # type: ignore[no-untyped-call]
 
 
-def rows_of(examples: Examples, problem: Problem) -> Rows:
-    x = problem.scale(examples.x).reshape(len(examples), -1).to(torch.float32)
-    return Rows(x, classes_of(examples, problem))
+def points_of(examples: Examples, problem: Problem) -> Points:
+    x = problem.scale(examples.x).flatten(1).to(torch.float32)
+    return Points(x, classes_of(examples, problem))
 
 
 def classes_of(examples: Examples, problem: Problem) -> Tensor:
@@ -43,11 +43,11 @@ def class_count(problem: Problem) -> int:
     return 1 if problem.multilabel else problem.classes
 
 
-def shared_rows(seen: Seen, problem: Problem) -> Rows | None:
+def shared_points(seen: Seen, problem: Problem) -> Points | None:
     """All that a client shared, over all rounds, without what is not finite; None: nothing."""
-    found = [rows_of(s.examples, problem) for s in seen.sightings if s.examples is not None and len(s.examples)]
+    found = [points_of(s.examples, problem) for s in seen.sightings if s.examples is not None and len(s.examples)]
     if not found:
         return None
     x, y = torch.cat([rows.x for rows in found]), torch.cat([rows.y for rows in found])
     whole = x.isfinite().all(1)
-    return Rows(x[whole], y[whole]) if bool(whole.any()) else None
+    return Points(x[whole], y[whole]) if bool(whole.any()) else None
