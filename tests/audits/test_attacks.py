@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from planted import CLASSES, PROBLEM, WIDE, World, averages, network, records, world
+from known_members import CLASSES, PROBLEM, WIDE, World, averages, network, records, world
 from torch.nn import functional
 
 from understudy.audits.attacks import ATTACKS

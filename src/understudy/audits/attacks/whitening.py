@@ -82,7 +82,8 @@ def _main_directions(centred: Tensor, most: int) -> Tensor:
     real = values > NOTHING * values[0]
     real[0] = True
     values, vectors = values[real], vectors[:, real]
-    return centred.T @ vectors / values.clamp(min=1e-30).sqrt() if wide else vectors
+    found: Tensor = centred.T @ vectors / values.clamp(min=1e-30).sqrt() if wide else vectors
+    return found
 
 
 def _turn(z: Tensor) -> Tensor:
@@ -91,7 +92,8 @@ def _turn(z: Tensor) -> Tensor:
     share = CLASS_SHARE * len(z) / (len(z) + k)
     covariance = (1 - share) * torch.eye(k, dtype=torch.float64) + share * (z.T @ z) / max(len(z), 1)
     factor = torch.linalg.cholesky(covariance)
-    return torch.linalg.solve_triangular(factor, torch.eye(k, dtype=torch.float64), upper=False).T
+    turn: Tensor = torch.linalg.solve_triangular(factor, torch.eye(k, dtype=torch.float64), upper=False).T
+    return turn
 
 
 def _times(x: Tensor, matrix: Tensor) -> Tensor:

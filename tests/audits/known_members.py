@@ -11,7 +11,7 @@ from understudy.audits.measures import Reached, reached
 from understudy.audits.sighting import Seen, Sighting, View
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
-from understudy.models import zoo
+from understudy.models.mlp import MlpSettings, mlp
 from understudy.models.network import Network
 from understudy.randomness import generator
 
@@ -31,8 +31,7 @@ def records(n: int, name: str) -> Examples:
 
 
 def network(problem: Problem = PROBLEM, hidden: int = 40) -> Network:
-    entry = zoo.entry("mlp")
-    return Network(lambda: entry.build(problem, entry.settings(hidden=(hidden,))), problem, seed=1)
+    return Network(lambda: mlp(problem, MlpSettings(hidden=(hidden,))), problem, seed=1)
 
 
 @dataclass(frozen=True)
