@@ -5,15 +5,13 @@ distance to its nearest record is compared with the distance from that record to
 records. An image below ``ratio`` of it is closer to one record than any other record is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from understudy.errors import UserError
-
-AT_ONCE = 1000  # images on each side of a table of distances
-ROUNDING = 1e-12  # of the squared lengths: features that differ by less count as equal
+from understudy.synthesis.neighbours import AT_ONCE, nearest
 
 
 def near_duplicates(
@@ -47,42 +45,9 @@ def near_duplicates(
 
 def _too_near(made: Tensor, real: Tensor, ratio: float, at_once: int, *, copies: bool = True) -> Tensor:
     """``copies``: whether equal rows are too near, however close the records are."""
-    distance, nearest = _nearest(made, real, at_once)
-    of_interest, place = nearest.unique(return_inverse=True)  # type: ignore[no-untyped-call]
-    apart, _ = _nearest(real[of_interest], real, at_once, others_only=True)
+    distance, at = nearest(made, real, at_once)
+    of_interest, place = at.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    apart, _ = nearest(real[of_interest], real, at_once, others_only=True)
     apart = apart[place]
     too_near = apart.isfinite() & (distance < ratio * apart)
     return too_near | (distance == 0) if copies else too_near
-
-
-def _nearest(rows: Tensor, among: Tensor, at_once: int, *, others_only: bool = False) -> tuple[Tensor, Tensor]:
-    """For each row, the distance to the nearest of ``among`` and its index.
-
-    ``others_only``: equal ones do not count; the distance is infinite if none are left.
-    """
-    found = [_nearest_of_some(part, among, at_once, others_only) for part in torch.split(rows, at_once)]
-    squared, place = (torch.cat(halves) for halves in zip(*found, strict=True))
-    return squared.sqrt(), place
-
-
-def _nearest_of_some(rows: Tensor, among: Tensor, at_once: int, others_only: bool) -> tuple[Tensor, Tensor]:
-    least = torch.full((len(rows),), torch.inf, dtype=torch.float64)
-    place = torch.zeros(len(rows), dtype=torch.int64)
-    for start, table in _tables(rows, among, at_once):
-        if others_only:
-            table = table.masked_fill(table == 0, torch.inf)
-        smallest, at = table.min(1)
-        better = smallest < least
-        least, place = torch.where(better, smallest, least), torch.where(better, start + at, place)
-    return least, place
-
-
-def _tables(rows: Tensor, among: Tensor, at_once: int) -> Iterator[tuple[int, Tensor]]:
-    """Squared distances to some of the others at a time, in double precision, which is exact for pixels."""
-    a = rows.to(torch.float64)
-    of_a = a.square().sum(1, keepdim=True)
-    for start in range(0, len(among), at_once):
-        b = among[start : start + at_once].to(torch.float64)
-        lengths = of_a + b.square().sum(1)
-        squared = lengths - 2 * a @ b.T
-        yield start, squared.masked_fill(squared <= ROUNDING * lengths, 0)
