@@ -142,7 +142,10 @@ def test_where_sizes_do_not_count_a_weight_that_came_is_not_kept() -> None:
 
 def test_images_stay_in_bytes_unless_some_came_as_floats() -> None:
     labels = torch.zeros(1, dtype=torch.uint8)
-    pixels, floats = Message(x=torch.full((1, 1), 51, dtype=torch.uint8), y=labels), Message(x=torch.ones(1, 1), y=labels)
+    pixels, floats = (
+        Message(x=torch.full((1, 1), 51, dtype=torch.uint8), y=labels),
+        Message(x=torch.ones(1, 1), y=labels),
+    )
     replies = [Reply("a", message, lambda why: None) for message in (pixels, floats)]
     assert to_keep(replies[:1], 1, coin().problem, weighted=False)["pool.1.x"].dtype == torch.uint8
     mixed = to_keep(replies, 1, coin().problem, weighted=False)["pool.1.x"]

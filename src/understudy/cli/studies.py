@@ -74,7 +74,7 @@ def demo(
     from understudy.config.build import build_data
     from understudy.config.read import read
     from understudy.config.resolve import resolve
-    from understudy.papers.demo import PRESET, clear, play_demo
+    from understudy.papers.demo import PRESET, audit_demo, clear, play_demo
     from understudy.view.progress import RichProgress
     from understudy.view.story import INTRO, print_story
 
@@ -84,5 +84,6 @@ def demo(
     console.print(INTRO, soft_wrap=True)
     with RichProgress() as progress:
         folders = {act.name: result.folder for act, result in play_demo(out, progress)}
+        audit_demo(folders.values(), progress)
     print_story(folders, build_data(resolve(read(PRESET))), out, console)
     console.print(f"The whole demo took {time.perf_counter() - began:.0f} s.")

@@ -92,7 +92,9 @@ class FedDMSettings(PooledSettings):
     clip: float | None = Field(default=None, gt=0)  # C, clipping norm; null: from noise images (stat), 5 (paper)
     rate: float | None = Field(default=None, gt=0, le=1)  # q, share of records per step; null: real_batch / n̄_c
     class_records: int | None = Field(default=None, ge=1)  # n̄_c per class; null: planned records / classes
-    count_noise: float | None = Field(default=None, gt=0)  # σ_n of class counts, released once, used for n̄_c; null: none
+    count_noise: float | None = Field(
+        default=None, gt=0
+    )  # σ_n of class counts, released once, used for n̄_c; null: none
     stat_releases: int | None = Field(default=None, ge=1)  # K per round, over all records; null: one per step
 
     @model_validator(mode="before")
