@@ -58,7 +58,7 @@ def _attack(folder: Path, data: Path | None, thorough: bool, workers: int, as_js
         patience.over()
         found = audit_scene(scene, thorough=thorough, workers=workers, observer=progress)
         pairs = nearest_pairs(scene)
-    picture = draw_pairs(pairs, scene.data.problem, folder / PICTURE) if pairs else None
+    picture = draw_pairs(pairs, scene.data.problem, folder / PICTURE)
     if as_json:
         print_json({"folder": str(folder), **found.as_dict(), "picture": None if picture is None else str(picture)})
         return

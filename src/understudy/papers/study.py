@@ -35,6 +35,7 @@ class StudyLine:
     rounds: Sequence[int] = ()  # rounds scored; below, by seed and by round
     values: Sequence[Sequence[float]] = ()
     sent: Sequence[Sequence[float]] = ()  # megabytes from the opening to that round
+    leak: float | None = None  # records recognised where 1 % of others are taken for members; None: not audited
 
     @property
     def mean(self) -> float:

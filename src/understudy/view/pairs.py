@@ -20,8 +20,8 @@ SIDE, GAP, HEAD, TEXT = 0.86, 0.26, 0.62, 0.34  # inches
 
 
 def draw_pairs(pairs: Sequence[Pair], problem: Problem, file: Path, title: str = "") -> Path | None:
-    """None if the records are no images."""
-    if len(problem.shape) != 3 or problem.shape[0] not in (1, 3):
+    """None if there are none, or the records are no images."""
+    if not pairs or len(problem.shape) != 3 or problem.shape[0] not in (1, 3):
         return None
     return save_figure(_figure(pairs, problem, title), file)
 

@@ -12,7 +12,7 @@ from understudy.data.problem import Problem
 from understudy.data.splits.split import Split
 from understudy.errors import UserError
 from understudy.federation.message import labels_to_wire
-from understudy.runs.compare import compare, distinct_labels, read_config
+from understudy.runs.compare import Row, compare, distinct_labels, read_config
 from understudy.runs.folder import RunFolder
 from understudy.view.canvas import INK, SOFT, empty_figure, save_figure
 from understudy.view.mosaic import Layout, lay_out, paint
@@ -41,6 +41,7 @@ class Sheet:
     sets: dict[str, Examples]
     clients: list[str]  # all of the run, including those that gave nothing
     often: str  # how often such sets were sent
+    leak: str = ""  # what they give away, in words
 
     @property
     def images(self) -> int:
@@ -53,7 +54,8 @@ class Sheet:
 
     @property
     def caption(self) -> str:
-        return f"{self.images:,} images of {len(self.sets)} clients · {size(self.nbytes)}, {self.often}"
+        sent = f"{self.images:,} images of {len(self.sets)} clients · {size(self.nbytes)}, {self.often}"
+        return f"{sent} · {self.leak}" if self.leak else sent
 
 
 def draw_sheet(folder: Path, file: Path, per_class: int = 4, title: str = "") -> Path:
@@ -73,11 +75,12 @@ def draw_sheets(folders: Sequence[Path], file: Path, per_class: int | None = Non
 
 
 def read_sheets(folders: Sequence[Path]) -> list[Sheet]:
-    labels = distinct_labels(compare(folders))
-    return [_sheet(folder, label) for folder, label in zip(folders, labels, strict=True)]
+    rows = compare(folders)
+    return [_sheet(row, label) for row, label in zip(rows, distinct_labels(rows), strict=True)]
 
 
-def _sheet(folder: Path, label: str) -> Sheet:
+def _sheet(row: Row, label: str) -> Sheet:
+    folder = row.folder
     run = RunFolder(folder)
     sets = run.synthetic()
     if not sets:
@@ -87,7 +90,13 @@ def _sheet(folder: Path, label: str) -> Sheet:
         problem.check(examples, f"{folder}, synthetic/{client}.npz")
     split = folder / "split.json"
     clients = [*Split.load(split).clients] if split.exists() else sorted(sets, key=_counting)
-    return Sheet(label, problem, sets, [*dict.fromkeys([*clients, *sets])], _often(run, sets))
+    return Sheet(label, problem, sets, [*dict.fromkeys([*clients, *sets])], _often(run, sets), _leak(row))
+
+
+def _leak(row: Row) -> str:
+    if row.leak is not None:
+        return f"{100 * row.leak.caught:.1f} % of the records recognised (by chance {100 * row.leak.null:.1f} %)"
+    return f"ε {row.epsilon:.3g}" if row.epsilon is not None else "not audited"
 
 
 def _instead(folder: Path) -> str:
