@@ -142,8 +142,8 @@ def test_where_sizes_do_not_count_a_weight_that_came_is_not_kept() -> None:
 
 def test_images_stay_in_bytes_unless_some_came_as_floats() -> None:
     labels = torch.zeros(1, dtype=torch.uint8)
-    pixels, floats = Message(x=torch.full((1, 1), 51, dtype=torch.uint8), y=labels), Message(x=torch.ones(1, 1), y=labels)
-    replies = [Reply("a", message, lambda why: None) for message in (pixels, floats)]
+    images = (torch.full((1, 1), 51, dtype=torch.uint8), torch.ones(1, 1))
+    replies = [Reply("a", Message(x=x, y=labels), lambda why: None) for x in images]
     assert to_keep(replies[:1], 1, coin().problem, weighted=False)["pool.1.x"].dtype == torch.uint8
     mixed = to_keep(replies, 1, coin().problem, weighted=False)["pool.1.x"]
     assert mixed.flatten().tolist() == pytest.approx([0.2, 1])  # 51/255, and as it is
@@ -188,7 +188,7 @@ def test_a_client_trains_its_generator_once_and_samples_anew_each_round() -> Non
 def test_the_generator_stays_in_memory_and_never_leaves() -> None:
     stage = Stage(bound(method(init="generator", generator="painted"), image_net()), SITES)
     stage.play(1)
-    assert {part for part in stage.memories["a"]} == {f"{LEARNT}epoch", f"{LEARNT}some"}
+    assert set(stage.memories["a"]) == {f"{LEARNT}epoch", f"{LEARNT}some"}
     assert all(set(reply) == {"x", "y"} for _, _, reply in stage.replies)
 
 
@@ -198,7 +198,7 @@ def test_matching_moves_generated_images() -> None:
         reply_of(method(init="generator", generator="painted", steps=steps), SITES["a"], net)["x"] for steps in (0, 5)
     )
     assert still.dtype == torch.float32
-    assert 0 < (matched - still).abs().max()
+    assert (matched - still).abs().max() > 0
 
 
 def test_with_too_few_records_for_a_generator_images_start_as_noise() -> None:

@@ -158,7 +158,7 @@ def test_own_images_leave_nobody_so_such_a_policy_does_not_mind(tmp_path: Path) 
 def test_copies_of_records_are_dropped_and_counted(tmp_path: Path) -> None:
     copying = {"name": "painted", "copies": 3}
     result = run(tmp_path / "run", sites({"ash": LABELS["ash"]}), generator=copying, veto="drop", images=10)
-    assert result.metrics[0]["remarks"] == ["ash: 3 of 10 images were near-duplicates of its records, dropped."]
+    assert result.metrics[0]["remarks"] == ["ash: 3 of 10 images were near-copies of its records, dropped."]
     assert len(images(tmp_path / "run")["ash"]) == 7
 
 
@@ -168,14 +168,14 @@ def test_or_sent_and_counted(tmp_path: Path, space: str) -> None:
     result = run(tmp_path / "run", ash, generator=copying, veto="flag", veto_space=space, images=10)
     (said,) = result.metrics[0]["remarks"]
     found = int(said.removeprefix("ash: ").split()[0])
-    assert said == f"ash: {found} of 10 images were near-duplicates of its records, sent anyway."
+    assert said == f"ash: {found} of 10 images were near-copies of its records, sent anyway."
     assert found >= 3  # exact copies are near in every space
     assert len(images(tmp_path / "run")["ash"]) == 10
 
 
 def test_a_veto_that_found_nothing_says_that_it_looked(tmp_path: Path) -> None:
     result = run(tmp_path / "run", sites({"ash": LABELS["ash"]}), veto="drop", images=10)
-    assert result.metrics[0]["remarks"] == ["None of 10 images was a near-duplicate of a record."]
+    assert result.metrics[0]["remarks"] == ["None of 10 images was a near-copy of a record."]
 
 
 def test_without_a_veto_nobody_looks(tmp_path: Path) -> None:

@@ -111,9 +111,7 @@ class Pooled(Method):
         kept = to_keep(replies, server.round, self.net.problem, weighted=self.settings.weights == "size")
         return Message(kept, model=model)
 
-    def _learn(
-        self, server: Server, w: Tensor, replies: Sequence[Reply], earlier: Sequence[KeptImages] = ()
-    ) -> Tensor:
+    def _learn(self, server: Server, w: Tensor, replies: Sequence[Reply], earlier: Sequence[KeptImages] = ()) -> Tensor:
         settings, local, problem = self.settings, self.settings.server, self.net.problem
         now = pooled(replies, problem)
         pool = PoolFeed(
