@@ -52,7 +52,8 @@ def test_with_too_few_unseen_records_each_training_record_is_left_out_once() -> 
     # Plainly: 50, 50 and 174.6, and of these the 1 % quantile is 50.
     assert limit(REAL, UNSEEN[:19], Nearness(relative=False)) == pytest.approx(50)
     # (0, 0) left out: 50 from (30, 40), whose other neighbour is 174.6 away: 0.286. (30, 40): 50 from (0, 0), whose
-    # other neighbour is 200 away: 0.25. (200, 0): 174.6 from (30, 40), 50 from its own: 3.49. Quantile: 0.25 + 0.02·0.036.
+    # other neighbour is 200 away: 0.25. (200, 0): 174.6 from (30, 40), 50 from its own: 3.49. The 1 % quantile lies a
+    # fiftieth of the way from the first to the second.
     wanted = 0.25 + 0.02 * (50 / (170**2 + 40**2) ** 0.5 - 0.25)
     assert limit(REAL, UNSEEN[:19]) == limit(REAL, NOBODY) == pytest.approx(wanted)
     assert near_copies(two_pixels((0, 12), (0, 13)), REAL, NOBODY).tolist() == [True, False]
@@ -79,8 +80,8 @@ def test_without_records_or_images_there_are_none() -> None:
 
 
 def test_features_find_what_pixels_do_not() -> None:
-    # The sum of the pixels: records 0, 70 and 200. Unseen ones: 20, 21 … 35 from 0, and from 36 on nearer to 70; 0 and 70
-    # lie 70 apart, so the quantile is (20 + 0.2)/70 = 0.289. (70, 0) has the sum of (30, 40); (95, 0) lies 25 from it.
+    # The sum of the pixels: records 0, 70 and 200. Unseen ones: 20, 21 … 35 from 0, and from 36 on nearer to 70; those
+    # two lie 70 apart, so the quantile is (20 + 0.2)/70 = 0.289. (70, 0) has the sum of (30, 40), (95, 0) 25 more.
     made = two_pixels((70, 0), (95, 0))
     assert near_copies(made, REAL, UNSEEN).tolist() == [False, False]
     found = near_copies(made, REAL, UNSEEN, features=lambda x: x.double().sum((1, 2, 3)).view(-1, 1))

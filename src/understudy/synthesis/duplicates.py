@@ -61,9 +61,11 @@ def near_copies(
     near = _too_near(made, own, held_out, nearness) | (nearest(made, own, nearness.at_once)[0] == 0)
     if features is None:
         return near
-    parts = [torch.split(x, nearness.at_once) for x in (made, own, held_out)]
-    described = [torch.cat([features(part).flatten(1) for part in some]) for some in parts]
-    return near | _too_near(*described, nearness)
+
+    def described(x: Tensor) -> Tensor:
+        return torch.cat([features(part).flatten(1) for part in torch.split(x, nearness.at_once)])
+
+    return near | _too_near(described(made), described(own), described(held_out), nearness)
 
 
 def nearest(rows: Tensor, among: Tensor, at_once: int = AT_ONCE) -> tuple[Tensor, Tensor]:
