@@ -34,7 +34,8 @@ networks, each with one release over all records (rate 1), and the image steps c
 If classes differ much in size, one n̄_c for all of them mis-scales every mean, and images of classes that a client does
 not hold are noise under a label. ``count_noise: σ_n`` has each client release its class counts once, with noise of σ_n
 records (``methods.shared.noised_counts``); the noise of the means is solved for what that leaves of ε. Each mean is
-then divided by q times its class's noised count, and classes below ``min_class_records`` noised records are not made.
+then divided by q times its class's noised count, and classes below ``min_class_records`` noised records are not made
+(by default 10, or 3 σ_n if that is more).
 
 ``dp: paper`` is algorithm 2 as published, for comparison only: it clips the gradient after averaging over the batch and
 adds noise of σC/|B|. One record can reverse that average, so the noise is too small by a factor of up to 2|B| and no ε

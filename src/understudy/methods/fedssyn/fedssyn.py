@@ -50,7 +50,7 @@ from understudy.methods.fedssyn.kept_generators import keep, kept_by
 from understudy.methods.fedssyn.privacy import PrivateExchange, private_exchange, rehearse
 from understudy.methods.fedssyn.settings import FedssynSettings
 from understudy.methods.fedssyn.veto import after_veto
-from understudy.methods.shared.imitation import Imitation, Shares, check_single_labels
+from understudy.methods.shared.imitation import Imitation, SeenAndUnseen, check_single_labels
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import of_one_kind, why_unfit
 from understudy.models.network import Network
@@ -127,10 +127,10 @@ class Fedssyn(ExchangeOnce):
             message = Message()
         return message if found is None else message.but(duplicates=found)
 
-    def _made(self, client: Client) -> tuple[Examples, Shares]:
+    def _made(self, client: Client) -> tuple[Examples, SeenAndUnseen]:
         """Images, and which of the client's records were seen in making them."""
         imitation = Imitation(self.settings, self.generator, self.net.problem)
-        all_seen = Shares(client.own, client.own.none())
+        all_seen = SeenAndUnseen(client.own, client.own.none())
         if self.settings.source == "real":
             order = torch.randperm(len(client.own), generator=client.rng("fedssyn real records"))
             return client.own.take(order[: imitation.wanted(len(client.own))]), all_seen

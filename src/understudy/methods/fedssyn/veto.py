@@ -14,7 +14,7 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.methods.fedssyn.settings import FedssynSettings
-from understudy.methods.shared.imitation import Shares
+from understudy.methods.shared.imitation import SeenAndUnseen
 from understudy.synthesis.duplicates import near_copies
 
 
@@ -25,7 +25,11 @@ class Overfit(UserError):
 
 
 def after_veto(
-    settings: FedssynSettings, client: Client, made: Examples, shares: Shares, features: Callable[[Tensor], Tensor]
+    settings: FedssynSettings,
+    client: Client,
+    made: Examples,
+    shares: SeenAndUnseen,
+    features: Callable[[Tensor], Tensor],
 ) -> tuple[Examples, Tensor | None]:
     """The images to send, and how many of all images were near-copies of records, out of how many."""
     if settings.veto is None:

@@ -75,7 +75,7 @@ def built_generator(words: Mapping[str, Any]) -> Generator:
 
 
 @dataclass(frozen=True)
-class Shares:
+class SeenAndUnseen:
     """A client's own records: those that its generator learns from, and the others."""
 
     seen: Examples
@@ -88,13 +88,13 @@ class Imitation:
     generator: Generator
     problem: Problem
 
-    def shares(self, client: Client) -> Shares:
+    def shares(self, client: Client) -> SeenAndUnseen:
         """Drawn anew by each call."""
         own, share = client.own, self.settings.records
         order = torch.randperm(len(own), generator=client.rng("fedssyn records"))
-        return Shares(own.take(order[: round(share * len(own))]), own.take(order[round(share * len(own)) :]))
+        return SeenAndUnseen(own.take(order[: round(share * len(own))]), own.take(order[round(share * len(own)) :]))
 
-    def of(self, client: Client, learn: Learn | None = None, shares: Shares | None = None) -> Examples:
+    def of(self, client: Client, learn: Learn | None = None, shares: SeenAndUnseen | None = None) -> Examples:
         """Images with the class frequencies of the records the generator saw; none if those are too few."""
         require_pixels(client)
         own, some = client.own, (shares or self.shares(client)).seen
