@@ -117,6 +117,13 @@ def test_only_as_many_rounds_are_kept_as_set() -> None:
         assert {part for part in state if part.endswith(".x")} == {f"pool.{3 - age}.x" for age in range(keep)}
 
 
+def test_age_is_counted_in_rounds_even_if_one_of_them_brought_nothing() -> None:
+    chosen = method(**COIN, keep_pool=1)
+    state = play(chosen, coin(), COIN_SITES, 3, [["a"], [], ["b"]])
+    assert state["model"].item() == pytest.approx(moved(moved(0.0, ("a", 1)), ("b", 1)))
+    assert set(state) == {"model", "pool.3.x", "pool.3.y"}
+
+
 def test_with_age_images_can_count_for_less() -> None:
     # In round 3 those of round 2 count half and those of round 1 a quarter.
     first = moved(0.0, ("a", 1))
