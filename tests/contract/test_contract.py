@@ -130,6 +130,9 @@ def cases() -> dict[str, Case]:
     found["feddm from a generator, pool kept"] = Case("feddm", GENERATED_FEDDM)
     found["real, pool kept"] = Case("real", {**QUICK["real"], **KEPT_POOL})
     found["dp-fedavg+fedssyn privately"] = Case("dp-fedavg", QUICK["dp-fedavg"], (PRIVATE_FEDSSYN,), privacy=PRIVATE)
+    warm = {**quick_add_on("fedssyn"), "veto": "flag", "warm_start": {"epochs": 3, "batch": 8, "lr": 0.05}}
+    for name in ("fedavg", "feddyn"):
+        found[f"{name}+fedssyn, warm"] = Case(name, QUICK[name], (warm,))
     return {**found, "scaffold+fedssyn+fedcog": Case("scaffold", QUICK["scaffold"], both)}
 
 

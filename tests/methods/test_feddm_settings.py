@@ -117,6 +117,13 @@ def test_only_as_many_rounds_are_kept_as_set() -> None:
         assert {part for part in state if part.endswith(".x")} == {f"pool.{3 - age}.x" for age in range(keep)}
 
 
+def test_age_is_counted_in_rounds_even_if_one_of_them_brought_nothing() -> None:
+    chosen = method(**COIN, keep_pool=1)
+    state = play(chosen, coin(), COIN_SITES, 3, [["a"], [], ["b"]])
+    assert state["model"].item() == pytest.approx(moved(moved(0.0, ("a", 1)), ("b", 1)))
+    assert set(state) == {"model", "pool.3.x", "pool.3.y"}
+
+
 def test_with_age_images_can_count_for_less() -> None:
     # In round 3 those of round 2 count half and those of round 1 a quarter.
     first = moved(0.0, ("a", 1))
@@ -142,11 +149,8 @@ def test_where_sizes_do_not_count_a_weight_that_came_is_not_kept() -> None:
 
 def test_images_stay_in_bytes_unless_some_came_as_floats() -> None:
     labels = torch.zeros(1, dtype=torch.uint8)
-    pixels, floats = (
-        Message(x=torch.full((1, 1), 51, dtype=torch.uint8), y=labels),
-        Message(x=torch.ones(1, 1), y=labels),
-    )
-    replies = [Reply("a", message, lambda why: None) for message in (pixels, floats)]
+    images = (torch.full((1, 1), 51, dtype=torch.uint8), torch.ones(1, 1))
+    replies = [Reply("a", Message(x=x, y=labels), lambda why: None) for x in images]
     assert to_keep(replies[:1], 1, coin().problem, weighted=False)["pool.1.x"].dtype == torch.uint8
     mixed = to_keep(replies, 1, coin().problem, weighted=False)["pool.1.x"]
     assert mixed.flatten().tolist() == pytest.approx([0.2, 1])  # 51/255, and as it is
@@ -191,7 +195,7 @@ def test_a_client_trains_its_generator_once_and_samples_anew_each_round() -> Non
 def test_the_generator_stays_in_memory_and_never_leaves() -> None:
     stage = Stage(bound(method(init="generator", generator="painted"), image_net()), SITES)
     stage.play(1)
-    assert {part for part in stage.memories["a"]} == {f"{LEARNT}epoch", f"{LEARNT}some"}
+    assert set(stage.memories["a"]) == {f"{LEARNT}epoch", f"{LEARNT}some"}
     assert all(set(reply) == {"x", "y"} for _, _, reply in stage.replies)
 
 
@@ -201,7 +205,7 @@ def test_matching_moves_generated_images() -> None:
         reply_of(method(init="generator", generator="painted", steps=steps), SITES["a"], net)["x"] for steps in (0, 5)
     )
     assert still.dtype == torch.float32
-    assert 0 < (matched - still).abs().max()
+    assert (matched - still).abs().max() > 0
 
 
 def test_with_too_few_records_for_a_generator_images_start_as_noise() -> None:

@@ -34,7 +34,7 @@ def test_counts_are_released_once_and_charged_before_the_means(tmp_path: Path) -
     one = client(tmp_path, own=OWN)
     sent(one)
     assert charges(tmp_path) == [(1.0, 0.01, 1, BOTH), (0.5, 2.0, 3, BOTH)]
-    assert [charge.mechanism for charge in ChargeLog(tmp_path / "charges.jsonl").charges()][0] == "Gaussian"
+    assert next(charge.mechanism for charge in ChargeLog(tmp_path / "charges.jsonl").charges()) == "Gaussian"
     again = client(tmp_path / "later", own=OWN)
     again.memory.update(one.memory)
     sent(again)

@@ -205,7 +205,7 @@ def _about(leaving: Leaving, reply: Message) -> dict[str, Any]:
 
 
 def _telling(kind: str, tensor: Tensor) -> bool:
-    """A few numbers, such as a count of near-duplicates, tell more than their shape."""
+    """A few numbers, such as a count of near-copies, tell more than their shape."""
     return kind == "statistics" and 0 < tensor.numel() <= FEW
 
 

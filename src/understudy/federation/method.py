@@ -94,6 +94,10 @@ class Method(ABC):
     def round(self, server: Server, state: State) -> State:
         """One communication round."""
 
+    def begun_at(self, state: State, model: Tensor) -> State:
+        """The State before round 1, if training is to begin at ``model`` instead of the network's first weights."""
+        return state.but(model=model)
+
     def result(self, state: State) -> Tensor:
         """The weights to score and to save."""
         return state["model"]
@@ -130,6 +134,11 @@ class Method(ABC):
     @property
     def private(self) -> bool:
         """Whether everything clients send depends on their records only through charged mechanisms."""
+        return False
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether it draws fresh weights to train, whatever State's model is."""
         return False
 
     @property

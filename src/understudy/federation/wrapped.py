@@ -34,6 +34,9 @@ class WrappedMethod(Method):
     def jobs(self) -> dict[str, Job]:
         return {**self.inner.jobs(), **super().jobs()}
 
+    def begun_at(self, state: State, model: Tensor) -> State:
+        return self.inner.begun_at(state, model)
+
     def result(self, state: State) -> Tensor:
         return self.inner.result(state)
 
@@ -61,6 +64,10 @@ class WrappedMethod(Method):
     @property
     def private(self) -> bool:
         return self.inner.private
+
+    @property
+    def begins_anew(self) -> bool:
+        return self.inner.begins_anew
 
     @property
     def scored_at_home(self) -> bool:

@@ -101,6 +101,10 @@ class Condensing(Method):
             )
         self.settings.loops  # noqa: B018  refused here, before anything runs
 
+    @property
+    def begins_anew(self) -> bool:
+        return True
+
     def effort(self, records: int, classes: int) -> int:
         return 0  # most of the work is done layer by layer, which is not compiled
 

@@ -12,13 +12,13 @@ images, and one per image in the server's training. A class with fewer than ``mi
 which is what the paper's message sizes imply. ``weights: size`` is its equation 10 with n_{k,c} in place of the
 misprinted count: each image weighs n_{k,c} / ipc, which reveals those counts to the server.
 
-Where we go further. ``init: generator``: images start neither as records nor as noise, but as images of a generator that
-the client trains once on its records of those classes and keeps to itself; each round starts from fresh ones. ``pixels:
-uint8`` rounds and clips the finished images to pixels, a quarter of the bytes; matching itself stays in floats.
-``keep_pool: K`` lets the server train on the images of the K rounds before as well, which stay in its State (K · clients
-· classes · ipc images at most). Those were matched near earlier models, up to ρ away per round; ``keep_weight`` makes
-them count for less with age. An epoch of the server is a pass over all of them, so a round takes up to K + 1 times as
-long.
+Where we go further. ``init: generator``: images start neither as records nor as noise, but as images of a generator
+that the client trains once on its records of those classes and keeps to itself; each round starts from fresh ones.
+``pixels: uint8`` rounds and clips the finished images to pixels, a quarter of the bytes; matching itself stays in
+floats. ``keep_pool: K`` lets the server train on the images of the K rounds before as well, which stay in its State (K
+· clients · classes · ipc images at most). Those were matched near earlier models, up to ρ away per round;
+``keep_weight`` makes them count for less with age. An epoch of the server is a pass over all of them, so a round takes
+up to K + 1 times as long.
 
 Privacy. The gradient with respect to the images depends on the records only through the class means of v(x) = [h(x);
 z(x)].
@@ -33,8 +33,9 @@ networks, each with one release over all records (rate 1), and the image steps c
 
 If classes differ much in size, one n̄_c for all of them mis-scales every mean, and images of classes that a client does
 not hold are noise under a label. ``count_noise: σ_n`` has each client release its class counts once, with noise of σ_n
-records (``methods.shared.noised_counts``); the noise of the means is solved for what that leaves of ε. Each mean is then
-divided by q times its class's noised count, and classes below ``min_class_records`` noised records are not made.
+records (``methods.shared.noised_counts``); the noise of the means is solved for what that leaves of ε. Each mean is
+then divided by q times its class's noised count, and classes below ``min_class_records`` noised records are not made
+(by default 10, or 3 σ_n if that is more).
 
 ``dp: paper`` is algorithm 2 as published, for comparison only: it clips the gradient after averaging over the batch and
 adds noise of σC/|B|. One record can reverse that average, so the noise is too small by a factor of up to 2|B| and no ε
@@ -92,9 +93,7 @@ class FedDMSettings(PooledSettings):
     clip: float | None = Field(default=None, gt=0)  # C, clipping norm; null: from noise images (stat), 5 (paper)
     rate: float | None = Field(default=None, gt=0, le=1)  # q, share of records per step; null: real_batch / n̄_c
     class_records: int | None = Field(default=None, ge=1)  # n̄_c per class; null: planned records / classes
-    count_noise: float | None = Field(
-        default=None, gt=0
-    )  # σ_n of class counts, released once, used for n̄_c; null: none
+    count_noise: float | None = Field(default=None, gt=0)  # σ_n of class counts, released once; null: not released
     stat_releases: int | None = Field(default=None, ge=1)  # K per round, over all records; null: one per step
 
     @model_validator(mode="before")

@@ -44,7 +44,7 @@ class Real(Pooled):
         super().bind(net, rounds)
         if self.settings.keep_pool and not self.settings.redraw:
             raise UserError(
-                "method.keep_pool: with redraw: false every round brings the same images again; leave out one of the two."
+                "method.keep_pool: with redraw: false every round brings the same images; leave out one of the two."
             )
         if self.privacy is not None and self.privacy.epsilon is not None:
             raise UserError(

@@ -14,7 +14,16 @@ def nearest(rows: Tensor, among: Tensor, at_once: int = AT_ONCE, *, others_only:
 
     ``others_only``: equal ones do not count. If none are left, the distance is infinite and the index 0.
     """
-    found = [_nearest_of_some(part, among, at_once, others_only) for part in torch.split(rows, at_once)]
+    distance, place = nearest_few(rows, among, 1, at_once, others_only=others_only)
+    return distance[:, 0], place[:, 0]
+
+
+def nearest_few(
+    rows: Tensor, among: Tensor, many: int, at_once: int = AT_ONCE, *, others_only: bool = False
+) -> tuple[Tensor, Tensor]:
+    """(n, many): the same for the nearest few of ``among``, nearest first; infinite if there are not so many."""
+    flat, others = rows.flatten(1), among.flatten(1)
+    found = [_nearest_of_some(part, others, many, at_once, others_only) for part in torch.split(flat, at_once)]
     squared, place = (torch.cat(halves) for halves in zip(*found, strict=True))
     return squared.sqrt(), place
 
@@ -30,13 +39,21 @@ def squared_distances(rows: Tensor, among: Tensor, at_once: int = AT_ONCE) -> It
         yield start, squared.masked_fill(squared <= ROUNDING * lengths, 0)
 
 
-def _nearest_of_some(rows: Tensor, among: Tensor, at_once: int, others_only: bool) -> tuple[Tensor, Tensor]:
-    least = torch.full((len(rows),), torch.inf, dtype=torch.float64)
-    place = torch.zeros(len(rows), dtype=torch.int64)
+def _nearest_of_some(rows: Tensor, among: Tensor, many: int, at_once: int, others_only: bool) -> tuple[Tensor, Tensor]:
+    least = torch.full((len(rows), many), torch.inf, dtype=torch.float64)
+    place = torch.zeros(len(rows), many, dtype=torch.int64)
     for start, table in squared_distances(rows, among, at_once):
         if others_only:
             table = table.masked_fill(table == 0, torch.inf)
-        smallest, at = table.min(1)
-        better = smallest < least
-        least, place = torch.where(better, smallest, least), torch.where(better, start + at, place)
+        both = torch.cat([least, table], 1)
+        columns = torch.cat([place, torch.arange(start, start + table.shape[1]).expand_as(table)], 1)
+        at = _smallest(both, many)
+        least, place = both.gather(1, at), columns.gather(1, at)
     return least, place
+
+
+def _smallest(table: Tensor, many: int) -> Tensor:
+    """(n, many): where the smallest of each row are; of equal ones the first."""
+    if many == 1:
+        return table.argmin(1, keepdim=True)
+    return table.argsort(1, stable=True)[:, :many]

@@ -75,17 +75,29 @@ def built_generator(words: Mapping[str, Any]) -> Generator:
 
 
 @dataclass(frozen=True)
+class SeenAndUnseen:
+    """A client's own records: those that its generator learns from, and the others."""
+
+    seen: Examples
+    unseen: Examples
+
+
+@dataclass(frozen=True)
 class Imitation:
     settings: ImitationSettings
     generator: Generator
     problem: Problem
 
-    def of(self, client: Client, learn: Learn | None = None) -> Examples:
-        """Images with the class frequencies of the records the generator saw; none if those are too few."""
-        require_pixels(client)
+    def shares(self, client: Client) -> SeenAndUnseen:
+        """Drawn anew by each call."""
         own, share = client.own, self.settings.records
         order = torch.randperm(len(own), generator=client.rng("fedssyn records"))
-        some = own.take(order[: round(share * len(own))])
+        return SeenAndUnseen(own.take(order[: round(share * len(own))]), own.take(order[round(share * len(own)) :]))
+
+    def of(self, client: Client, learn: Learn | None = None, shares: SeenAndUnseen | None = None) -> Examples:
+        """Images with the class frequencies of the records the generator saw; none if those are too few."""
+        require_pixels(client)
+        own, some = client.own, (shares or self.shares(client)).seen
         if len(some) < self.generator.smallest:
             return Examples(torch.empty(0, *self.problem.shape, dtype=torch.uint8), own.y[:0])
         state = (learn or self.learn)(client, some)
