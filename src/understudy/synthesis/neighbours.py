@@ -56,4 +56,4 @@ def _smallest(table: Tensor, many: int) -> Tensor:
     """(n, many): where the smallest of each row are; of equal ones the first."""
     if many == 1:
         return table.argmin(1, keepdim=True)
-    return table.argsort(1, stable=True)[:, :many]
+    return table.sort(dim=1, stable=True).indices[:, :many]
