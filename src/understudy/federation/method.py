@@ -21,6 +21,7 @@ from understudy.federation.server import OnlySums, Server, Task
 from understudy.models.network import Network
 from understudy.privacy.planning import Spendings
 from understudy.privacy.promise import PrivacySettings
+from understudy.privacy.published import PublishedClaim
 
 State = Message
 
@@ -135,6 +136,11 @@ class Method(ABC):
     def private(self) -> bool:
         """Whether everything clients send depends on their records only through charged mechanisms."""
         return False
+
+    def published_claim(self, own: Examples) -> PublishedClaim | None:
+        """What the method's paper claims for one round of a client with these records, where nothing is charged because
+        no guarantee holds; for `understudy audit`. The ledger ignores it."""
+        return None
 
     @property
     def begins_anew(self) -> bool:

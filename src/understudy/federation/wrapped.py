@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
+from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Dealt, Job, Method, State
 from understudy.federation.server import Server
 from understudy.models.network import Network
+from understudy.privacy.published import PublishedClaim
 
 
 class WrappedMethod(Method):
@@ -64,6 +66,9 @@ class WrappedMethod(Method):
     @property
     def private(self) -> bool:
         return self.inner.private
+
+    def published_claim(self, own: Examples) -> PublishedClaim | None:
+        return self.inner.published_claim(own)
 
     @property
     def begins_anew(self) -> bool:

@@ -39,7 +39,8 @@ then divided by q times its class's noised count, and classes below ``min_class_
 
 ``dp: paper`` is algorithm 2 as published, for comparison only: it clips the gradient after averaging over the batch and
 adds noise of σC/|B|. One record can reverse that average, so the noise is too small by a factor of up to 2|B| and no ε
-holds: nothing is charged, and the ledger reports no ε.
+holds: nothing is charged, and the ledger reports no ε. The published claim (σ, q = |B|/n_c and T steps, one round) is
+declared for `understudy audit`, which refutes it.
 """
 
 from itertools import cycle, islice
@@ -53,7 +54,7 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
-from understudy.federation.method import task
+from understudy.federation.method import task, task_name
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Task
 from understudy.learning.pool import Siamese
@@ -62,7 +63,9 @@ from understudy.methods.shared.imitation import DEFAULT, built_generator, genera
 from understudy.methods.shared.noised_counts import NoisedCounts
 from understudy.methods.shared.pooled import FEWEST, Pooled, PooledSettings, first_noise
 from understudy.models.network import Network
+from understudy.privacy.accounting import Spending
 from understudy.privacy.planning import check_promise, planned_records, solved_noise
+from understudy.privacy.published import PublishedClaim
 from understudy.synthesis.matching import (
     Alter,
     ImageSteps,
@@ -162,6 +165,17 @@ class FedDM(Pooled):
     @property
     def private(self) -> bool:
         return self.settings.dp == "stat"
+
+    def published_claim(self, own: Examples) -> PublishedClaim | None:
+        """``dp: paper``: a sampled Gaussian at q = |B|/n_c, here of the smallest class that the client owns."""
+        settings, counts = self.settings, own.label_counts(self.net.problem.classes)
+        if settings.dp != "paper" or settings.noise is None or not len(own):
+            return None
+        rate = min(1.0, settings.real_batch / int(counts[counts > 0].min()))
+        spending = Spending(rate, settings.noise, settings.steps)
+        return PublishedClaim(
+            task_name(self.distil), spending, settings.clip or PUBLISHED_CLIP, "FedDM, algorithm 2, one round"
+        )
 
     def effort(self, records: int, classes: int) -> int:
         owned = min(classes, max(1, records // (self.settings.min_class_records or FEWEST)))

@@ -169,7 +169,7 @@ class ChargeLog:
                     f"its privacy budget is used up: this would bring ε to {after:.3f}, "
                     f"and {limit.whose} allows {limit.epsilon:g} at δ = {limit.delta:g}"
                 )
-        add_line(self.path, {"charge": charge.as_dict()})
+        self._add({"charge": charge.as_dict()})
         return charge
 
     def close(self, charges: Sequence[Charge]) -> None:
@@ -177,10 +177,13 @@ class ChargeLog:
         closed = self._closed()
         for charge in charges:
             if charge.place not in closed:
-                add_line(self.path, {"closed": list(charge.place)})
+                self._add({"closed": list(charge.place)})
 
     def of_task(self, run: str, round: int, step: int, task: str) -> list[Charge]:
         return [charge for charge in self.charges() if charge.place[:4] == (run, round, step, task)]
+
+    def _add(self, line: Mapping[str, Any]) -> None:
+        add_line(self.path, line)
 
     def _entries(self) -> Iterator["Charge | Place"]:
         """Charges, and the places of those that are closed."""
@@ -195,6 +198,20 @@ class ChargeLog:
                     f"{self.path}, line {number}, cannot be read; what was spent is unknown, so nothing more "
                     "can be: restore the file from a copy."
                 ) from None
+
+
+class UnloggedCharges(ChargeLog):
+    """Charges of an experiment on made-up records: kept in memory, and no site's."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("charges in memory"))
+        self._lines: list[Mapping[str, Any]] = []
+
+    def _add(self, line: Mapping[str, Any]) -> None:
+        self._lines.append(line)
+
+    def _entries(self) -> Iterator["Charge | Place"]:
+        return map(_entry, self._lines)
 
 
 def _entry(line: Mapping[str, Any]) -> "Charge | Place":

@@ -12,7 +12,9 @@ on its last bits (Mironov, On Significance of the Least Significant Bits for Dif
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,6 +24,28 @@ from understudy.learning.ahead import ahead
 
 WORDS = 624  # 32-bit words in the state of a Mersenne Twister
 BEFORE = 24  # bytes before them in torch's saved state: seed, words left, a flag, the next word
+
+
+@dataclass(frozen=True)
+class NoisySum:
+    """One release, as an audit's watcher sees it; the sum without its noise is nowhere."""
+
+    noised: Tensor  # Σ clipped + noise
+    divisor: float | Tensor  # what it is divided by; a tensor broadcasts
+    clip: float  # C
+    noise: float  # σ, in units of C
+
+
+# Set by audits alone (`audits.claims.watching`): in a run nobody watches.
+WATCHER: ContextVar[Callable[[NoisySum], None] | None] = ContextVar("WATCHER", default=None)
+
+
+def released(noised: Tensor, *, divisor: float | Tensor, clip: float, noise: float) -> Tensor:
+    """The noised sum over its divisor. Every release passes here, where an audit can see it."""
+    watcher = WATCHER.get()
+    if watcher is not None:
+        watcher(NoisySum(noised, divisor, clip, noise))
+    return noised / divisor
 
 
 def secret_generator() -> torch.Generator:
@@ -74,7 +98,7 @@ class NoisyMeans:
         if not expected > 0:
             raise UserError(f"expected must be positive, not {expected:g}; write rate × planned records.")
         drawn = (gaussian(like.shape, clip=clip, noise=noise, rng=rng, dtype=like.dtype) for _ in range(releases))
-        self.clip, self._expected, self._shape = clip, expected, like.shape
+        self.clip, self.noise, self._expected, self._shape = clip, noise, expected, like.shape
         self._noises: Iterator[Tensor] = (there for _, (there,) in ahead(drawn, lambda one: [one], like.device))
 
     def __call__(self, total: Tensor) -> Tensor:
@@ -83,13 +107,13 @@ class NoisyMeans:
         noise = next(self._noises, None)
         if noise is None:
             raise ValueError("This release was not charged: there were more than planned.")
-        return (total + noise) / self._expected
+        return released(total + noise, divisor=self._expected, clip=self.clip, noise=self.noise)
 
 
 def with_noise(total: Tensor, *, clip: float, noise: float, rng: torch.Generator) -> Tensor:
     """A sum of vectors clipped to ``clip``, + N(0, noise²·clip²·I)."""
     drawn = gaussian(total.shape, clip=clip, noise=noise, rng=rng, dtype=total.dtype)
-    return total + drawn.to(total.device)
+    return released(total + drawn.to(total.device), divisor=1.0, clip=clip, noise=noise)
 
 
 def gaussian(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from understudy.models.network import Network
-from understudy.privacy.mechanism import NoisyMeans, clip_rows, gaussian, poisson_rows
+from understudy.privacy.mechanism import NoisyMeans, clip_rows, gaussian, poisson_rows, released
 from understudy.synthesis.matching import Draws, RealClasses, at_once, augmented, embedding
 
 NOISE_IMAGES = 256
@@ -80,7 +80,8 @@ class PrivateMeans:
         sums = [
             self._clipped_sums(rows[at : at + self._group], draws and draws[at : at + self._group]) for at in groups
         ]
-        return (torch.cat(sums) + noise) / self._divisors
+        noised, release = torch.cat(sums) + noise, self._release
+        return released(noised, divisor=self._divisors, clip=release.clip, noise=release.noise)
 
     def _clipped_sums(self, rows: Sequence[Tensor], draws: Draws) -> Tensor:
         """(classes, d + classes), for a few classes in one pass; zero if no record was drawn."""

@@ -1,0 +1,128 @@
+"""``audit_claims``: does any experiment contradict what a config claims?
+
+For every task that charges, or for which a paper claims something, and for every pair of neighbours: a pilot half that
+chooses a statistic and its cuts, a test half that tries them, and, where that refutes, a second pass with fresh noise
+and the same cuts. One per cent of false alarms is shared over all rows.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from understudy.audits.claims.claimed import ClaimedConfig, ClaimedTask, claimed_by
+from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, TestedRow
+from understudy.audits.claims.judging import UntestedRow, row_of
+from understudy.audits.claims.pairs import Pair
+from understudy.audits.claims.preparing import Prepared, prepare, steps_to_test
+from understudy.audits.claims.repetitions import AGAIN, FEWEST, PILOT, TEST, HowLong, Progress, Repetitions
+from understudy.audits.claims.stored import StoredScores
+from understudy.audits.claims.variants import unlimited, with_every_record, with_steps
+from understudy.config.build import build_data
+from understudy.config.schema import Config
+from understudy.data.federation import Federation
+from understudy.errors import UserError
+from understudy.threads import one_thread
+
+__all__ = ["ClaimsAudit", "HowLong", "audit_claims"]
+
+
+def audit_claims(
+    config: Config,
+    *,
+    out: Path | None = None,
+    how_long: HowLong | None = None,
+    only: Sequence[str] | None = None,
+    progress: Progress = lambda doing, done, most: None,
+) -> ClaimsAudit:
+    """``out``: a folder for finished scores, from which an interrupted audit goes on. ``only``: pairs, by the beginning
+    of their names, for a narrower look."""
+    begun, name, time_given = time.monotonic(), config.plan.name, how_long or HowLong()
+    privacy = config.top.privacy
+    if privacy is not None and privacy.test_noise:
+        return ClaimsAudit(name, (), "privacy.test_noise makes the noise repeatable, so no guarantee holds.")
+    with one_thread():
+        data = build_data(config)
+        claimed = claimed_by(config, data)
+        if not claimed.tasks:
+            return ClaimsAudit(name, (), f"{name} charges nothing, and no claim is published for it.")
+        experiments = [
+            experiment
+            for task in claimed.tasks
+            for experiment in _experiments(claimed, data, task, time_given, only, progress)
+        ]
+        running = [one for one in experiments if one.prepared is not None]
+        if not running:
+            raise UserError(f"None of the pairs could be run: {'; '.join(one.why_not for one in experiments)}")
+        repetitions = Repetitions(config, data.problem, time_given, StoredScores(out), progress, len(running), begun)
+        rows = {id(one): _rows(one, repetitions) for one in running}
+        share = time_given.level / sum(map(len, rows.values()))
+        for one in running:
+            one.tested = [(row.scored.mechanism, row.tested(share)) for row in rows[id(one)]]
+        found = [mechanism for task in claimed.tasks for mechanism in _mechanisms(task, experiments)]
+        return ClaimsAudit(name, tuple(found), "", time_given.level, time.monotonic() - begun)
+
+
+@dataclass
+class _Experiment:
+    task: ClaimedTask
+    pair: Pair
+    prepared: Prepared | None = None
+    why_not: str = ""
+    tested: list[tuple[int, TestedRow]] = field(default_factory=list)
+
+
+def _experiments(
+    claimed: ClaimedConfig,
+    data: Federation,
+    task: ClaimedTask,
+    how_long: HowLong,
+    only: Sequence[str] | None,
+    progress: Progress,
+) -> list[_Experiment]:
+    found = []
+    for pair in task.pairs.all():
+        if only is not None and not any(pair.name.startswith(name) for name in only):
+            continue
+        progress(f"{task.asked.task}: {pair.name}", 0, 0)
+        try:
+            found.append(_Experiment(task, pair, _prepared(claimed, data, task, pair, how_long)))
+        except UserError as error:
+            found.append(_Experiment(task, pair, why_not=str(error)))
+    return found
+
+
+def _prepared(claimed: ClaimedConfig, data: Federation, task: ClaimedTask, pair: Pair, how_long: HowLong) -> Prepared:
+    several = task.published is None and task.asked.round > 0 and claimed.config.plan.rounds > task.asked.round
+    spent = replace(task.longest, rate=1.0) if pair.every_record else task.longest
+    most = steps_to_test(spent, 2 if several else 1, task.delta)
+    short = with_steps(claimed.config, most, claimed.charges)
+    short = with_every_record(short) if pair.every_record else short
+    seconds = how_long.seconds * how_long.workers / (len(task.pairs.all()) * 4 * FEWEST)
+    try:
+        return prepare(unlimited(short), data, pair, task.asked.task, most, seconds)
+    except UserError:  # a method whose σ only a budget can solve
+        return prepare(short, data, pair, task.asked.task, most, seconds)
+
+
+def _rows(one: _Experiment, repetitions: Repetitions) -> list[UntestedRow]:
+    prepared = one.prepared
+    assert prepared is not None
+    halves = {half: repetitions.of(prepared, half) for half in (PILOT, TEST)}
+    rows = [
+        row_of(at, scored, one.pair, halves, lambda: repetitions.of(prepared, AGAIN), repetitions.how_long.level)
+        for at, scored in enumerate(prepared.scored)
+    ]
+    return [row for row in rows if row is not None]
+
+
+def _mechanisms(task: ClaimedTask, experiments: Sequence[_Experiment]) -> list[AuditedMechanism]:
+    """Rows on all mechanisms of a task together count for each of them."""
+    mine = [one for one in experiments if one.task is task]
+    left_out = {one.pair.name: one.why_not for one in mine if one.prepared is None}
+    return [
+        AuditedMechanism(
+            claimed, tuple(row for one in mine for which, row in one.tested if which in (at, -1)), left_out
+        )
+        for at, claimed in enumerate(task.mechanisms())
+    ]

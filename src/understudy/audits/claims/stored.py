@@ -1,0 +1,48 @@
+"""Scores that an interrupted audit has already: one line of JSON per pair and pass, under a digest of what was run."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from understudy import __version__
+from understudy.audits.claims.spread import Scores
+from understudy.config.schema import Config
+from understudy.data.problem import Problem
+from understudy.files import add_line
+
+FILE = "claims.jsonl"
+
+
+def digest_of(config: Config, problem: Problem, *words: str | int | None) -> str:
+    told = [config.words(__version__, problem, "eager", "cpu", ""), *words]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+
+
+class StoredScores:
+    """In ``folder``; None keeps nothing."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = None if folder is None else folder / FILE
+        self._lines = self._read()
+
+    def get(self, digest: str, part: str) -> list[Scores] | None:
+        return self._lines.get((digest, part))
+
+    def keep(self, digest: str, part: str, scores: list[Scores]) -> None:
+        self._lines[digest, part] = scores
+        if self._path is not None:
+            add_line(self._path, {"digest": digest, "part": part, "scores": [dict(one) for one in scores]})
+
+    def _read(self) -> dict[tuple[str, str], list[Scores]]:
+        if self._path is None or not self._path.exists():
+            return {}
+        found = {}
+        for line in self._path.read_bytes().splitlines():
+            try:
+                words: Mapping[str, Any] = json.loads(line)
+                found[str(words["digest"]), str(words["part"])] = list(words["scores"])
+            except (ValueError, KeyError, TypeError):  # a line that was cut off is run again
+                continue
+        return found
