@@ -1,8 +1,9 @@
 """Attacks on what was shared, and tests of privacy claims."""
 
 import os
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,7 +11,13 @@ from understudy import patience
 from understudy.cli.app import Json, Overrides, app, print_json
 from understudy.errors import UserError
 
+if TYPE_CHECKING:
+    from understudy.audits.claims.repetitions import Progress
+    from understudy.runs.watching import Observer
+
 PICTURE = "audit-nearest.png"
+KEPT = Path("runs", "audits")  # scores of an interrupted audit of claims
+QUICK, THOROUGH = 80.0, 1000.0  # seconds for an audit of claims, besides what it takes to prepare it
 
 
 @app.command()
@@ -68,4 +75,31 @@ def _attack(folder: Path, data: Path | None, thorough: bool, workers: int, as_js
 
 
 def _test_claims(source: str, changes: list[str], thorough: bool, workers: int, as_json: bool) -> None:
-    raise UserError("not yet")
+    from understudy.audits.claims.audit_claims import HowLong, audit_claims
+    from understudy.config.read import pairs, read
+    from understudy.config.resolve import resolve
+    from understudy.view.claims_audited import print_claims_audit
+    from understudy.view.progress import RichProgress
+
+    config = resolve(read(source), pairs(changes))
+    how_long = HowLong(workers=workers, seconds=THOROUGH if thorough else QUICK)
+    with RichProgress() as progress:
+        progress.says(
+            "Running the config's own tasks on neighbouring data; a refutation takes one clear contradiction."
+        )
+        patience.over()
+        found = audit_claims(config, out=KEPT, how_long=how_long, progress=_told(progress))
+    print_json(found.as_dict()) if as_json else print_claims_audit(found)
+
+
+def _told(observer: "Observer") -> "Progress":
+    """Says what is done when it begins, and now and then how far it is."""
+    said: dict[str, float] = {}
+
+    def progress(doing: str, done: int, most: int) -> None:
+        now = time.monotonic()
+        if doing not in said or (now - said[doing] > patience.NEXT and most):
+            said[doing] = now
+            observer.says(f"{doing}: {done} of {most} runs" if most else doing)
+
+    return progress

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, TestedRow
-from understudy.view.numbers import epsilon_shown, percent
+from understudy.view.numbers import epsilon_shown
 from understudy.view.ruled import number, print_notes, print_table, ruled, words
 
 
@@ -32,25 +32,17 @@ def heading(mechanism: AuditedMechanism) -> str:
 
 def rows_table(rows: Sequence[TestedRow], gap: int = 2) -> Table:
     table = ruled(gap)
-    words(table, "pair")
-    words(table, "seen")
-    words(table, "statistic")
-    for heading in ("q", "T", "ε claimed", "runs", "false alarms", "misses", "ε shown", "at most"):
+    words(table, "pair: what was looked at")
+    for heading in ("runs", "ε\nclaimed", "ε\nshown", "at\nmost"):
         number(table, heading)
     words(table, "")
     for row in rows:
         verdict = row.verdict
         table.add_row(
-            Text(row.pair),
-            Text(row.what),
-            Text(row.statistic),
-            f"{row.rate:.3g}",
-            f"{row.steps}",
-            epsilon_shown(row.epsilon),
+            Text(f"{row.pair}: {row.what}, {row.statistic}"),
             f"{row.runs}",
-            f"≤ {percent(verdict.false_alarms)}",
-            f"≤ {percent(verdict.misses)}",
-            f"≥ {verdict.epsilon_lower:.2f}",
+            epsilon_shown(row.epsilon),
+            f"{verdict.epsilon_lower:.2f}",
             f"{verdict.ceiling:.2f}",
             Text(_word(row)),
         )
@@ -71,7 +63,8 @@ def notes(audit: ClaimsAudit) -> list[str]:
     found = dict.fromkeys(row.verdict.note for one in audit.mechanisms for row in one.rows if row.verdict.note)
     left_out = {pair: why for one in audit.mechanisms for pair, why in one.left_out.items()}
     return [
-        "q, T and ε claimed are those of the releases tested. At most: what flawless guesses would have shown.",
+        "ε claimed: of the releases tested, which may be fewer than a round's. ε shown: the least that the runs allow; at "
+        "most: what flawless guesses would have shown. --json has rates, steps, false alarms and misses.",
         *(f"Of {_pairs_with(audit, note)}: {note}." for note in found),
         *(f"Not run, {pair}: {why}" for pair, why in left_out.items()),
     ]
