@@ -63,8 +63,8 @@ def notes(audit: ClaimsAudit) -> list[str]:
     found = dict.fromkeys(row.verdict.note for one in audit.mechanisms for row in one.rows if row.verdict.note)
     left_out = {pair: why for one in audit.mechanisms for pair, why in one.left_out.items()}
     return [
-        "ε claimed: of the releases tested, which may be fewer than a round's. ε shown: the least that the runs allow; at "
-        "most: what flawless guesses would have shown. --json has rates, steps, false alarms and misses.",
+        "ε claimed: of the releases tested, which may be fewer than a round's. ε shown: the least that the runs allow; "
+        "at most: what flawless guesses would have shown. --json has rates, steps, false alarms and misses.",
         *(f"Of {_pairs_with(audit, note)}: {note}." for note in found),
         *(f"Not run, {pair}: {why}" for pair, why in left_out.items()),
     ]
