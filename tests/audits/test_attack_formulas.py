@@ -103,12 +103,12 @@ def test_a_class_without_reference_records_has_the_mean_of_all() -> None:
 
 
 def test_each_class_is_whitened_by_its_own_covariance_so_far_as_it_is_known() -> None:
-    # Two classes correlated by ±0.9 are pooled to the identity. The class itself counts for 0.5 · n/(n + 2)
+    # Two classes correlated by ±0.9 are uncorrelated together. The class itself counts for 0.5 · n/(n + 2)
     # ≈ 1/2: C = (I + R)/2, and C⁻¹R has eigenvalues 1.9/1.45 and 0.1/0.55.
     n = 4000
     e = torch.randn(2 * n, 2, generator=generator(4))
     y = torch.arange(2 * n) % 2
     sign = torch.where(y == 0, 0.9, -0.9)
-    reference = Points(torch.stack([e[:, 0], sign * e[:, 0] + math.sqrt(0.19) * e[:, 1]], 1), y)
+    reference = Points(torch.stack([e[:, 0], 2 * (sign * e[:, 0] + math.sqrt(0.19) * e[:, 1])], 1), y)
     z = whitening(reference, 2)(reference)[y == 0]
     assert torch.linalg.eigvalsh(z.T @ z / n).tolist() == pytest.approx([0.1 / 0.55, 1.9 / 1.45], abs=0.05)
