@@ -8,6 +8,7 @@ from known_members import PROBLEM, records
 from scipy.stats import norm
 
 from understudy.audits.attacks.calibration import calibrated
+from understudy.audits.attacks.density import log_density
 from understudy.audits.attacks.embedding import tracing_score
 from understudy.audits.attacks.mixture import RECORDS_PER_IMAGE, log_ratio
 from understudy.audits.attacks.points import Points, points_of
@@ -84,3 +85,30 @@ def test_directions_that_were_not_matched_count_less() -> None:
     first, last = tracing_score(Points(unit, torch.zeros(2, dtype=torch.int64)), {0: mean}).tolist()
     assert first == pytest.approx(0.1 - 0.01 / 2)
     assert last == pytest.approx(0.01 * (1 - 0.01 / 2))
+
+
+def test_the_density_of_two_kernels_by_hand() -> None:
+    # Kernels of width 2 at 0 and 4, seen from 0: (1 + e^(−16/8)) / 2; without the equal one e^(−2) / 2.
+    at, centres = double(0).view(1, 1), double(0, 4).view(2, 1)
+    assert float(log_density(at, centres, 2.0)) == pytest.approx(math.log((1 + math.exp(-2)) / 2))
+    assert float(log_density(at, centres, 2.0, others_only=True)) == pytest.approx(-2 - math.log(2))
+
+
+def test_a_class_without_reference_records_has_the_mean_of_all() -> None:
+    x = torch.randn(100, 4, generator=generator(3))
+    x -= x.mean(0) - 5
+    white = whitening(Points(x, torch.zeros(100, dtype=torch.int64)), classes=2)
+    centre = Points(torch.full((1, 4), 5.0), torch.tensor([1]))
+    assert float(white(centre).abs().max()) < 1e-5
+
+
+def test_each_class_is_whitened_by_its_own_covariance_so_far_as_it_is_known() -> None:
+    # Two classes correlated by ±0.9 are uncorrelated together. The class itself counts for 0.5 · n/(n + 2)
+    # ≈ 1/2: C = (I + R)/2, and C⁻¹R has eigenvalues 1.9/1.45 and 0.1/0.55.
+    n = 4000
+    e = torch.randn(2 * n, 2, generator=generator(4))
+    y = torch.arange(2 * n) % 2
+    sign = torch.where(y == 0, 0.9, -0.9)
+    reference = Points(torch.stack([e[:, 0], 2 * (sign * e[:, 0] + math.sqrt(0.19) * e[:, 1])], 1), y)
+    z = whitening(reference, 2)(reference)[y == 0]
+    assert torch.linalg.eigvalsh(z.T @ z / n).tolist() == pytest.approx([0.1 / 0.55, 1.9 / 1.45], abs=0.05)

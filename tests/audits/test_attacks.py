@@ -38,6 +38,11 @@ def test_records_that_were_sent_are_found(here: World, name: str) -> None:
     assert here.reached(name, shared(half), shared(rest)).auc.low > 0.95
 
 
+def test_an_image_with_another_label_does_not_tell_on_a_record(here: World) -> None:
+    mislabelled = Examples(here.members.x, (here.members.y + 1) % CLASSES)
+    assert here.reached("distance", shared(mislabelled)).caught.high < 0.1
+
+
 @pytest.mark.parametrize("name", ON_IMAGES)
 def test_images_that_have_nothing_to_do_with_the_records_say_nothing(here: World, name: str) -> None:
     found = here.reached(name, shared(records(60, "foreign"), here), shared(records(60, "foreign too"), here))
@@ -84,8 +89,9 @@ def test_a_network_that_learnt_by_heart_is_found_by_loss(here: World) -> None:
     assert foreign.auc.low < 0.5 < foreign.auc.high
 
 
-def by_heart(own: Examples) -> torch.Tensor:
+def by_heart(own: Examples, start: torch.Tensor | None = None) -> torch.Tensor:
     net = network()
+    net.load(net.initial() if start is None else start)
     for _ in range(200):
         net.grad.zero_()
         functional.cross_entropy(net(own.x)[1], own.y).backward()  # type: ignore[no-untyped-call]
@@ -93,7 +99,25 @@ def by_heart(own: Examples) -> torch.Tensor:
     return net.vector.clone()
 
 
+def test_what_was_known_before_is_no_sign_of_membership(here: World) -> None:
+    # Confidence differs more between records than through membership; the broadcast model knows how.
+    few = World(here.members.take(range(60)), here.others, here.view)
+    before = by_heart(records(900, "earlier"))
+    after = by_heart(few.members, start=before)
+    with_it, without = (few.reached("loss", Sighting(1, known, None, after)).auc for known in (before, None))
+    assert with_it.low > without.value + 0.02
+
+
 # ---- what must not tell
+
+
+def test_where_records_are_dense_anyway_is_no_sign_of_membership(here: World) -> None:
+    _, outside = here.scores("density", shared(records(900, "foreign")))
+    for c in range(CLASSES):
+        of_class = here.others.y == c
+        centre = here.view.reference.x[here.view.reference.y == c].mean(0)
+        depth = -(here.others.x[of_class] - centre).norm(dim=1)
+        assert float(torch.corrcoef(torch.stack([depth, outside[of_class]]))[0, 1]) < 0.5
 
 
 @pytest.mark.parametrize("name", ON_IMAGES)

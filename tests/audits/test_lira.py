@@ -13,10 +13,10 @@ from understudy.randomness import generator
 SHADOWS, CANDIDATES = 16, 1000
 
 
-def planted(effect: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def planted(effect: float, differ: float = 3.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Scores that differ more between candidates than through membership: observed, shadows, inside, truth."""
     rng = generator(3)
-    usual = 3 * torch.randn(CANDIDATES, generator=rng)
+    usual = differ * torch.randn(CANDIDATES, generator=rng)
     truth = torch.arange(CANDIDATES) % 2 == 0
     inside = torch.rand(SHADOWS, CANDIDATES, generator=rng) < 0.5
     noise = torch.randn(SHADOWS + 1, CANDIDATES, generator=rng)
@@ -38,6 +38,12 @@ def test_two_shadows_are_better_than_none() -> None:
     few = lira(observed, shadows[:2], inside[:2])
     assert bool(few.isfinite().all())
     assert auc(few, truth) > auc(observed, truth) + 0.05
+
+
+def test_records_that_do_not_differ_are_judged_by_what_all_have_in_common() -> None:
+    # With two shadows each, a record's own means would be off by as much as the effect; pooled, Φ(2/√2) = 0.92 is left.
+    observed, shadows, inside, truth = planted(2.0, differ=0.0)
+    assert auc(lira(observed, shadows[:2], inside[:2]), truth) > 0.9
 
 
 def test_without_an_effect_there_is_no_ratio() -> None:

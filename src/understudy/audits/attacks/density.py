@@ -39,8 +39,8 @@ def by_density(seen: Seen, candidates: Examples, view: View) -> Tensor | None:
                 continue
             like = like if len(like) >= FEWEST_RECORDS else known.x
             width = _width(like)
-            among_records = _log_density(at[members], like, width, others_only=True)
-            found[members] = _log_density(at[members], sent.of(c), width) - among_records
+            among_records = log_density(at[members], like, width, others_only=True)
+            found[members] = log_density(at[members], sent.of(c), width) - among_records
         return found
 
     return against_reference(ratio, candidates, view)
@@ -52,7 +52,7 @@ def _width(records: Tensor) -> float:
     return WIDTH * float(usual.median()) if len(usual) else 1.0
 
 
-def _log_density(at: Tensor, centres: Tensor, width: float, *, others_only: bool = False) -> Tensor:
+def log_density(at: Tensor, centres: Tensor, width: float, *, others_only: bool = False) -> Tensor:
     """Up to a constant. ``others_only``: equal ones do not count, so no reference record is a witness to itself."""
     found = []
     for part in torch.split(at, AT_ONCE):
