@@ -57,7 +57,7 @@ class IdxSet:
     name: str
     subfolders: tuple[str, ...]
     system: tuple[str, ...]
-    files: tuple[PublishedFile, PublishedFile, PublishedFile, PublishedFile]
+    files: tuple[PublishedFile, ...]
     problem: Problem
     label_names: tuple[str, ...]
 
@@ -106,14 +106,9 @@ NAMES = (
 )
 
 
-def published(
-    home: str, *md5: str, contents: tuple[str, ...] = ("",) * 4
-) -> tuple[PublishedFile, PublishedFile, PublishedFile, PublishedFile]:
-    first, second, third, fourth = (
-        PublishedFile(name, packed, home + name, content)
-        for name, packed, content in zip(NAMES, md5, contents, strict=True)
-    )
-    return first, second, third, fourth
+def published(home: str, *md5: str, contents: tuple[str, ...] = ("",) * 4) -> tuple[PublishedFile, ...]:
+    named = zip(NAMES, md5, contents, strict=True)
+    return tuple(PublishedFile(name, packed, home + name, content) for name, packed, content in named)
 
 
 MNIST = IdxSet(
