@@ -184,9 +184,6 @@ def halves(local: Local) -> list[tuple[Local, float]]:
 class DC(Condensing):
     settings: DCSettings
 
-    def __init__(self, settings: DCSettings):
-        super().__init__(settings)
-
     @task(x="examples", y="labels")
     def condense(self, client: Client, brief: Message) -> Message:
         real, counts = client.examples, client.examples.label_counts(self.net.problem.classes)

@@ -108,20 +108,9 @@ def _measured(config: Config, run: RunFolder | None, at: str, speed: Speed | Non
         net, state = method.net, Message() if run is None else run.newest_state()
         w = net.initial() if at == "initial" else _final(run, net)
         found = quantities(net, w, data, dealt_examples(method, state, data), POWER_STEPS)
-        words = config.words("", data.problem, "eager", "", "")
-        return Measured(
-            label_of(words),
-            at,
-            found.clients,
-            found.records,
-            net.parameters,
-            found.zeta2,
-            found.sigma2,
-            found.smoothness,
-            found.shuffled,
-            speed,
-            None if run is None else _cost(run, method, state, data),
-        )
+        label = label_of(config.words("", data.problem, "eager", "", ""))
+        cost = None if run is None else _cost(run, method, state, data)
+        return Measured(label, at, **vars(found), parameters=net.parameters, speed=speed, cost=cost)
 
 
 def _cost(run: RunFolder, method: Method, state: State, data: Federation) -> Cost | None:
@@ -148,10 +137,5 @@ def _speed(folder: Path, target: float | None, against: Path | None) -> Speed | 
     rows = compare([folder] if against is None else [folder, against], target=target)
     if rows[0].target is None:
         return None
-    other = rows[1] if against is not None else None
-    return Speed(
-        rows[0].target,
-        rows[0].rounds_to_target,
-        None if other is None else other.label,
-        None if other is None else other.rounds_to_target,
-    )
+    beside = [(row.label, row.rounds_to_target) for row in rows[1:]]
+    return Speed(rows[0].target, rows[0].rounds_to_target, *(beside[0] if beside else ()))
