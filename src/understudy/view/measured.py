@@ -3,8 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from understudy.runs.cost import Cost
-from understudy.runs.measure import SMOOTHNESS_IS, Measured, Speed
+from understudy.runs.measure import SMOOTHNESS_IS, Cost, Measured, Speed
 from understudy.runs.quantities import Shuffled
 from understudy.view.numbers import NONE, percent, size
 from understudy.view.ruled import filled, print_notes, print_table

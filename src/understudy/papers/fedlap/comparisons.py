@@ -7,12 +7,9 @@ the same noise. The six counters are a fraction of the paper's. Rates are consta
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from understudy.papers.compared import compared
-from understudy.papers.fedlap.criteria import CriteriaPlan
-from understudy.papers.fedlap.criteria_study import ABOUT as CRITERIA_ABOUT
-from understudy.papers.fedlap.criteria_study import criteria_study
+from understudy.papers.fedlap.criteria import MATCHING_CRITERIA
 from understudy.papers.fedlap.pictures import HARDLY_NOISED, NEXT_TO_NONE, options, private
 from understudy.papers.study import Changes, Scale, Shown, Study, at_scales
 from understudy.papers.tuned import Comparison, Contender
@@ -184,12 +181,5 @@ STUDIES = (
             r"(?P<method>[\w-]+) ε=(?P<more>[\d.]+)",
         ),
     ),
-    Study(
-        "matching-criteria",
-        CRITERIA_ABOUT,
-        {
-            "smoke": partial(criteria_study, (0,), CriteriaPlan(real_batches=1, steps=2)),
-            "desk": partial(criteria_study, (0, 1, 2), CriteriaPlan()),
-        },
-    ),
+    MATCHING_CRITERIA,
 )
