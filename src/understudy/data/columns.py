@@ -45,11 +45,16 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        return _is_text(_plain(self.values.type))
+        kind = _plain(self.values.type)
+        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
     @property
     def is_image(self) -> bool:
-        return _is_bytes(_image_bytes(self.values.type))
+        """Bytes, or the struct with bytes that the datasets library writes."""
+        kind = self.values.type
+        if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+            kind = kind.field("bytes").type
+        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
 
     def numbers(self) -> NDArray[np.generic]:
         """(n,), of any type."""
@@ -151,18 +156,3 @@ def _is_tensor(kind: Any) -> bool:
 def _is_number(kind: Any) -> bool:
     one = pa.types
     return bool(one.is_integer(kind) or one.is_floating(kind) or one.is_boolean(kind) or one.is_decimal(kind))
-
-
-def _is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _image_bytes(kind: Any) -> Any:
-    """The type of an image's bytes: the column's own, or that inside the struct the datasets library writes."""
-    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-        return kind.field("bytes").type
-    return kind
-
-
-def _is_bytes(kind: Any) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))

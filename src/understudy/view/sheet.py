@@ -1,7 +1,6 @@
 """The synthetic images that left each client, for people to look at."""
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.data.splits.split import Split
 from understudy.errors import UserError
+from understudy.federation.cohorts import in_order
 from understudy.federation.message import labels_to_wire
 from understudy.runs.compare import compare, distinct_labels, read_config
 from understudy.runs.folder import RunFolder
@@ -86,7 +86,7 @@ def _sheet(folder: Path, label: str) -> Sheet:
     for client, examples in sets.items():
         problem.check(examples, f"{folder}, synthetic/{client}.npz")
     split = folder / "split.json"
-    clients = [*Split.load(split).clients] if split.exists() else sorted(sets, key=_counting)
+    clients = [*Split.load(split).clients] if split.exists() else in_order(sets)
     return Sheet(label, problem, sets, [*dict.fromkeys([*clients, *sets])], _often(run, sets))
 
 
@@ -95,11 +95,6 @@ def _instead(folder: Path) -> str:
     if "fedcog" in added:
         return "those of fedcog never leave a client: understudy sheet DIR -o FILE --generated makes them again."
     return "its clients sent none. They do with feddm, fedlap or fedssyn, if a class has enough records."
-
-
-def _counting(name: str) -> list[tuple[int, str]]:
-    """client-2 before client-10"""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _problem(folder: Path, config: dict[str, Any]) -> Problem:

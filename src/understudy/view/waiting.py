@@ -11,7 +11,7 @@ from understudy.errors import UserError
 from understudy.federation.approval import Held
 from understudy.view.canvas import save_figure
 from understudy.view.listings import shape_words
-from understudy.view.numbers import NONE, never_nothing, size
+from understudy.view.numbers import epsilon_shown, size
 from understudy.view.ruled import Columns, print_notes, print_rows
 from understudy.view.sheet import Sheet, figure_of
 
@@ -38,7 +38,14 @@ def _row(one: Held) -> tuple[str, ...]:
     about = one.about
     parts = "\n".join(f"{p['part']}: {p['kind']}, {_content(p)}" for p in about["parts"])
     total = size(sum(part["bytes"] for part in about["parts"]))
-    cells = (about["client"], str(about["round"]), about["task"], parts, total, _epsilon(about["epsilon"]))
+    cells = (
+        about["client"],
+        str(about["round"]),
+        about["task"],
+        parts,
+        total,
+        epsilon_shown(about["epsilon"] or None, 3),
+    )
     return (*cells, STANDING[one.decision])
 
 
@@ -82,7 +89,3 @@ def _shape(shape: Sequence[int]) -> str:
         return "one number"
     count, *rest = shape
     return f"{count:,} of {shape_words(rest)}" if rest else f"{count:,} numbers"
-
-
-def _epsilon(epsilon: float | None) -> str:
-    return NONE if not epsilon else never_nothing(epsilon, 3)
