@@ -136,16 +136,12 @@ def print_generators(found: Sequence[Mapping[str, Any]], whole: bool = False, co
     console = console or Console()
     if whole:
         for one in found:
-            print_generator(one, console)
+            console.print(Text.assemble((one["name"], "bold"), f"  {one['about']}\n"))
+            _print_settings(console, one["reference"])
+            print_notes(console, [f"For fedssyn: 'with.fedssyn.generator={{name: {one['name']}, SETTING: VALUE}}'."])
         return
     print_rows(console, {"name": "whole", "what it is": "words"}, [(one["name"], one["about"]) for one in found])
     print_notes(console, ["Settings of one: understudy generators NAME."])
-
-
-def print_generator(one: Mapping[str, Any], console: Console) -> None:
-    console.print(Text.assemble((one["name"], "bold"), f"  {one['about']}\n"))
-    _print_settings(console, one["reference"])
-    print_notes(console, [f"For fedssyn: 'with.fedssyn.generator={{name: {one['name']}, SETTING: VALUE}}'."])
 
 
 def print_data_sets(rows: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:

@@ -38,15 +38,8 @@ def _row(one: Held) -> tuple[str, ...]:
     about = one.about
     parts = "\n".join(f"{p['part']}: {p['kind']}, {_content(p)}" for p in about["parts"])
     total = size(sum(part["bytes"] for part in about["parts"]))
-    cells = (
-        about["client"],
-        str(about["round"]),
-        about["task"],
-        parts,
-        total,
-        epsilon_shown(about["epsilon"] or None, 3),
-    )
-    return (*cells, STANDING[one.decision])
+    where, spent = (about["client"], str(about["round"]), about["task"]), epsilon_shown(about["epsilon"] or None, 3)
+    return (*where, parts, total, spent, STANDING[one.decision])
 
 
 def draw_waiting(held: Sequence[Held], file: Path, per_class: int) -> Path:
