@@ -14,7 +14,7 @@ from understudy.papers.stored import write_table
 from understudy.papers.study import StudyLine
 from understudy.papers.tuned import Comparison, Contender, compare_tuned, counted_run
 from understudy.runs.watching import Observer
-from understudy.view.markdown import markdown
+from understudy.view.findings import markdown
 from understudy.view.panels import drawing_figure
 
 SMALL = {

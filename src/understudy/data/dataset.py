@@ -1,7 +1,8 @@
-"""A data set before it is split: training records, test records, and what is known about them."""
+"""A data set before it is split: training records, test records, what is known about them, and where it comes from."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 from torch import Tensor
@@ -52,3 +53,17 @@ class Dataset:
             users=None if self.users is None else self.users[kept],
             factors={name: levels[kept] for name, levels in self.factors.items()},
         )
+
+
+@dataclass(frozen=True)
+class Source:
+    """One line of `understudy data list`: a data set that can be loaded by name."""
+
+    name: str
+    shape: tuple[int, ...]
+    classes: int
+    records: tuple[int, int]  # training, test
+    origin: str
+    read: Callable[[Path | None], Dataset]
+    here: Callable[[Path | None], bool]
+    get: Callable[[Path | None], Path]  # returns the folder where it is afterwards

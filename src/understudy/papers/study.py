@@ -7,8 +7,9 @@ they look is up to `view`. What a paper printed, cell by cell, and its claims wi
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
@@ -152,6 +153,11 @@ class Findings:
 
 
 Scales = Mapping[Scale, Callable[[Path, Observer], Findings]]
+Plan = TypeVar("Plan")
+
+
+def at_scales(carry_out: Callable[[Plan, Path, Observer], Findings], plans: Mapping[Scale, Plan]) -> Scales:
+    return {scale: partial(carry_out, plan) for scale, plan in plans.items()}
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from understudy.audits.measures import Interval, Reached
 from understudy.audits.members import SMALL
 from understudy.audits.result import AttackRow, Audit
 from understudy.view.numbers import NONE
-from understudy.view.ruled import number, print_notes, print_table, ruled, words
+from understudy.view.ruled import filled, print_notes, print_table
 
 
 def print_audit(found: Audit, console: Console | None = None) -> None:
@@ -21,18 +20,24 @@ def print_audit(found: Audit, console: Console | None = None) -> None:
 
 
 def audit_table(rows: Sequence[AttackRow], gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, "attack")
     small = any(row.small is not None for row in rows)
-    headings = ["caught\n%", "by\nchance", "AUC", "by\nchance"]
-    for heading in [*headings, *(["small\n%", "by\nchance", "AUC"] if small else [])]:
-        number(table, heading)
-    for row in rows:
-        cells = [_share(row.pooled.caught), _short(row.null), _auc(row.pooled), _auc(row.null)]
-        if small:
-            cells += ["" if row.small is None else _share(row.small.caught), _short(row.null_small), _auc(row.small)]
-        table.add_row(Text(row.name), *map(Text, cells))
-    return table
+    headings = [
+        "caught\n%",
+        "by\nchance",
+        "AUC",
+        "AUC by\nchance",
+        *(["small\n%", "small by\nchance", "small\nAUC"] if small else []),
+    ]
+    cells = [[row.name, *_pooled(row), *(_small(row) if small else [])] for row in rows]
+    return filled({"attack": "words", **dict.fromkeys(headings, "number")}, cells, gap)
+
+
+def _pooled(row: AttackRow) -> list[str]:
+    return [_share(row.pooled.caught), _short(row.null), _auc(row.pooled), _auc(row.null)]
+
+
+def _small(row: AttackRow) -> list[str]:
+    return [NONE if row.small is None else _share(row.small.caught), _short(row.null_small), _auc(row.small)]
 
 
 def audit_notes(found: Audit) -> list[str]:

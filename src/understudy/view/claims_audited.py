@@ -8,7 +8,7 @@ from rich.text import Text
 
 from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, TestedRow
 from understudy.view.numbers import epsilon_shown
-from understudy.view.ruled import number, print_notes, print_table, ruled, words
+from understudy.view.ruled import filled, print_notes, print_table
 
 
 def print_claims_audit(audit: ClaimsAudit, console: Console | None = None) -> None:
@@ -31,22 +31,19 @@ def heading(mechanism: AuditedMechanism) -> str:
 
 
 def rows_table(rows: Sequence[TestedRow], gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, "pair: what was looked at")
-    for heading in ("runs", "ε\nclaimed", "ε\nshown", "at\nmost"):
-        number(table, heading)
-    words(table, "")
-    for row in rows:
-        verdict = row.verdict
-        table.add_row(
-            Text(f"{row.pair}: {row.what}, {row.statistic}"),
+    numbers = ("runs", "ε\nclaimed", "ε\nshown", "at\nmost")
+    cells = [
+        [
+            f"{row.pair}: {row.what}, {row.statistic}",
             f"{row.runs}",
             epsilon_shown(row.epsilon),
-            f"{verdict.epsilon_lower:.2f}",
-            f"{verdict.ceiling:.2f}",
-            Text(_word(row)),
-        )
-    return table
+            f"{row.verdict.epsilon_lower:.2f}",
+            f"{row.verdict.ceiling:.2f}",
+            _word(row),
+        ]
+        for row in rows
+    ]
+    return filled({"pair: what was looked at": "words", **dict.fromkeys(numbers, "number"), "": "words"}, cells, gap)
 
 
 def _word(row: TestedRow) -> str:
