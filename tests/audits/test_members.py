@@ -80,6 +80,15 @@ def test_records_held_out_at_clients_will_do_and_too_few_are_refused() -> None:
         judged(Federation(PROBLEM, {"a": Holding(own, records([3, 3, 3], 3000))}, None), 0)
 
 
+def test_unused_training_records_come_first_if_there_are_enough() -> None:
+    test, unused = records([500, 500, 500], 5000), records([900, 900, 900], 20000)
+    for given, from_test in ((unused, False), (records([9, 9, 9], 20000), True), (None, True)):
+        found = judged(federation(test), 0, given)
+        outside = set().union(*(numbers(one.non_members) for one in found.clients.values()))
+        assert (outside <= numbers(test)) == from_test
+        assert (outside <= numbers(unused)) == (not from_test)
+
+
 def test_parts_of_a_class_are_fair_on_average() -> None:
     # 7 non-members of class 0 for holdings of 300 and 100: 5.25 and 1.75 on average, never off by one or more.
     shares = [judged(federation(records([14, 50, 50], 5000)), seed).clients["a"].non_members for seed in range(60)]

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from understudy.errors import UserError
 from understudy.randomness import generator
-from understudy.synthesis.duplicates import Nearness, limit, near_copies, nearest
+from understudy.synthesis.duplicates import Nearness, limit, near_copies
+from understudy.synthesis.neighbours import nearest
 
 
 def two_pixels(*rows: tuple[int, int]) -> Tensor:

@@ -1,6 +1,8 @@
 """Who is judged: every client's records, records that nobody trained on, and what else the attacker has.
 
-Records outside the training are cut into three. Most are judged beside the members: each is dealt to one client, in
+Records that nobody trained on come from where the members come from, if a limit left some out there: a published test
+set can differ from its training set, and then any score tells the two apart a little, whatever was shared. They are cut
+into three. Most are judged beside the members: each is dealt to one client, in
 proportion to the clients' records of its class, so that members and non-members have the same classes at the same
 clients, and neither can be told by its class alone. Others are the attacker's reference, what an outsider knows about
 such records. A few are foreign images, the stand-in of the null row: images that no client made.
@@ -19,8 +21,9 @@ from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 
 FOREIGN, REFERENCE = 0.1, 0.4  # shares of the records outside the training; the rest is judged
-MOST_JUDGED = 20_000  # non-members: enough to resolve a tenth of a percent
+MOST = 20_000  # records outside the training: half of them are judged
 SMALL = 50  # a class of at most this many records at a client is a small holding
+ENOUGH = 2000  # unused training records: half of them are judged, and resolve 1 %
 FEWEST = 50  # records outside the training, without which nothing can be told
 
 
@@ -57,10 +60,11 @@ class Judged:
         return sum(len(one.non_members) for one in self.clients.values())
 
 
-def judged(data: Federation, seed: int) -> Judged:
-    """From the test set, the validation share and the records held out at clients."""
+def judged(data: Federation, seed: int, unused: Examples | None = None) -> Judged:
+    """``unused``: training records that nobody holds. Without enough of them, the test set, the validation share and
+    the records held out at clients."""
     rng = numpy_generator(seed, "audit")
-    outside = _outside(data)
+    outside = unused if unused is not None and len(unused) >= ENOUGH else _outside(data)
     order = torch.from_numpy(rng.permutation(len(outside)))
     foreign, reference, left = _cut(outside.take(order))
     holders = {name: holding.own for name, holding in data.sites.items() if len(holding.own)}
@@ -85,10 +89,10 @@ def _outside(data: Federation) -> Examples:
 
 
 def _cut(outside: Examples) -> tuple[Examples, Examples, Examples]:
-    foreign, reference = int(FOREIGN * len(outside)), int(REFERENCE * len(outside))
-    places = torch.arange(len(outside))
+    places = torch.arange(min(len(outside), MOST))
+    foreign, reference = int(FOREIGN * len(places)), int(REFERENCE * len(places))
     first, second, rest = places[:foreign], places[foreign : foreign + reference], places[foreign + reference :]
-    return outside.take(first), outside.take(second), outside.take(rest[:MOST_JUDGED])
+    return outside.take(first), outside.take(second), outside.take(rest)
 
 
 def _of_classes(own: Examples, others: Examples) -> Examples:

@@ -16,6 +16,7 @@ from understudy.config.resolve import resolve
 from understudy.config.schema import Live
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
+from understudy.data.settings import unused_records
 from understudy.errors import UserError
 from understudy.federation.method import Method
 from understudy.federation.transcript import Transcript
@@ -79,7 +80,8 @@ def scene_of(folder: Path, live: Live | None = None) -> Scene:
             f"{folder} is a server's run: the records are at the sites, so only a site can audit what it sent; run "
             "`understudy audit FOLDER` there."
         )
-    candidates = judged(data, config.top.seed)
+    unused = None if config.data is None else unused_records(config.data, config.top.seed)
+    candidates = judged(data, config.top.seed, unused)
     method = build_method(config, data, "eager")
     left = what_left(run, method, candidates.clients)
     return Scene(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
-from understudy.data.strata import draw_exactly
+from understudy.data.strata import Indices, draw_exactly
 from understudy.errors import UserError
 
 
@@ -43,16 +43,23 @@ class Dataset:
         """At most this many training records, with the classes in the same proportions."""
         if records >= len(self.train):
             return self
-        if self.train.multilabel:
-            kept = np.sort(rng.permutation(len(self.train))[:records])
-        else:
-            kept, _ = draw_exactly(self.train.y.numpy(), records, rng)
+        kept, _ = self._cut(records, rng)
         return replace(
             self,
             train=self.train.take(kept.tolist()),
             users=None if self.users is None else self.users[kept],
             factors={name: levels[kept] for name, levels in self.factors.items()},
         )
+
+    def beyond(self, records: int, rng: np.random.Generator) -> Examples:
+        """The training records that `limited` leaves out, from the same stream."""
+        return self.train.take(self._cut(records, rng)[1].tolist())
+
+    def _cut(self, records: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
+        if not self.train.multilabel:
+            return draw_exactly(self.train.y.numpy(), records, rng)
+        order = rng.permutation(len(self.train))
+        return np.sort(order[:records]), np.sort(order[records:])
 
 
 @dataclass(frozen=True)
