@@ -54,8 +54,10 @@ def _skew(
     contenders, panels = [], {}
     for alpha in alphas:
         split = {"data.split.alpha": alpha}
-        lines = {"FedDM": f"feddm-{alpha:g}"}
+        lines = {"FedDM": f"feddm-{alpha:g}", "REAL": f"real-{alpha:g}"}  # the same images, as they are
         contenders.append(Contender(lines["FedDM"], {"method": FEDDM, **split, **surrogates}, SERVER_RATE))
+        unmatched = {key: value for key, value in surrogates.items() if key != "method.steps"}
+        contenders.append(Contender(lines["REAL"], {"method": REAL, **split, **unmatched}, SERVER_RATE))
         for label, change in AVERAGING.items():
             if alpha < max(alphas) or label == "FedAvg":
                 lines[label] = f"{label.lower()}-{alpha:g}"
