@@ -15,7 +15,7 @@ from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, Tes
 from understudy.audits.claims.judging import UntestedRow, row_of
 from understudy.audits.claims.pairs import Pair
 from understudy.audits.claims.preparing import Prepared, prepare, steps_to_test
-from understudy.audits.claims.repetitions import AGAIN, FEWEST, PILOT, TEST, HowLong, Progress, Repetitions
+from understudy.audits.claims.repetitions import AGAIN, FEWEST, PILOT, TEST, AuditProgress, HowLong, Repetitions
 from understudy.audits.claims.stored import StoredScores
 from understudy.audits.claims.variants import unlimited, with_every_record, with_steps
 from understudy.config.build import build_data
@@ -33,7 +33,7 @@ def audit_claims(
     out: Path | None = None,
     how_long: HowLong | None = None,
     only: Sequence[str] | None = None,
-    progress: Progress = lambda doing, done, most: None,
+    progress: AuditProgress = lambda doing, done, most: None,
 ) -> ClaimsAudit:
     """``out``: a folder for finished scores, from which an interrupted audit goes on. ``only``: pairs, by the beginning
     of their names, for a narrower look."""
@@ -78,7 +78,7 @@ def _experiments(
     task: ClaimedTask,
     how_long: HowLong,
     only: Sequence[str] | None,
-    progress: Progress,
+    progress: AuditProgress,
 ) -> list[_Experiment]:
     found = []
     for pair in task.pairs.all():

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from understudy.audits.claims.experiment import Outcome, Trial
+from understudy.audits.claims.experiment import Repetition, Trial
 from understudy.audits.claims.pairs import Pair
 
 FEW, MANY = 6, 24  # pairs of runs: of slow tasks, and of quick ones
@@ -21,11 +21,11 @@ QUICK = 0.05  # seconds: repetitions so short that all of this is cheap
 @dataclass(frozen=True)
 class Coupled:
     trial: Trial  # with the client that was chosen
-    reference: Outcome  # on the set without the record
-    runs: tuple[tuple[Outcome, Outcome], ...]  # without and with the record
+    reference: Repetition  # on the set without the record
+    runs: tuple[tuple[Repetition, Repetition], ...]  # without and with the record
 
 
-def timed(trial: Trial, pair: Pair) -> tuple[float, Outcome]:
+def timed(trial: Trial, pair: Pair) -> tuple[float, Repetition]:
     """Seconds of a repetition, and what came out of it."""
     trial.run(pair.with_record, "warming up")  # a network's first pass is slow
     begun = time.monotonic()
@@ -46,11 +46,11 @@ def coupled(trial: Trial, pair: Pair, seconds: float, *, sampled: bool) -> Coupl
     return Coupled(trial, trial.run(pair.without, "reference"), tuple(found))
 
 
-def _runs(trial: Trial, pair: Pair, numbers: Sequence[int]) -> list[tuple[Outcome, Outcome]]:
+def _runs(trial: Trial, pair: Pair, numbers: Sequence[int]) -> list[tuple[Repetition, Repetition]]:
     return [(trial.run(pair.without, f"pair {n}"), trial.run(pair.with_record, f"pair {n}")) for n in numbers]
 
 
-def _shown(runs: Sequence[tuple[Outcome, Outcome]]) -> float:
+def _shown(runs: Sequence[tuple[Repetition, Repetition]]) -> float:
     """How far the record moves releases on average: Σ ‖mean difference‖². 0: it was in none of them."""
     total = 0.0
     for round in range(len(runs[0][0].releases)):

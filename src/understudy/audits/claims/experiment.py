@@ -40,7 +40,7 @@ class ExperimentBudget(Budget):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Repetition:
     """What came out of one repetition, by round."""
 
     releases: tuple[list[NoisySum], ...]
@@ -62,7 +62,7 @@ class Trial:
     client: str = "client-0"
     most: int | None = None  # releases per round, after which the task is ended; None: to its reply
 
-    def run(self, own: Examples, key: str | None = None) -> Outcome:
+    def run(self, own: Examples, key: str | None = None) -> Repetition:
         """On these records; the outcome is all that lasts."""
         memory, outcomes, why = Memory(self.memory), [], ""
         seed = self.seed if self.seed is not None else _fresh_seed(key)
@@ -71,7 +71,7 @@ class Trial:
             outcomes.append((seen, reply, charges))
             why = refusal or why
         releases, replies, charged = zip(*outcomes, strict=True)
-        return Outcome(releases, replies, charged, why)
+        return Repetition(releases, replies, charged, why)
 
     def _round(
         self, round: int, brief: Message, seed: int, own: Examples, memory: Memory, key: str | None

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from understudy.audits.claims.verdict import RowVerdict
 
-Word = Literal["refuted", "not refuted", "no claim"]
+ClaimWord = Literal["refuted", "not refuted", "no claim"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class TestedRow:
     """One pair at one level, with the statistic that the pilot chose."""
 
     pair: str
-    what: str  # releases, or reply
+    what: str  # releases, first release, or reply
     statistic: str
     rate: float  # of the releases that were tested; the largest
     steps: int
@@ -54,7 +54,7 @@ class AuditedMechanism:
     left_out: Mapping[str, str]  # pairs that could not be run, and why
 
     @property
-    def word(self) -> Word:
+    def word(self) -> ClaimWord:
         return "refuted" if any(row.refuted for row in self.rows) else "not refuted"
 
     @property
@@ -65,7 +65,7 @@ class AuditedMechanism:
     @property
     def sentence(self) -> str:
         if self.word == "refuted":
-            first = next(row for row in self.rows if row.refuted)
+            first = max((row for row in self.rows if row.refuted), key=lambda row: row.verdict.epsilon_lower)
             note = f"; {first.verdict.note}" if first.verdict.note else ""
             return f"refuted ({first.pair}, by {first.what}, {first.statistic}{note})"
         return f"not refuted (these runs could have shown up to ε = {self.reach:.1f})"
@@ -92,7 +92,7 @@ class ClaimsAudit:
     seconds: float = 0.0
 
     @property
-    def word(self) -> Word:
+    def word(self) -> ClaimWord:
         if not self.mechanisms:
             return "no claim"
         return "refuted" if any(one.word == "refuted" for one in self.mechanisms) else "not refuted"

@@ -11,7 +11,7 @@ from understudy.audits.claims.findings import TestedRow
 from understudy.audits.claims.pairs import Pair
 from understudy.audits.claims.preparing import Scored
 from understudy.audits.claims.repetitions import PILOT, TEST
-from understudy.audits.claims.spread import Scores
+from understudy.audits.claims.spread import Statistics
 from understudy.audits.claims.verdict import Arms, choose, judge_again
 
 
@@ -49,8 +49,8 @@ def row_of(
     at: int,
     scored: Scored,
     pair: Pair,
-    halves: Mapping[str, Sequence[Scores]],
-    again: Callable[[], Sequence[Scores]],
+    halves: Mapping[str, Sequence[Statistics]],
+    again: Callable[[], Sequence[Statistics]],
     level: float,
 ) -> UntestedRow | None:
     """The row number ``at`` of an experiment; None: nothing was scored."""
@@ -63,7 +63,7 @@ def row_of(
     return UntestedRow(scored, pair, best.partition("|")[2], pilots[best], test, lambda: _arms(again(), best, pair))
 
 
-def _arms(scores: Sequence[Scores], name: str, pair: Pair) -> Arms:
+def _arms(scores: Sequence[Statistics], name: str, pair: Pair) -> Arms:
     values = np.array([one.get(name, np.nan) for one in scores], dtype=np.float64)
     return Arms(f"{pair.name} · {name}", values[0::2], values[1::2], pair.note)
 

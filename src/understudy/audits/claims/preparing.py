@@ -35,7 +35,7 @@ class Scored:
     """One row in the making."""
 
     mechanism: int  # which charge of the task; −1: all of them together
-    what: str  # releases, or reply
+    what: str  # releases, first release, or reply
     scores: ReleaseScores | ReplyScores
     claim: Claim
 
@@ -56,7 +56,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Spent:
+class RoundClaim:
     """What one round of a task claims: charge by charge, or as published."""
 
     charges: tuple[Charge, ...]
@@ -104,14 +104,14 @@ def prepare(config: Config, data: Federation, pair: Pair, task: str, most: int, 
     return Prepared(seen.trial, pair, (*_of_releases(seen, spent), *_of_reply(seen, spent)), len(seen.runs))
 
 
-def _spent(config: Config, method: Method, asked: AskedOnce, pair: Pair) -> Spent:
+def _spent(config: Config, method: Method, asked: AskedOnce, pair: Pair) -> RoundClaim:
     if asked.charges:
         counted = tuple(Spending(charge.rate, charge.noise, charge.steps) for charge in asked.charges)
-        return Spent(asked.charges, counted, asked.charges[0].delta)
+        return RoundClaim(asked.charges, counted, asked.charges[0].delta)
     published = method.published_claim(pair.without)
     if published is None:
         raise UserError(f"{asked.task} claims nothing for these records.")
-    return Spent((), (published.spending,), DELTA if config.top.privacy is None else config.top.privacy.delta)
+    return RoundClaim((), (published.spending,), DELTA if config.top.privacy is None else config.top.privacy.delta)
 
 
 def _trial(config: Config, method: Method, asked: AskedOnce) -> Trial:
@@ -124,7 +124,7 @@ def _trial(config: Config, method: Method, asked: AskedOnce) -> Trial:
     return Trial(method, config.top.privacy, seed, asked.task, tuple(briefs), asked.memory)
 
 
-def _of_releases(seen: Coupled, spent: Spent) -> list[Scored]:
+def _of_releases(seen: Coupled, spent: RoundClaim) -> list[Scored]:
     first: dict[ReleaseKind, NoisySum] = {}
     for releases in seen.reference.releases:
         for release in releases:
@@ -138,6 +138,9 @@ def _of_releases(seen: Coupled, spent: Spent) -> list[Scored]:
             counted = (replace(spent.spendings[mine], steps=len(slots_of(seen.reference, kind))),)
         scores = ReleaseScores.fitted(kind, max(some.rate for some in counted), seen.reference, seen.runs)
         found.append(Scored(mine, "releases", scores, claim_of(counted, spent.delta)))
+        if mine >= 0 and len(scores.scales) > 1:  # it claims more than all of them do together
+            once = (replace(spent.spendings[mine], steps=1),)
+            found.append(Scored(mine, "first release", scores.first, claim_of(once, spent.delta)))
     return found
 
 
@@ -150,7 +153,7 @@ def _charge_of(example: NoisySum, kinds: Sequence[NoisySum], charges: Sequence[C
     return alike[0] if len(alike) == 1 and len(rivals) == 1 else -1
 
 
-def _of_reply(seen: Coupled, spent: Spent) -> list[Scored]:
+def _of_reply(seen: Coupled, spent: RoundClaim) -> list[Scored]:
     replies, trial = [reply for reply in seen.reference.replies if reply is not None], seen.trial
     covered = [part for charge in spent.charges for part in charge.covers] or list(
         trial.method.jobs()[trial.task].kinds
@@ -163,7 +166,7 @@ def _of_reply(seen: Coupled, spent: Spent) -> list[Scored]:
     return [Scored(-1, "reply", scores, claim_of(_over_rounds(seen, spent), spent.delta))]
 
 
-def _over_rounds(seen: Coupled, spent: Spent) -> tuple[Spending, ...]:
+def _over_rounds(seen: Coupled, spent: RoundClaim) -> tuple[Spending, ...]:
     return tuple(replace(some, steps=some.steps * len(seen.trial.briefs)) for some in spent.spendings)
 
 

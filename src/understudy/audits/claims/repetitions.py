@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from understudy.audits.claims.preparing import Prepared
-from understudy.audits.claims.spread import Scores, spread
+from understudy.audits.claims.spread import Statistics, spread
 from understudy.audits.claims.stored import StoredScores, digest_of
 from understudy.config.schema import Config
 from understudy.data.problem import Problem
@@ -15,7 +15,7 @@ from understudy.errors import UserError
 FEWEST, MOST = 40, 400  # repetitions per arm and half
 PILOT, TEST, AGAIN = "pilot", "test", "again"
 
-Progress = Callable[[str, int, int], None]  # what is being done, repetitions done, of how many at most
+AuditProgress = Callable[[str, int, int], None]  # what is being done, repetitions done, of how many at most
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Repetitions:
     problem: Problem
     how_long: HowLong
     stored: StoredScores
-    progress: Progress
+    progress: AuditProgress
     experiments: int
     begun: float = field(default_factory=time.monotonic)
     finished: int = 0  # halves
 
-    def of(self, one: Prepared, half: str) -> list[Scores]:
+    def of(self, one: Prepared, half: str) -> list[Statistics]:
         """Without and with the record by turns. A second pass has as many as its test."""
         digest = digest_of(
             self.config,
@@ -61,7 +61,7 @@ class Repetitions:
         self.finished += half != AGAIN
         return found
 
-    def _run(self, one: Prepared, half: str, wanted: int) -> list[Scores]:
+    def _run(self, one: Prepared, half: str, wanted: int) -> list[Statistics]:
         fixed = wanted or 2 * (self.how_long.runs or 0)
         done, most, doing = 0, fixed or 2 * MOST, f"{one.trial.task}: {one.pair.name}, {half}"
 

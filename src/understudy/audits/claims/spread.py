@@ -15,8 +15,8 @@ import torch
 from understudy.engines.with_parent import end_with_parent
 from understudy.errors import UserError
 
-Scores = Mapping[str, float]
-Once = Callable[[int], Scores]  # the repetition with this number
+Statistics = Mapping[str, float]
+Once = Callable[[int], Statistics]  # the repetition with this number
 
 
 def spread(
@@ -27,7 +27,7 @@ def spread(
     *,
     least: int | None = None,
     until: float = math.inf,
-) -> list[Scores]:
+) -> list[Statistics]:
     """``once(0)``, ``once(1)``, … in order; ``done`` is called after each. Once the monotonic clock has passed
     ``until``, no repetition from number ``least`` on is begun; an even number of them comes back."""
     shift = _Shift(once, repetitions if least is None else least, until)
@@ -47,16 +47,16 @@ class _Shift:
     least: int
     until: float
 
-    def results(self, numbers: Iterable[int]) -> Iterator[tuple[int, Scores]]:
+    def results(self, numbers: Iterable[int]) -> Iterator[tuple[int, Statistics]]:
         for number in numbers:
             if number >= self.least and time.monotonic() > self.until:
                 return
             yield number, self.once(number)
 
 
-def _in_processes(shift: _Shift, repetitions: int, workers: int, done: Callable[[], None]) -> dict[int, Scores]:
+def _in_processes(shift: _Shift, repetitions: int, workers: int, done: Callable[[], None]) -> dict[int, Statistics]:
     context = multiprocessing.get_context("fork")
-    found: dict[int, Scores] = {}
+    found: dict[int, Statistics] = {}
     pipes: list[Connection] = []
     processes = []
     try:
@@ -78,7 +78,7 @@ def _in_processes(shift: _Shift, repetitions: int, workers: int, done: Callable[
     return found
 
 
-def _gather(pipes: Sequence[Connection], found: dict[int, Scores], done: Callable[[], None]) -> None:
+def _gather(pipes: Sequence[Connection], found: dict[int, Statistics], done: Callable[[], None]) -> None:
     open_pipes = list(pipes)
     while open_pipes:
         for pipe in wait(open_pipes):
@@ -108,6 +108,6 @@ def _work(parent: int, pipe: Connection, shift: _Shift, numbers: Sequence[int]) 
     os._exit(0)
 
 
-def _noted(scores: Scores, done: Callable[[], None]) -> Scores:
+def _noted(scores: Statistics, done: Callable[[], None]) -> Statistics:
     done()
     return scores

@@ -10,13 +10,13 @@ the divisor of the reference run. So a divisor that follows the records shows.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.audits.claims.experiment import Outcome
+from understudy.audits.claims.experiment import Repetition
 from understudy.privacy.mechanism import NoisySum
 
 LEAST = 1e-30  # log sizes of nothing at all
@@ -37,7 +37,7 @@ class ReleaseKind:
         return cls(tuple(release.noised.shape), release.noise)
 
 
-def slots_of(outcome: Outcome, kind: ReleaseKind) -> dict[Slot, NoisySum]:
+def slots_of(outcome: Repetition, kind: ReleaseKind) -> dict[Slot, NoisySum]:
     found: dict[Slot, NoisySum] = {}
     for round, releases in enumerate(outcome.releases):
         mine = [release for release in releases if ReleaseKind.of(release) == kind]
@@ -58,7 +58,7 @@ class ReleaseScores:
 
     @classmethod
     def fitted(
-        cls, kind: ReleaseKind, rate: float, reference: Outcome, coupled: Sequence[tuple[Outcome, Outcome]]
+        cls, kind: ReleaseKind, rate: float, reference: Repetition, coupled: Sequence[tuple[Repetition, Repetition]]
     ) -> "ReleaseScores":
         scales = {slot: _scale(release) for slot, release in slots_of(reference, kind).items()}
         blank = cls(kind, rate, scales, {}, {}, {})
@@ -66,7 +66,13 @@ class ReleaseScores:
         moves = {slot: torch.stack([some[slot] for some in differences]).mean(0) for slot in scales}
         return cls(kind, rate, scales, moves, _record(differences), blank.units(reference))
 
-    def units(self, outcome: Outcome) -> dict[Slot, Tensor]:
+    @property
+    def first(self) -> "ReleaseScores":
+        """The same of the first release alone."""
+        slot = min(self.scales)
+        return replace(self, scales={slot: self.scales[slot]})
+
+    def units(self, outcome: Repetition) -> dict[Slot, Tensor]:
         found = slots_of(outcome, self.kind)
         return {
             slot: ((found[slot].noised / found[slot].divisor).double() * scale).flatten()
@@ -75,7 +81,7 @@ class ReleaseScores:
             for slot, scale in self.scales.items()
         }
 
-    def __call__(self, outcome: Outcome) -> dict[str, float]:
+    def __call__(self, outcome: Repetition) -> dict[str, float]:
         seen = self.units(outcome)
         all_seen = torch.stack(list(seen.values()))
         away = all_seen - torch.stack([self.another[slot] for slot in seen])
@@ -110,7 +116,7 @@ class ReplyScores:
 
     @classmethod
     def fitted(
-        cls, parts: tuple[str, ...], reference: Outcome, coupled: Sequence[tuple[Outcome, Outcome]]
+        cls, parts: tuple[str, ...], reference: Repetition, coupled: Sequence[tuple[Repetition, Repetition]]
     ) -> "ReplyScores":
         """Along what the record does, divided by how much each number varies anyway."""
         size = max(_reply(one, parts).numel() for pair in coupled for one in pair)
@@ -122,7 +128,7 @@ class ReplyScores:
         direction = (with_record - without).mean(0) / (0.5 * spread + 0.5 * floor)
         return cls(parts, without.mean(0), direction, _fitted_to(_reply(reference, parts), size))
 
-    def __call__(self, outcome: Outcome) -> dict[str, float]:
+    def __call__(self, outcome: Repetition) -> dict[str, float]:
         whole = _reply(outcome, self.parts)
         reply = _fitted_to(whole, self.direction.numel())
         return {
@@ -174,7 +180,7 @@ def _log_size(x: Tensor) -> float:
     return math.log(max(float(x.norm()), LEAST))
 
 
-def _reply(outcome: Outcome, parts: Sequence[str]) -> Tensor:
+def _reply(outcome: Repetition, parts: Sequence[str]) -> Tensor:
     found = [
         reply[part].flatten().double()
         for reply in outcome.replies

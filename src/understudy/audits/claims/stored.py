@@ -1,4 +1,4 @@
-"""Scores that an interrupted audit has already: one line of JSON per pair and pass, under a digest of what was run."""
+"""What an interrupted audit has already: one line of JSON per pair and pass, under a digest of what was run."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy import __version__
-from understudy.audits.claims.spread import Scores
+from understudy.audits.claims.spread import Statistics
 from understudy.config.schema import Config
 from understudy.data.problem import Problem
 from understudy.files import add_line
@@ -27,15 +27,15 @@ class StoredScores:
         self._path = None if folder is None else folder / FILE
         self._lines = self._read()
 
-    def get(self, digest: str, part: str) -> list[Scores] | None:
+    def get(self, digest: str, part: str) -> list[Statistics] | None:
         return self._lines.get((digest, part))
 
-    def keep(self, digest: str, part: str, scores: list[Scores]) -> None:
+    def keep(self, digest: str, part: str, scores: list[Statistics]) -> None:
         self._lines[digest, part] = scores
         if self._path is not None:
             add_line(self._path, {"digest": digest, "part": part, "scores": [dict(one) for one in scores]})
 
-    def _read(self) -> dict[tuple[str, str], list[Scores]]:
+    def _read(self) -> dict[tuple[str, str], list[Statistics]]:
         if self._path is None or not self._path.exists():
             return {}
         found = {}

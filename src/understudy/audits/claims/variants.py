@@ -58,9 +58,8 @@ def unlimited(config: Config) -> Config:
 
 def with_every_record(config: Config) -> Config:
     """Planned for so few records that every record is in every release (q = 1)."""
-    free: dict[str, Any] = {
-        key: None for key in ("rate", "class_records") if key in type(config.method.settings).model_fields
-    }
+    fields = type(config.method.settings).model_fields
+    free: dict[str, Any] = {name: None for name in ("rate", "class_records") if name in fields}
     planned = replace(config, method=_chosen(config.method, free))
     return with_plan(planned, FEW_RECORDS)
 
