@@ -34,7 +34,7 @@ from understudy.base_settings import Settings
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
-from understudy.federation.message import Message, scalar
+from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server, Task
@@ -48,23 +48,10 @@ from understudy.models.network import Network
 from understudy.privacy.accounting import Spending
 from understudy.privacy.mechanism import clip_rows, gaussian
 from understudy.privacy.planning import cost_of, solved_noise
-from understudy.synthesis.moments import (
-    Weighing,
-    cosines,
-    edge,
-    packed,
-    principal,
-    root,
-    squares_by_class,
-    sums_by_class,
-    trimmed,
-    unpacked,
-)
+from understudy.synthesis.moment_estimates import Estimates
+from understudy.synthesis.moments import cosines, packed, squares_by_class, sums_by_class
 
 Share = Annotated[float, Field(gt=0)]
-STRETCH = 0.25  # v along an axis of variance λ is stretched by λ^−¼: halfway to equal lengths
-LEAST_WITHIN = 0.01  # of ‖u‖²: noise never makes records all alike
-FLATTEST = 1e-3  # of the largest variance: flatter axes are stretched no further
 
 
 class MomentsSettings(Settings):
@@ -99,7 +86,8 @@ class Moments(Method):
             raise UserError("method.noise spends privacy; write `privacy: {epsilon: 8, delta: 1e-5}` in the config.")
         self.basis = cosines(shape, settings.frequencies)
         self.clip = settings.clip or math.sqrt(math.prod(shape))
-        self.width = min(settings.axes, len(self.basis))
+        d = len(self.basis)
+        self.estimates = Estimates(net.problem.classes, d, min(settings.axes, d), settings.counted, settings.trim)
         self.noises(0)  # refuses a budget that cannot be reached
 
     @property
@@ -124,27 +112,24 @@ class Moments(Method):
             total *= 1.0005  # three bounds rounded up can exceed one
         return split()
 
-    @property
-    def parts(self) -> tuple[float, float]:
-        """The factors of what is counted and of what is summed; their squares add up to 1."""
-        return math.sqrt(self.settings.counted), math.sqrt(1 - self.settings.counted)
-
     # ---- on the client
 
     @task(sums="statistics")
     def tell_means(self, client: Client, brief: Message) -> Message:
         release = self._charged(client, 0)
         u, y, classes = self._vectors(client), client.examples.y, self.net.problem.classes
-        a, b = self.parts
+        a, b = self.estimates.factors
         a /= math.sqrt(2)  # a record is one in a count, and at most one in Σ ‖u‖²
         counts = sums_by_class(torch.ones(len(y), 1), y, classes).flatten()
-        return release(torch.cat([a * counts, a * u.square().sum().view(1), b * sums_by_class(u, y, classes).flatten()]))
+        return release(
+            torch.cat([a * counts, a * u.square().sum().view(1), b * sums_by_class(u, y, classes).flatten()])
+        )
 
     @task(sums="statistics")
     def tell_shared(self, client: Client, brief: Message) -> Message:
         release = self._charged(client, 1)
         v = _shortened(self._vectors(client) - brief["means"][client.examples.y], brief["reach"])
-        a, b = self.parts
+        a, b = self.estimates.factors
         return release(torch.cat([torch.tensor([a * len(v)]), b * packed(v.T @ v)]))
 
     @task(sums="statistics")
@@ -152,7 +137,7 @@ class Moments(Method):
         release = self._charged(client, 2)
         y, classes = client.examples.y, self.net.problem.classes
         v = _shortened((self._vectors(client) - brief["means"][y]) @ brief["axes"], brief["reach"])
-        a, b = self.parts
+        a, b = self.estimates.factors
         counts = sums_by_class(torch.ones(len(y), 1), y, classes).flatten()
         return release(torch.cat([a * counts, b * squares_by_class(v, y, classes).flatten()]))
 
@@ -171,21 +156,20 @@ class Moments(Method):
     # ---- on the server
 
     def round(self, server: Server, state: State) -> State:
-        classes, d, width = self.net.problem.classes, len(self.basis), self.width
+        classes, d, width = self.net.problem.classes, self.estimates.d, self.estimates.width
         if "means" not in state:
             return self._after(server, state, 0, self.tell_means, Message(), classes + 1 + classes * d)
         if "axes" not in state:
             brief = state.only("means").but(reach=state["within"].sqrt())
             return self._after(server, state, 1, self.tell_shared, brief, 1 + _half(d))
         if "own" not in state:
-            axes, reach = self._stretched(state)
-            brief = state.only("means").but(axes=axes, reach=scalar(reach))
+            axes, reach = self.estimates.stretched(state)
+            brief = state.only("means").but(axes=axes, reach=reach)
             return self._after(server, state, 2, self.tell_own, brief, classes * (1 + _half(width)))
         return state.but(model=self._learn(server, state))
 
     def _after(self, server: Server, state: State, stage: int, work: Task, brief: Message, numbers: int) -> State:
         """The sums of those who answered, what they tell, and a model trained on images drawn from it."""
-        tells = (self._means, self._axes, self._own)[stage]
         replies = []
         for reply in server.ask(work, brief, to=server.cohort()):
             if tuple(reply) != ("sums",) or reply["sums"].dtype != torch.float32 or reply["sums"].shape != (numbers,):
@@ -196,49 +180,20 @@ class Moments(Method):
             return state
 
         def learn(some: Sequence[Reply]) -> Message:
-            found = tells(state, torch.stack([reply["sums"] for reply in some]).double(), self.noises(0)[stage])
+            found = self._told(state, stage, torch.stack([reply["sums"] for reply in some]).double())
             return found if found.not_finite() else found.but(model=self._learn(server, state.but(found)))
 
         return state.but(learnt_from(replies, learn))
 
-    def _means(self, state: State, sums: Tensor, noise: float) -> Message:
-        (a, b), classes, d = self.parts, self.net.problem.classes, len(self.basis)
-        counts, squares, by_class = sums.split([classes, 1, classes * d], 1)
-        a /= math.sqrt(2)
-        weighing = Weighing.by(counts / a, noise / a)
-        means = weighing.mean(by_class.view(-1, classes, d) / b)
-        size = squares.sum() / counts.sum().clamp(min=a)  # of a record: the mean of ‖u‖²
-        own = means.square().sum(1) - d * (weighing.noise * noise / b).square()  # ‖m‖² without what noise adds
-        within = torch.maximum(size - (weighing.shares * own).sum(), LEAST_WITHIN * size.clamp(min=LEAST_WITHIN))
-        return _message(means=means, counts=weighing.counts, within=within)
-
-    def _axes(self, state: State, sums: Tensor, noise: float) -> Message:
-        (a, b), d, within = self.parts, len(self.basis), state["within"].double()
-        records = (sums[:, 0].sum() / a).clamp(min=1)
-        shared = unpacked(sums[:, 1:].sum(0) / (b * records), d)
-        alone = edge(noise * math.sqrt(len(sums)) / (b * float(records)), d)
-        axes, variances = principal(shared, self.settings.trim * alone)
-        return _message(axes=axes, variances=variances * within)
-
-    def _own(self, state: State, sums: Tensor, noise: float) -> Message:
-        """For each class L, with L Lᵀ its covariance along the first axes."""
-        (a, b), classes, width = self.parts, self.net.problem.classes, self.width
-        axes, reach = self._stretched(state)
-        stretch, shared = axes.double().norm(dim=0), state["variances"][:width].double()
-        weighing = Weighing.by(sums[:, :classes] / a, noise / a)
-        squares = unpacked(weighing.mean(sums[:, classes:].view(len(sums), classes, -1) / b), width)
-        common, roots = torch.diag(shared * stretch.square()), []
-        for square, heard, alone in zip(squares, weighing.counts, weighing.noise * noise / b, strict=True):
-            apart = trimmed(square * reach**2 - common, self.settings.trim * edge(float(alone), width) * reach**2)
-            roots.append(root(common + apart if heard > 0 else common) / stretch[:, None])
-        return _message(own=torch.stack(roots))
-
-    def _stretched(self, state: State) -> tuple[Tensor, Tensor]:
-        """The first axes, each stretched, and the typical norm of a record along them."""
-        axes, variances = state["axes"][:, : self.width], state["variances"][: self.width]
-        largest = variances[0].clamp(min=LEAST_WITHIN)
-        stretch = (variances / largest).clamp(min=FLATTEST) ** -STRETCH
-        return axes * stretch, (variances * stretch.square()).sum().clamp(min=LEAST_WITHIN**2).sqrt()
+    def _told(self, state: State, stage: int, sums: Tensor) -> Message:
+        noise = self.noises(0)[stage]
+        if stage == 0:
+            found = self.estimates.means(sums, noise)
+        elif stage == 1:
+            found = self.estimates.axes(sums, noise, state["within"])
+        else:
+            found = self.estimates.own(sums, noise, state)
+        return Message({part: tensor.to(torch.float32) for part, tensor in found.items()})
 
     def _learn(self, server: Server, state: State) -> Tensor:
         settings, local = self.settings, self.settings.server
@@ -252,25 +207,20 @@ class Moments(Method):
             rng=server.rng("augmentation"),
             augment=PerImage(settings.dsa_kinds, server.rng("dsa")) if settings.dsa and image else None,
         )
-        return learn_from_pool(self.net, state["model"], feed, Descent(local, local.rate(server.round, self.rounds))).model
+        return learn_from_pool(
+            self.net, state["model"], feed, Descent(local, local.rate(server.round, self.rounds))
+        ).model
 
     def images(self, state: State, rng: torch.Generator) -> Examples:
         """``ipc`` of each class that somebody seems to hold."""
-        problem, d = self.net.problem, len(self.basis)
-        variances = state["variances"] if "axes" in state else (state["within"] / d).expand(d)
-        axes = state["axes"] if "axes" in state else torch.eye(d)
+        settings, problem = self.settings, self.net.problem
         seen = torch.nonzero(state["counts"] > 0).flatten()
-        drawn = []
-        for c in seen.tolist():
-            z = torch.randn(self.settings.ipc, d, generator=rng)
-            along = z * variances.sqrt()
-            if "own" in state:
-                along[:, : self.width] = z[:, : self.width] @ state["own"][c].T
-            drawn.append((state["means"][c] + along @ axes.T) * self.clip @ self.basis)
-        x = torch.cat([torch.zeros(0, math.prod(problem.shape)), *drawn]).view(-1, *problem.shape)
-        if self.settings.rounded and len(problem.shape) == 3:
+        drawn = [self.estimates.drawn(state, c, settings.ipc, rng) for c in seen.tolist()]
+        u = torch.cat([torch.zeros(0, len(self.basis)), *drawn])
+        x = (self.clip * u @ self.basis).view(-1, *problem.shape)
+        if settings.rounded and len(problem.shape) == 3:
             x = problem.scale(problem.unscale(x))
-        return Examples(x, seen.repeat_interleave(self.settings.ipc))
+        return Examples(x, seen.repeat_interleave(settings.ipc))
 
 
 class _Release:
@@ -294,7 +244,3 @@ def _shortened(v: Tensor, reach: Tensor) -> Tensor:
 def _half(d: int) -> int:
     """Numbers of a symmetric matrix."""
     return d * (d + 1) // 2
-
-
-def _message(**parts: Tensor) -> Message:
-    return Message({part: tensor.to(torch.float32) for part, tensor in parts.items()})
