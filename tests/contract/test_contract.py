@@ -95,9 +95,7 @@ def quick_add_on(name: str) -> dict[str, Any]:
 
 # What a private method must be told; the noise can be repeated, or no run would equal another.
 PRIVATE = {"delta": 1e-5, "records": 12, "test_noise": True}
-PRIVACY: dict[str, dict[str, Any]] = dict.fromkeys(
-    ("dp-fedavg", "dp-fedprox", "fedlap-dp", "moments", "psg"), PRIVATE
-)
+PRIVACY: dict[str, dict[str, Any]] = dict.fromkeys(("dp-fedavg", "dp-fedprox", "fedlap-dp", "moments", "psg"), PRIVATE)
 PRIVATE_FEDDM = {**QUICK["feddm"], "min_class_records": None, "dp": "stat", "noise": 0.2}
 PRIVATE_FEDSSYN = {
     "name": "fedssyn",

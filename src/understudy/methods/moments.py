@@ -17,8 +17,8 @@ whole run: round r has the noise σ/√share_r, where shares add up to 1, and 1/
 covers counts too, no planned number of records is needed, and labels stay secret.
 
 The server weighs the sums of each class by noised counts, trims eigenvalues by ``trim`` times what noise alone would
-reach, draws ``ipc`` images per class from N(m_c, Σ_c), rounds them to pixels, and trains on them, with augmentation.
-After the third round nobody is asked any more; the server goes on with fresh images. Without ``privacy`` in the config
+reach, draws ``ipc`` images per class from N(m_c, Σ_c), rounds them to pixels, turns, scales, slants and shifts each a
+little (``warp``), which costs nothing and gives what a covariance cannot hold, and trains on them. After the third round nobody is asked any more; the server goes on with fresh images. Without ``privacy`` in the config
 the sums go without noise: a sum over few records gives them away.
 """
 
@@ -38,18 +38,18 @@ from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server, Task
-from understudy.learning.dsa import DsaKind
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent
-from understudy.learning.pool import PerImage, PoolFeed, learn_from_pool
+from understudy.learning.pool import PoolFeed, learn_from_pool
 from understudy.methods.shared.outliers import learnt_from
-from understudy.methods.shared.pooled import check_augmentation, check_classes_alone
+from understudy.methods.shared.pooled import check_classes_alone
 from understudy.models.network import Network
 from understudy.privacy.accounting import Spending
 from understudy.privacy.mechanism import clip_rows, gaussian
 from understudy.privacy.planning import cost_of, solved_noise
 from understudy.synthesis.moment_estimates import Estimates
 from understudy.synthesis.moments import cosines, packed, squares_by_class, sums_by_class
+from understudy.synthesis.warping import warped
 
 Share = Annotated[float, Field(gt=0)]
 
@@ -62,12 +62,11 @@ class MomentsSettings(Settings):
     counted: float = Field(default=0.1, gt=0, lt=1)  # part of each share for counts
     noise: float | None = Field(default=None, gt=0)  # σ of the whole run; null: solved from privacy.epsilon
     trim: float = Field(default=0.25, ge=0)  # how far eigenvalues shrink, in units of what noise alone would reach
-    ipc: int = Field(default=500, ge=1)  # images per class and round
+    ipc: int = Field(default=2000, ge=1)  # images per class and round
     rounded: bool = True  # images are rounded to pixels; false: records are floats
-    dsa: bool = True  # augmentation of the server's images
-    dsa_kinds: tuple[DsaKind, ...] = ("crop", "scale", "rotate")  # kinds to draw from
+    warp: float = Field(default=0.15, ge=0, lt=1)  # how far images are turned, scaled, slanted and shifted; 0: not
     server: Local = Local(
-        epochs=25, batch=256, lr=0.1, momentum=0.9, weight_decay=5e-4, schedule="exponential", decay=0.3
+        epochs=6, batch=256, lr=0.1, momentum=0.9, weight_decay=5e-4, schedule="exponential", decay=0.3
     )  # how the server trains on the images
 
 
@@ -80,8 +79,6 @@ class Moments(Method):
         super().bind(net, rounds)
         settings, shape = self.settings, net.problem.shape
         check_classes_alone(net, "moments")
-        if settings.dsa and len(shape) == 3:
-            check_augmentation(net, settings.dsa_kinds)
         if self.privacy is None and settings.noise is not None:
             raise UserError("method.noise spends privacy; write `privacy: {epsilon: 8, delta: 1e-5}` in the config.")
         self.basis = cosines(shape, settings.frequencies)
@@ -196,20 +193,13 @@ class Moments(Method):
         return Message({part: tensor.to(torch.float32) for part, tensor in found.items()})
 
     def _learn(self, server: Server, state: State) -> Tensor:
-        settings, local = self.settings, self.settings.server
+        local = self.settings.server
         pool = self.images(state, server.rng("images"))
         if not len(pool):
             return state["model"]
-        image = len(self.net.problem.shape) == 3
-        feed = PoolFeed(
-            pool,
-            order=server.rng("pool"),
-            rng=server.rng("augmentation"),
-            augment=PerImage(settings.dsa_kinds, server.rng("dsa")) if settings.dsa and image else None,
-        )
-        return learn_from_pool(
-            self.net, state["model"], feed, Descent(local, local.rate(server.round, self.rounds))
-        ).model
+        feed = PoolFeed(pool, order=server.rng("pool"), rng=server.rng("augmentation"))
+        descent = Descent(local, local.rate(server.round, self.rounds))
+        return learn_from_pool(self.net, state["model"], feed, descent).model
 
     def images(self, state: State, rng: torch.Generator) -> Examples:
         """``ipc`` of each class that somebody seems to hold."""
@@ -218,8 +208,8 @@ class Moments(Method):
         drawn = [self.estimates.drawn(state, c, settings.ipc, rng) for c in seen.tolist()]
         u = torch.cat([torch.zeros(0, len(self.basis)), *drawn])
         x = (self.clip * u @ self.basis).view(-1, *problem.shape)
-        if settings.rounded and len(problem.shape) == 3:
-            x = problem.scale(problem.unscale(x))
+        if len(problem.shape) == 3:
+            x = warped(problem.scale(problem.unscale(x)) if settings.rounded else x, settings.warp, rng)
         return Examples(x, seen.repeat_interleave(settings.ipc))
 
 

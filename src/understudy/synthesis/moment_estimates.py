@@ -36,7 +36,7 @@ class Estimates:
         """From counts, Σ ‖u‖² and Σ u for each class; ``within`` is the mean of ‖u − m_c‖²."""
         a, b = self.factors
         a /= math.sqrt(2)  # shared by counts and Σ ‖u‖²
-        counts, squares, by_class = sums.split([self.classes, 1, self.classes * self.d], 1)
+        counts, squares, by_class = torch.split(sums, [self.classes, 1, self.classes * self.d], 1)
         weighing = Weighing.by(counts / a, noise / a)
         means = weighing.mean(by_class.view(-1, self.classes, self.d) / b)
         size = squares.sum() / counts.sum().clamp(min=a)

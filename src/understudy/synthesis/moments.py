@@ -88,12 +88,13 @@ class Weighing:
 
     def mean(self, sums: Tensor) -> Tensor:
         """(classes, d) from (parties, classes, d)."""
-        return torch.einsum("kc,kcd->cd", self.factors, sums)
+        mean: Tensor = torch.einsum("kc,kcd->cd", self.factors, sums)
+        return mean
 
     @property
     def noise(self) -> Tensor:
         """(classes,): the standard deviation in a mean, if it is 1 in each sum."""
-        return self.factors.norm(dim=0)
+        return self.factors.square().sum(0).sqrt()
 
     @property
     def shares(self) -> Tensor:
@@ -107,17 +108,24 @@ def edge(noise: float, d: int) -> float:
 
 def principal(square: Tensor, below: float) -> tuple[Tensor, Tensor]:
     """Eigenvectors as columns, and eigenvalues less ``below``, the largest first; none is negative."""
-    values, axes = torch.linalg.eigh(square)
+    values, axes = _eigen(square)
     return axes.flip(1), (values.flip(0) - below).clamp(min=0)
 
 
 def trimmed(square: Tensor, by: float) -> Tensor:
     """With every eigenvalue ``by`` nearer to 0."""
-    values, axes = torch.linalg.eigh(square)
-    return (axes * values.sign() * (values.abs() - by).clamp(min=0)) @ axes.T
+    values, axes = _eigen(square)
+    shrunk: Tensor = values.sign() * (values.abs() - by).clamp(min=0)
+    return (axes * shrunk) @ axes.T
 
 
 def root(square: Tensor) -> Tensor:
     """L with L Lᵀ = square, or the nearest that can be."""
-    values, axes = torch.linalg.eigh(square)
+    values, axes = _eigen(square)
     return axes * values.clamp(min=0).sqrt()
+
+
+def _eigen(square: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, the smallest first, and eigenvectors as columns."""
+    values, axes = torch.linalg.eigh(square)
+    return values, axes
