@@ -18,8 +18,9 @@ covers counts too, no planned number of records is needed, and labels stay secre
 
 The server weighs the sums of each class by noised counts, trims eigenvalues by ``trim`` times what noise alone would
 reach, draws ``ipc`` images per class from N(m_c, Σ_c), rounds them to pixels, turns, scales, slants and shifts each a
-little (``warp``), which costs nothing and gives what a covariance cannot hold, and trains on them. After the third round nobody is asked any more; the server goes on with fresh images. Without ``privacy`` in the config
-the sums go without noise: a sum over few records gives them away.
+little (``warp``), which costs nothing and gives what a covariance cannot hold, and trains on them: ``draws`` fresh sets
+per round, each at a third of the learning rate of the one before. After the third round nobody is asked any more.
+Without ``privacy`` in the config the sums go without noise: a sum over few records gives them away.
 """
 
 import math
@@ -62,12 +63,11 @@ class MomentsSettings(Settings):
     counted: float = Field(default=0.1, gt=0, lt=1)  # part of each share for counts
     noise: float | None = Field(default=None, gt=0)  # σ of the whole run; null: solved from privacy.epsilon
     trim: float = Field(default=0.25, ge=0)  # how far eigenvalues shrink, in units of what noise alone would reach
-    ipc: int = Field(default=2000, ge=1)  # images per class and round
+    ipc: int = Field(default=1000, ge=1)  # images per class in a set
+    draws: int = Field(default=3, ge=1)  # fresh sets of images per round
     rounded: bool = True  # images are rounded to pixels; false: records are floats
     warp: float = Field(default=0.15, ge=0, lt=1)  # how far images are turned, scaled, slanted and shifted; 0: not
-    server: Local = Local(
-        epochs=6, batch=256, lr=0.1, momentum=0.9, weight_decay=5e-4, schedule="exponential", decay=0.3
-    )  # how the server trains on the images
+    server: Local = Local(epochs=8, batch=256, lr=0.1, momentum=0.9, weight_decay=5e-4)  # how it trains on each set
 
 
 @method("moments", settings=MomentsSettings, family="surrogates", sends="noised sums over its records")
@@ -193,13 +193,15 @@ class Moments(Method):
         return Message({part: tensor.to(torch.float32) for part, tensor in found.items()})
 
     def _learn(self, server: Server, state: State) -> Tensor:
-        local = self.settings.server
-        pool = self.images(state, server.rng("images"))
-        if not len(pool):
-            return state["model"]
-        feed = PoolFeed(pool, order=server.rng("pool"), rng=server.rng("augmentation"))
-        descent = Descent(local, local.rate(server.round, self.rounds))
-        return learn_from_pool(self.net, state["model"], feed, descent).model
+        local, model = self.settings.server, state["model"]
+        for number in range(self.settings.draws):
+            pool = self.images(state, server.rng("images"))
+            if not len(pool):
+                break
+            feed = PoolFeed(pool, order=server.rng("pool"), rng=server.rng("augmentation"))
+            rate = local.rate(server.round, self.rounds) / 3**number
+            model = learn_from_pool(self.net, model, feed, Descent(local, rate)).model
+        return model
 
     def images(self, state: State, rng: torch.Generator) -> Examples:
         """``ipc`` of each class that somebody seems to hold."""
