@@ -64,6 +64,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "central": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
     "dc": {**CONDENSING, "iterations": 6, "image_lr": 5},
     "psg": {**CONDENSING, "iterations": 8, "batches": 2, "noise": 0.2, "image_lr": 5},
+    "moments": {"frequencies": 4, "axes": 3, "ipc": 20, "noise": 0.05, "server": {"epochs": 5, "lr": 0.05}},
     "dp-fedavg": {
         "local": {"steps": 6, "batch": 12, "lr": 0.2, "schedule": "constant"},
         "clip": 1.0,
@@ -94,7 +95,7 @@ def quick_add_on(name: str) -> dict[str, Any]:
 
 # What a private method must be told; the noise can be repeated, or no run would equal another.
 PRIVATE = {"delta": 1e-5, "records": 12, "test_noise": True}
-PRIVACY: dict[str, dict[str, Any]] = {"dp-fedavg": PRIVATE, "dp-fedprox": PRIVATE, "fedlap-dp": PRIVATE, "psg": PRIVATE}
+PRIVACY: dict[str, dict[str, Any]] = dict.fromkeys(("dp-fedavg", "dp-fedprox", "fedlap-dp", "moments", "psg"), PRIVATE)
 PRIVATE_FEDDM = {**QUICK["feddm"], "min_class_records": None, "dp": "stat", "noise": 0.2}
 NOISED_COUNTS = {**PRIVATE_FEDDM, "count_noise": 0.01, "min_class_records": 2, "image_lr": 10}
 # What the frontier needs: images from a generator, in bytes, in a pool that is kept.
