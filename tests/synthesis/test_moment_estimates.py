@@ -13,7 +13,6 @@ from understudy.synthesis.moments import (
     packed,
     principal,
     root,
-    squares_by_class,
     trimmed,
     unpacked,
 )
@@ -38,13 +37,6 @@ def test_packing_keeps_the_norm() -> None:
     torch.testing.assert_close(packed(torch.outer(v, v)), torch.tensor([9, 12 * math.sqrt(2), 16]))
     assert packed(torch.outer(v, v)).norm().item() == pytest.approx(25)
     torch.testing.assert_close(unpacked(packed(torch.outer(v, v)), 2), torch.outer(v, v))
-
-
-def test_squares_of_each_class_by_hand() -> None:
-    v, y = torch.tensor([[1.0, 2], [0, 1], [3, 0]]), torch.tensor([0, 0, 2])
-    root2 = math.sqrt(2)
-    wanted = torch.tensor([[1, 2 * root2, 5], [0, 0, 0], [9, 0, 0]])
-    torch.testing.assert_close(squares_by_class(v, y, 3), wanted)
 
 
 def test_parties_weigh_by_their_counts_and_noise_does_not_count() -> None:

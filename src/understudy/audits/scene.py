@@ -1,15 +1,17 @@
 """What an audit of a run works with: what left, who is judged, and the attacker's view."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from understudy.audits.attacks import ATTACKS
 from understudy.audits.members import Candidates, Judged, judged
-from understudy.audits.sighting import Seen, Sighting, View
+from understudy.audits.sighting import Seen, Sighting, SumsSent, View
 from understudy.audits.what_left import WhatLeft, what_left
 from understudy.config.build import build_data, build_method
 from understudy.config.resolve import resolve
@@ -24,7 +26,8 @@ from understudy.randomness import generator
 from understudy.runs.compare import label_of, last_counted, read_config
 from understudy.runs.folder import RunFolder
 
-Scores = dict[str, torch.Tensor]  # by attack: (candidates of a client,), members first
+ROWS = 500  # records whose rows are in memory at a time
+Scores = dict[str, Tensor]  # by attack: (candidates of a client,), members first
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,20 @@ class Scene:
 
         def foreign(one: Sighting) -> Sighting:
             examples = None if one.examples is None else _drawn_like(one.examples, self.judged.foreign, rng)
-            return replace(one, examples=examples, model=None if one.model is None else untrained)
+            sums = None if one.sums is None else self._foreign_sums(one.sums, client, rng)
+            return replace(one, examples=examples, model=None if one.model is None else untrained, sums=sums)
 
         return Seen(client, tuple(map(foreign, self.left.clients[client].sightings)))
+
+    def _foreign_sums(self, sums: SumsSent, client: str, rng: torch.Generator) -> SumsSent:
+        """Over foreign records in place of the client's."""
+        foreign = _drawn_like(self.data.sites[client].own, self.judged.foreign, rng)
+        total = sum((sums.rows(foreign.take(part)).double().sum(0) for part in _parts(len(foreign))), sums.total * 0)
+        return replace(sums, total=total + sums.noise * torch.randn(len(total), generator=rng, dtype=torch.float64))
+
+
+def _parts(records: int) -> Sequence[Tensor]:
+    return torch.split(torch.arange(records), ROWS)
 
 
 def scene_of(folder: Path, live: Live | None = None) -> Scene:

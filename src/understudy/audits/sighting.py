@@ -15,6 +15,16 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class SumsSent:
+    """Sums over a client's records, with noise, and how one record enters them."""
+
+    total: Tensor  # (d,)
+    rows: Callable[[Examples], Tensor]  # (n, d): what each record adds
+    noise: float  # standard deviation of each number's noise
+    key: str  # the same for all clients that were asked the same
+
+
+@dataclass(frozen=True)
 class Sighting:
     """One reply of one client, as the server saw it."""
 
@@ -22,6 +32,7 @@ class Sighting:
     broadcast: Tensor | None  # the model in the brief as a flat vector; None: not kept
     examples: Examples | None  # labelled images that left, as they left: uint8, or float as the network takes them
     model: Tensor | None = None  # the local model, where weights left and the server can compute it
+    sums: "SumsSent | None" = None  # sums over its records, where those left
 
 
 @dataclass(frozen=True)

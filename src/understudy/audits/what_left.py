@@ -4,13 +4,16 @@ With a transcript that is everything: every round's images and local models, and
 one it is what any run keeps: each client's newest images, and the final model.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from understudy.audits.sighting import Seen, Sighting
+from understudy.audits.sighting import Seen, Sighting, SumsSent
 from understudy.data.examples import Examples
+from understudy.federation.message import Kind
 from understudy.federation.method import Method
 from understudy.federation.release import labelled
 from understudy.federation.transcript import Exchanged
@@ -48,14 +51,24 @@ def sightings(method: Method, exchanges: Iterable[Exchanged]) -> tuple[Sighting,
         sent = labelled(one.reply, jobs[one.task].kinds, method.net.problem)
         examples = sent if sent is not None and len(sent) else None
         model = method.local_model(one.brief, one.reply)
-        if examples is not None or model is not None:
-            found.append(Sighting(one.round, _broadcast(method, one), examples, model))
+        sums = _sums(method, one, jobs[one.task].kinds)
+        if examples is not None or model is not None or sums is not None:
+            found.append(Sighting(one.round, _broadcast(method, one), examples, model, sums))
     return tuple(found)
 
 
 def _broadcast(method: Method, one: Exchanged) -> Tensor | None:
     model = one.brief.get("model")
     return model if model is not None and tuple(model.shape) == (method.net.size,) else None
+
+
+def _sums(method: Method, one: Exchanged, kinds: Mapping[str, Kind]) -> SumsSent | None:
+    how = method.summed(one.task, one.brief)
+    if how is None:
+        return None
+    total = torch.cat([one.reply[part].flatten() for part in one.reply if kinds[part] == "statistics"])
+    key = hashlib.sha256(one.task.encode() + one.brief.to_bytes()).hexdigest()
+    return SumsSent(total.to(torch.float64), how.rows, how.noise, key)
 
 
 def _newest(run: RunFolder, method: Method, clients: Iterable[str]) -> WhatLeft:

@@ -75,6 +75,12 @@ def by_sums(exchange: Exchange) -> Exchange:
     return cast(Exchange, summing)
 
 
+@dataclass(frozen=True)
+class Summed:
+    rows: Callable[[Examples], Tensor]  # (n, numbers of the reply's statistics): what each record adds
+    noise: float  # standard deviation of the noise on each number
+
+
 class Method(ABC):
     net: Network  # set by `bind`, before anything else is called
     rounds: int
@@ -123,6 +129,11 @@ class Method(ABC):
         """A client's local model, as the server can compute it from one reply; None: it cannot. For an audit."""
         found = reply.get("model")
         return found if found is not None and tuple(found.shape) == (self.net.size,) else None
+
+    def summed(self, task: str, brief: Message) -> "Summed | None":
+        """How one record enters the statistics of a reply, if those are sums over records; None: they are not. For an
+        audit."""
+        return None
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
         """The weights that a client scores locally."""

@@ -8,7 +8,7 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.federation.client import Client
 from understudy.federation.message import Message
-from understudy.federation.method import Dealt, Job, Method, State
+from understudy.federation.method import Dealt, Job, Method, State, Summed
 from understudy.federation.server import Server
 from understudy.models.network import Network
 from understudy.privacy.published import PublishedClaim
@@ -59,6 +59,9 @@ class WrappedMethod(Method):
 
     def local_model(self, brief: Message, reply: Message) -> Tensor | None:
         return self.inner.local_model(brief, reply)
+
+    def summed(self, task: str, brief: Message) -> Summed | None:
+        return self.inner.summed(task, brief)
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
         return self.inner.personal(client, model)

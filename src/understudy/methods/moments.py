@@ -30,13 +30,14 @@ from typing import Annotated
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional
 
 from understudy.base_settings import Settings
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
-from understudy.federation.method import Method, State, task
+from understudy.federation.method import Method, State, Summed, task, task_name
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server, Task
 from understudy.learning.local import Local
@@ -49,9 +50,10 @@ from understudy.privacy.accounting import Spending
 from understudy.privacy.mechanism import clip_rows, with_noise
 from understudy.privacy.planning import cost_of, solved_noise
 from understudy.synthesis.moment_estimates import Estimates
-from understudy.synthesis.moments import cosines, packed, squares_by_class, sums_by_class
+from understudy.synthesis.moments import cosines, packed
 from understudy.synthesis.warping import warped
 
+AT_ONCE = 500  # records whose rows are in memory at a time
 Share = Annotated[float, Field(gt=0)]
 
 
@@ -113,61 +115,85 @@ class Moments(Method):
 
     @task(sums="statistics")
     def tell_means(self, client: Client, brief: Message) -> Message:
-        release = self._charged(client, 0)
-        u, y, classes = self._vectors(client), client.examples.y, self.net.problem.classes
-        a, b = self.estimates.factors
-        a /= math.sqrt(2)  # a record is one in a count, and at most one in Σ ‖u‖²
-        counts = sums_by_class(torch.ones(len(y), 1), y, classes).flatten()
-        return release(
-            torch.cat([a * counts, a * u.square().sum().view(1), b * sums_by_class(u, y, classes).flatten()])
-        )
+        return self._told_by(client, 0, brief)
 
     @task(sums="statistics")
     def tell_shared(self, client: Client, brief: Message) -> Message:
-        release = self._charged(client, 1)
-        v = _shortened(self._vectors(client) - brief["means"][client.examples.y], brief["reach"])
-        a, b = self.estimates.factors
-        return release(torch.cat([torch.tensor([a * len(v)]), b * packed(v.T @ v)]))
+        return self._told_by(client, 1, brief)
 
     @task(sums="statistics")
     def tell_own(self, client: Client, brief: Message) -> Message:
-        release = self._charged(client, 2)
-        y, classes = client.examples.y, self.net.problem.classes
-        v = _shortened((self._vectors(client) - brief["means"][y]) @ brief["axes"], brief["reach"])
-        a, b = self.estimates.factors
-        counts = sums_by_class(torch.ones(len(y), 1), y, classes).flatten()
-        return release(torch.cat([a * counts, b * squares_by_class(v, y, classes).flatten()]))
+        return self._told_by(client, 2, brief)
 
-    def _vectors(self, client: Client) -> Tensor:
-        """u of each record: norm at most 1."""
-        x = self.net.problem.scale(client.examples.x).flatten(1).to(torch.float32)
-        return clip_rows(x @ self.basis.T, self.clip) / self.clip
-
-    def _charged(self, client: Client, stage: int) -> "_Release":
-        """Paid for before a record is touched."""
+    def _told_by(self, client: Client, stage: int, brief: Message) -> Message:
+        """The sum of the rows of all its records, with noise, paid for before a record is touched."""
         noise = self.noises(len(client.own))[stage]
         if noise:
             client.budget.charge(rate=1.0, noise=noise, steps=1, clip=1.0, covers=("sums",), mechanism="Gaussian")
-        return _Release(client, noise)
+        parts = torch.split(torch.arange(len(client.examples)), AT_ONCE)
+        nothing = torch.zeros(self._numbers(stage))
+        sums = sum((ROWS[stage](self, client.examples.take(part), brief).sum(0) for part in parts), nothing)
+        if noise:
+            sums = with_noise(sums, clip=1.0, noise=noise, rng=client.secret_rng("noise"))
+        return Message(sums=sums)
+
+    def _numbers(self, stage: int) -> int:
+        """That a client sends."""
+        classes, d, width = self.net.problem.classes, self.estimates.d, self.estimates.width
+        return (classes + 1 + classes * d, 1 + _half(d), classes * (1 + _half(width)))[stage]
+
+    # What a record adds: rows of norm at most 1.
+
+    def _means_rows(self, records: Examples, brief: Message) -> Tensor:
+        u, a, b = self._vectors(records), *self.estimates.factors
+        a /= math.sqrt(2)  # a record is one in a count, and at most one in Σ ‖u‖²
+        of_class = self._of_class(records)
+        return torch.cat([a * of_class, a * u.square().sum(1, keepdim=True), b * _placed(u, of_class)], 1)
+
+    def _shared_rows(self, records: Examples, brief: Message) -> Tensor:
+        v = _shortened(self._vectors(records) - brief["means"][records.y], brief["reach"])
+        a, b = self.estimates.factors
+        return torch.cat([torch.full((len(v), 1), a), b * _squares(v)], 1)
+
+    def _own_rows(self, records: Examples, brief: Message) -> Tensor:
+        v = _shortened((self._vectors(records) - brief["means"][records.y]) @ brief["axes"], brief["reach"])
+        a, b = self.estimates.factors
+        of_class = self._of_class(records)
+        return torch.cat([a * of_class, b * _placed(_squares(v), of_class)], 1)
+
+    def _of_class(self, records: Examples) -> Tensor:
+        """(n, classes): ones and zeros."""
+        return functional.one_hot(records.y, self.net.problem.classes).to(torch.float32)
+
+    def _vectors(self, records: Examples) -> Tensor:
+        """u of each record: norm at most 1."""
+        x = self.net.problem.scale(records.x).flatten(1).to(torch.float32)
+        return clip_rows(x @ self.basis.T, self.clip) / self.clip
 
     # ---- on the server
 
+    def summed(self, task: str, brief: Message) -> Summed | None:
+        stages = [task_name(work) for work in (self.tell_means, self.tell_shared, self.tell_own)]
+        if task not in stages:
+            return None
+        stage = stages.index(task)
+
+        return Summed(lambda records: ROWS[stage](self, records, brief), self.noises(0)[stage])
+
     def round(self, server: Server, state: State) -> State:
-        classes, d, width = self.net.problem.classes, self.estimates.d, self.estimates.width
         if "means" not in state:
-            return self._after(server, state, 0, self.tell_means, Message(), classes + 1 + classes * d)
+            return self._after(server, state, 0, self.tell_means, Message())
         if "axes" not in state:
             brief = state.only("means").but(reach=state["within"].sqrt())
-            return self._after(server, state, 1, self.tell_shared, brief, 1 + _half(d))
+            return self._after(server, state, 1, self.tell_shared, brief)
         if "own" not in state:
             axes, reach = self.estimates.stretched(state)
-            brief = state.only("means").but(axes=axes, reach=reach)
-            return self._after(server, state, 2, self.tell_own, brief, classes * (1 + _half(width)))
+            return self._after(server, state, 2, self.tell_own, state.only("means").but(axes=axes, reach=reach))
         return state.but(model=self._learn(server, state))
 
-    def _after(self, server: Server, state: State, stage: int, work: Task, brief: Message, numbers: int) -> State:
+    def _after(self, server: Server, state: State, stage: int, work: Task, brief: Message) -> State:
         """The sums of those who answered, what they tell, and a model trained on images drawn from it."""
-        replies = []
+        replies, numbers = [], self._numbers(stage)
         for reply in server.ask(work, brief, to=server.cohort()):
             if tuple(reply) != ("sums",) or reply["sums"].dtype != torch.float32 or reply["sums"].shape != (numbers,):
                 reply.refuse(f"it holds {reply.message!r}, but {numbers} sums are expected")
@@ -215,24 +241,24 @@ class Moments(Method):
         return Examples(x, seen.repeat_interleave(settings.ipc))
 
 
-class _Release:
-    """What leaves in a round: sums of vectors of norm at most 1, with noise added once."""
-
-    def __init__(self, client: Client, noise: float):
-        self._client, self._noise = client, noise
-
-    def __call__(self, sums: Tensor) -> Message:
-        if self._noise:
-            rng = self._client.secret_rng("noise")
-            sums = with_noise(sums, clip=1.0, noise=self._noise, rng=rng)
-        return Message(sums=sums)
-
-
 def _shortened(v: Tensor, reach: Tensor) -> Tensor:
     """Norm at most 1; 1 for a record of norm ``reach`` or more."""
     return clip_rows(v / reach, 1.0)
 
 
+def _squares(v: Tensor) -> Tensor:
+    """v vᵀ of each row, packed."""
+    return packed(v[:, :, None] * v[:, None, :])
+
+
+def _placed(rows: Tensor, of_class: Tensor) -> Tensor:
+    """(n, classes · d): each row in the place of its class, zeros elsewhere."""
+    return (of_class[:, :, None] * rows[:, None, :]).flatten(1)
+
+
 def _half(d: int) -> int:
     """Numbers of a symmetric matrix."""
     return d * (d + 1) // 2
+
+
+ROWS = (Moments._means_rows, Moments._shared_rows, Moments._own_rows)  # by round

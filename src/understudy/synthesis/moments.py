@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 CLEARLY = 2.0  # standard deviations of its noise above 0: then a count is taken to be one
 
@@ -50,19 +49,6 @@ def unpacked(packs: Tensor, d: int) -> Tensor:
 def _triangle(d: int) -> tuple[Tensor, Tensor]:
     at = torch.triu_indices(d, d)
     return at, torch.where(at[0] == at[1], 1.0, math.sqrt(2))
-
-
-# ---- sums over the records of one party
-
-
-def sums_by_class(vectors: Tensor, y: Tensor, classes: int) -> Tensor:
-    """(classes, d)"""
-    return functional.one_hot(y, classes).to(vectors.dtype).T @ vectors
-
-
-def squares_by_class(vectors: Tensor, y: Tensor, classes: int) -> Tensor:
-    """(classes, d(d+1)/2): Σ v vᵀ, packed."""
-    return torch.stack([packed(some.T @ some) for some in (vectors[y == c] for c in range(classes))])
 
 
 # ---- the sums of all parties together

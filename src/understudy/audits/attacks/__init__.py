@@ -10,6 +10,7 @@ from understudy.audits.attacks.distance import by_distance
 from understudy.audits.attacks.embedding import by_embedding
 from understudy.audits.attacks.loss import by_loss
 from understudy.audits.attacks.mixture import by_mixture
+from understudy.audits.attacks.tracing import by_tracing
 from understudy.audits.sighting import Attack
 
 
@@ -17,7 +18,7 @@ from understudy.audits.sighting import Attack
 class AttackEntry:
     attack: Attack
     about: str
-    needs: Literal["examples", "model"]  # what must have left the client
+    needs: Literal["examples", "model", "sums"]  # what must have left the client
     quick: bool = True
 
 
@@ -39,6 +40,9 @@ ATTACKS: Mapping[str, AttackEntry] = MappingProxyType(
         ),
         "loss": AttackEntry(
             by_loss, "How much surer of the record the client's model is than the broadcast one.", "model"
+        ),
+        "tracing": AttackEntry(
+            by_tracing, "Whether the record is one of those behind the sums that were sent, noise and all.", "sums"
         ),
     }
 )
