@@ -27,38 +27,25 @@ _HOMES = {
     "Settings": "understudy.base_settings",
     "UserError": "understudy.errors",
 }
-__all__ = [
-    "Client",
-    "Examples",
-    "Federation",
-    "Message",
-    "Method",
-    "Problem",
-    "Result",
-    "Server",
-    "Settings",
-    "State",
-    "UserError",
-    "add_on",
-    "load",
-    "method",
-    "run",
-    "task",
-]
+__all__ = [*_HOMES]
 
 if TYPE_CHECKING:
-    from understudy.base_settings import Settings
-    from understudy.data.examples import Examples
-    from understudy.data.federation import Federation
-    from understudy.data.problem import Problem
-    from understudy.errors import UserError
-    from understudy.federation.client import Client
-    from understudy.federation.message import Message
-    from understudy.federation.method import Method, State, task
-    from understudy.federation.registry import add_on, method
-    from understudy.federation.server import Server
-    from understudy.runs.api import load, run
-    from understudy.runs.rounds import Result
+    from understudy.base_settings import Settings as Settings
+    from understudy.data.examples import Examples as Examples
+    from understudy.data.federation import Federation as Federation
+    from understudy.data.problem import Problem as Problem
+    from understudy.errors import UserError as UserError
+    from understudy.federation.client import Client as Client
+    from understudy.federation.message import Message as Message
+    from understudy.federation.method import Method as Method
+    from understudy.federation.method import State as State
+    from understudy.federation.method import task as task
+    from understudy.federation.registry import add_on as add_on
+    from understudy.federation.registry import method as method
+    from understudy.federation.server import Server as Server
+    from understudy.runs.api import load as load
+    from understudy.runs.api import run as run
+    from understudy.runs.rounds import Result as Result
 
 
 def __getattr__(name: str) -> Any:

@@ -64,6 +64,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "central": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
     "dc": {**CONDENSING, "iterations": 6, "image_lr": 5},
     "psg": {**CONDENSING, "iterations": 8, "batches": 2, "noise": 0.2, "image_lr": 5},
+    "moments": {"frequencies": 4, "axes": 3, "ipc": 20, "noise": 0.05, "server": {"epochs": 5, "lr": 0.05}},
     "dp-fedavg": {
         "local": {"steps": 6, "batch": 12, "lr": 0.2, "schedule": "constant"},
         "clip": 1.0,
@@ -94,8 +95,13 @@ def quick_add_on(name: str) -> dict[str, Any]:
 
 # What a private method must be told; the noise can be repeated, or no run would equal another.
 PRIVATE = {"delta": 1e-5, "records": 12, "test_noise": True}
-PRIVACY: dict[str, dict[str, Any]] = {"dp-fedavg": PRIVATE, "dp-fedprox": PRIVATE, "fedlap-dp": PRIVATE, "psg": PRIVATE}
+PRIVACY: dict[str, dict[str, Any]] = dict.fromkeys(("dp-fedavg", "dp-fedprox", "fedlap-dp", "moments", "psg"), PRIVATE)
 PRIVATE_FEDDM = {**QUICK["feddm"], "min_class_records": None, "dp": "stat", "noise": 0.2}
+NOISED_COUNTS = {**PRIVATE_FEDDM, "count_noise": 0.01, "min_class_records": 2, "image_lr": 10}
+# What the frontier needs: images from a generator, in bytes, in a pool that is kept.
+KEPT_POOL = {"keep_pool": 2, "keep_weight": 0.5}
+GENERATED_FEDDM = {**QUICK["feddm"], **KEPT_POOL, "init": "generator", "pixels": "uint8"}
+GENERATED_FEDDM["generator"] = QUICK["fedssyn"]["generator"]
 PRIVATE_FEDSSYN = {
     "name": "fedssyn",
     "generator": {**QUICK["fedssyn"]["generator"], "batch": 4, "conditional": True, "spread": "prior"},
@@ -121,7 +127,13 @@ def cases() -> dict[str, Case]:
             found[f"{name}+{add_on}"] = Case(name, QUICK.get(name, {}), joined, kept_back, privacy, lost)
     both = tuple(map(quick_add_on, ("fedssyn", "fedcog")))
     found["feddm privately"] = Case("feddm", PRIVATE_FEDDM, privacy=PRIVATE)
+    found["feddm privately, counts noised"] = Case("feddm", NOISED_COUNTS, privacy=PRIVATE)
+    found["feddm from a generator, pool kept"] = Case("feddm", GENERATED_FEDDM)
+    found["real, pool kept"] = Case("real", {**QUICK["real"], **KEPT_POOL})
     found["dp-fedavg+fedssyn privately"] = Case("dp-fedavg", QUICK["dp-fedavg"], (PRIVATE_FEDSSYN,), privacy=PRIVATE)
+    warm = {**quick_add_on("fedssyn"), "veto": "flag", "warm_start": {"epochs": 3, "batch": 8, "lr": 0.05}}
+    for name in ("fedavg", "feddyn"):
+        found[f"{name}+fedssyn, warm"] = Case(name, QUICK[name], (warm,))
     return {**found, "scaffold+fedssyn+fedcog": Case("scaffold", QUICK["scaffold"], both)}
 
 

@@ -21,7 +21,7 @@ BY_NAME = {harm.name: harm for harm in HARMS}
 NEVER = ("one more", "nothing but shape", "not a number", "largest float64")
 # Boxes that only another client opens, and the keys to them: what is wrong inside may undo one round.
 UNSEEN = ("SecureAggregation.advertise", "SecureAggregation.share", "SecureAggregation.unmask")
-ASKED_LATE = {"dense": 3}  # the round in which a method has asked for all that it asks for
+ASKED_LATE = {"dense": 3, "moments": 3}  # the round in which a method has asked for all that it asks for
 TOLD = {"veto": "drop"}
 REPLIES: dict[str, Case] = {
     **{name: case for name, case in CASES.items() if "+" not in name},

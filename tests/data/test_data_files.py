@@ -4,6 +4,7 @@ import gzip
 import io
 import lzma
 import pickle
+import shutil
 import struct
 import tarfile
 from dataclasses import replace
@@ -116,17 +117,17 @@ def test_the_named_folder_is_the_only_one_searched(tmp_path: Path, monkeypatch: 
     assert "/sys" in str(missing("x", "f", [Path("/sys")]))
 
 
-def test_fetching_checks_reports_and_does_not_repeat(tmp_path: Path) -> None:
+def test_fetching_checks_and_does_not_repeat(tmp_path: Path) -> None:
     tiny = tiny_idx_set(tmp_path / "home")
-    seen: list[tuple[str, int, int | None]] = []
-    got = tiny.get(tmp_path / "data", lambda *told: seen.append(told))
+    got = tiny.get(tmp_path / "data")
     assert got == tmp_path / "data" / "tiny"
     assert sorted(path.name for path in got.iterdir()) == sorted(NAMES)
-    assert len(seen) == 4
-    assert seen[0][1] == seen[0][2] == (got / NAMES[0]).stat().st_size
     assert len(tiny.read(tmp_path / "data").train) == 3
-    tiny.get(tmp_path / "data", lambda *told: seen.append(told))
-    assert len(seen) == 4
+    shutil.rmtree(tmp_path / "home")
+    assert tiny.get(tmp_path / "data") == got
+    (got / NAMES[0]).write_bytes(b"damaged")
+    with pytest.raises(UserError, match="could not be fetched"):
+        tiny.get(tmp_path / "data")
 
 
 def test_a_wrong_download_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_batches_are_read_plain_and_compressed(tmp_path: Path, xz: bool) -> None
 
 def test_an_archive_is_unpacked_member_by_member(tmp_path: Path) -> None:
     tiny = tiny_cifar(tmp_path / "home")
-    got = tiny.get(tmp_path / "data", None)
+    got = tiny.get(tmp_path / "data")
     assert sorted(path.name for path in got.iterdir()) == sorted(file.name for file in tiny.files)
     assert len(tiny.read(tmp_path / "data").train) == 4
 

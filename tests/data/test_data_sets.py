@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from understudy.data import sets
 from understudy.data.resize import average, overlaps
+from understudy.data.settings import DataSettings, load_dataset, unused_records
 from understudy.data.shapes import SHAPES, ShapesSettings, draw_all, grid, hues, read_shapes
 from understudy.data.splits import Factor, make_split
 from understudy.errors import UserError
@@ -184,3 +185,14 @@ def test_averaging_agrees_with_painting_on_a_finer_canvas(old: int, data: st.Dat
     fine = image.repeat_interleave(new, 2).repeat_interleave(new, 3).double()
     slow = torch.nn.functional.avg_pool2d(fine, old)
     assert (average(image, new).double() - slow).abs().max() <= 0.5 + 1e-9
+
+
+def test_records_beyond_a_limit_are_exactly_those_that_it_leaves_out() -> None:
+    limited = DataSettings(name="digits", limit=100)
+    kept, left = load_dataset(limited, seed=3).train, unused_records(limited, seed=3)
+    assert left is not None
+    whole = load_dataset(DataSettings(name="digits"), seed=3).train
+    assert len(kept) == 100
+    both = torch.cat([kept.x, left.x]).flatten(1).numpy()
+    assert sorted(map(bytes, both)) == sorted(map(bytes, whole.x.flatten(1).numpy()))
+    assert unused_records(DataSettings(name="digits"), seed=3) is None

@@ -21,7 +21,7 @@ def a_split() -> Split:
 
 def test_a_saved_split_comes_back_the_same(tmp_path: Path) -> None:
     a_split().save(tmp_path / "split.json")
-    back = Split.load(tmp_path / "split.json", records=6)
+    back = Split.load(tmp_path / "split.json")
     assert back.digest == a_split().digest
     assert back.notes == ("a note",)
     assert back.clients["client-0"].tolist() == [0, 2]
@@ -76,7 +76,7 @@ def test_a_missing_file_and_one_for_more_records(tmp_path: Path) -> None:
         Split.load(tmp_path / "none.json")
     a_split().save(tmp_path / "split.json")
     with pytest.raises(UserError, match="names record 5, but the data set has only 5"):
-        Split.load(tmp_path / "split.json", records=5)
+        Split.load(tmp_path / "split.json").check_fits(5, "the data set")
 
 
 def test_a_split_that_cannot_be_written_says_where(tmp_path: Path) -> None:

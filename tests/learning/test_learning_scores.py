@@ -15,7 +15,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.learning.evaluate import Scores, Tally, evaluate, score, tally
 from understudy.learning.losses import per_record_loss
-from understudy.learning.ranking import area_under_roc, expected_calibration_error
+from understudy.learning.scores import area_under_roc, expected_calibration_error
 from understudy.randomness import generator
 
 THREE = Problem(shape=(3,), classes=3)

@@ -1,4 +1,4 @@
-"""Fedssyn in whole runs: generators in trouble, the veto, policies, and generators that are kept for later."""
+"""Fedssyn in whole runs: generators in trouble, policies, and generators that are kept for later."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -150,39 +150,6 @@ def test_a_policy_that_forbids_examples_keeps_a_client_from_giving_only(tmp_path
 def test_own_images_leave_nobody_so_such_a_policy_does_not_mind(tmp_path: Path) -> None:
     engine = with_policy("beech", Policy(kinds=("weights", "scalars")))
     assert run(tmp_path / "run", engine=engine, deal="own").metrics[0]["failures"] == []
-
-
-# ---- the veto
-
-
-def test_copies_of_records_are_dropped_and_counted(tmp_path: Path) -> None:
-    copying = {"name": "painted", "copies": 3}
-    result = run(tmp_path / "run", sites({"ash": LABELS["ash"]}), generator=copying, veto="drop", images=10)
-    assert result.metrics[0]["remarks"] == ["ash: 3 of 10 images were near-duplicates of its records, dropped."]
-    assert len(images(tmp_path / "run")["ash"]) == 7
-
-
-@pytest.mark.parametrize("space", ["pixels", "features"])
-def test_or_sent_and_counted(tmp_path: Path, space: str) -> None:
-    copying, ash = {"name": "painted", "copies": 3}, sites({"ash": LABELS["ash"]})
-    result = run(tmp_path / "run", ash, generator=copying, veto="flag", veto_space=space, images=10)
-    (said,) = result.metrics[0]["remarks"]
-    found = int(said.removeprefix("ash: ").split()[0])
-    assert said == f"ash: {found} of 10 images were near-duplicates of its records, sent anyway."
-    assert found >= 3  # exact copies are near in every space
-    assert len(images(tmp_path / "run")["ash"]) == 10
-
-
-def test_a_veto_that_found_nothing_says_that_it_looked(tmp_path: Path) -> None:
-    result = run(tmp_path / "run", sites({"ash": LABELS["ash"]}), veto="drop", images=10)
-    assert result.metrics[0]["remarks"] == ["None of 10 images was a near-duplicate of a record."]
-
-
-def test_without_a_veto_nobody_looks(tmp_path: Path) -> None:
-    copying, ash = {"name": "painted", "copies": 3}, sites({"ash": LABELS["ash"]})
-    result = run(tmp_path / "run", ash, generator=copying, images=10)
-    assert "remarks" not in result.metrics[0]
-    assert len(images(tmp_path / "run")["ash"]) == 10
 
 
 # ---- generators that are kept

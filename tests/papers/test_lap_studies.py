@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from understudy.config.resolve import resolve
-from understudy.papers.fedlap.comparisons import PRIVATE, options_at_desk, pairs_at_desk, private_at_desk
+from understudy.papers.fedlap.comparisons import OPTIONS_PLANS, PAIRS_PLANS, PRIVATE, PRIVATE_PLANS
 from understudy.papers.fedlap.pictures import HARDLY_NOISED, epsilon_drawing, options_drawing
 from understudy.papers.reproduce import study
 from understudy.papers.study import StudyLine
@@ -28,7 +28,7 @@ def settings_of(plan: Comparison) -> dict[str, dict[str, Any]]:
 
 
 def test_on_class_pairs_all_have_the_same_rounds_and_about_the_same_records() -> None:
-    found = settings_of(pairs_at_desk())
+    found = settings_of(PAIRS_PLANS["desk"])
     assert {one["rounds"] for one in found.values()} == {4}
     # 5 stages · 2 batches · 128 = 1280 records of the 800 a client has: 1.6 passes. The baselines get more: 2.
     lap = found["fedlap"]
@@ -38,7 +38,7 @@ def test_on_class_pairs_all_have_the_same_rounds_and_about_the_same_records() ->
 
 
 def test_an_option_differs_from_fedlap_in_one_setting() -> None:
-    found = settings_of(options_at_desk())
+    found = settings_of(OPTIONS_PLANS["desk"])
     base = found.pop("min, 10 images")
     assert (base["radius_rule"], base["ipc"]) == ("min", 10)
     for one in found.values():
@@ -47,7 +47,7 @@ def test_an_option_differs_from_fedlap_in_one_setting() -> None:
 
 
 def test_under_privacy_all_have_the_same_releases_batches_and_clip() -> None:
-    found = settings_of(private_at_desk())
+    found = settings_of(PRIVATE_PLANS["desk"])
     lap = found["fedlap-dp ε=1"]
     assert lap["restarts"] * lap["stages"] * lap["real_batches"] == 16  # 2 · 4 · 2
     for name in ("dp-fedavg ε=1", "dp-fedprox ε=1"):
@@ -85,7 +85,7 @@ def reached(plan: Comparison, *accuracies: float) -> list[StudyLine]:
 
 
 def test_accuracy_against_epsilon_has_a_line_per_method_and_a_dot_per_seed() -> None:
-    plan = private_at_desk()
+    plan = PRIVATE_PLANS["desk"]
     (axes,) = drawing_figure(epsilon_drawing(plan, reached(plan, 0.5, 0.6))).axes
     dots = [line for line in axes.lines if line.get_marker() == "o"]
     assert len(dots) == len(PRIVATE)
@@ -98,7 +98,7 @@ def test_accuracy_against_epsilon_has_a_line_per_method_and_a_dot_per_seed() -> 
 
 
 def test_options_have_a_panel_a_kind() -> None:
-    plan = options_at_desk()
+    plan = OPTIONS_PLANS["desk"]
     figure = drawing_figure(options_drawing(plan, reached(plan, 0.5)))
     assert [axes.get_title(loc="left") for axes in figure.axes] == list(plan.panels)
     assert [text.get_text() for text in figure.axes[1].get_xticklabels()] == [

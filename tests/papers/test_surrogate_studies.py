@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 from understudy.papers.compared import curves_drawing, curves_table
-from understudy.papers.feddm import skew_at_desk
+from understudy.papers.feddm import SKEW
 from understudy.papers.reproduce import study
 from understudy.papers.study import StudyLine
 from understudy.papers.tuned import Comparison, Contender, compare_tuned
@@ -78,7 +78,7 @@ def test_a_method_has_one_colour_in_all_panels_and_the_opening_is_left_out() -> 
 
 
 def test_at_desk_scale_every_baseline_meets_feddm_on_both_skewed_splits() -> None:
-    plan = skew_at_desk()
+    plan = SKEW["desk"]
     assert len(plan.seeds) == 3
     for alpha in ("0.1", "0.01"):
         assert list(plan.panels[f"α = {alpha}"]) == ["FedDM", "FedAvg", "FedProx", "FedNova", "SCAFFOLD"]

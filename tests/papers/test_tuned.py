@@ -1,6 +1,7 @@
 """A tuned comparison: rates are chosen on validation records, seeds are averaged, a stopped one goes on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from understudy.papers.stored import write_table
 from understudy.papers.study import StudyLine
 from understudy.papers.tuned import Comparison, Contender, compare_tuned, counted_run
 from understudy.runs.watching import Observer
-from understudy.view.markdown import markdown
+from understudy.view.findings import markdown
 from understudy.view.panels import drawing_figure
 
 SMALL = {
@@ -58,7 +59,8 @@ def test_mean_and_spread_by_hand() -> None:
     one = StudyLine("a", [0.8, 0.9, 0.85], [0.8, 0.9, 0.9], 0.1, {}, 2.0, 3.0)
     assert one.mean == pytest.approx(0.85)
     assert one.spread == pytest.approx(0.05)
-    assert "| a | 0.1 | 85.0 ± 5.0 | 86.7 | 2.0 | 3 |" in markdown([standings_table([one])])
+    assert "| a | 0.1 | 85.0 ± 5.0 | 86.7 | 2.0 | 3 | not audited |" in markdown([standings_table([one])])
+    assert "| 3 | 17.1 % |" in markdown([standings_table([replace(one, leak=0.171)])])
     (axes,) = drawing_figure(standings_drawing("t", [one])).axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["a"]
     dots, bar = axes.lines

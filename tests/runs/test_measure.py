@@ -18,9 +18,8 @@ from understudy.data.federation import Arrays, Federation
 from understudy.errors import UserError
 from understudy.learning.heterogeneity import slopes, smoothness
 from understudy.randomness import generator, numpy_generator
-from understudy.runs.cost import Cost
 from understudy.runs.folder import RunFolder
-from understudy.runs.measure import Measured, Speed, _final, measure
+from understudy.runs.measure import Cost, Measured, Speed, _final, measure
 from understudy.runs.play import play
 from understudy.runs.quantities import Shuffled, dealt_examples
 from understudy.runs.rounds import Result

@@ -17,9 +17,9 @@ from understudy.methods.fedavg import fedavg
 from understudy.methods.shared.averaging import AveragingSettings
 from understudy.runs.api import next_folder
 from understudy.runs.compare import Row, compare
-from understudy.runs.cost import cost_of
 from understudy.runs.folder import RunFolder
 from understudy.runs.lost_work import Spent, UnderWay, lost
+from understudy.runs.measure import cost_of
 from understudy.runs.watching import Observer
 from understudy.view.numbers import epsilon_shown, megabytes
 from understudy.view.tables import _summary_lines, comparison_notes

@@ -9,13 +9,14 @@ from torch.nn import functional
 
 from understudy.data.problem import Problem
 from understudy.errors import UserError
+from understudy.learning.plan import shuffled_batches
 from understudy.privacy.sgd import PrivateGradients, PrivateSteps
 from understudy.randomness import generator, private_global_stream
 from understudy.synthesis.diffusion import training as diffusion_training
 from understudy.synthesis.diffusion.network import Frame, build, predict
 from understudy.synthesis.diffusion.schedule import T, add_noise, remaining
 from understudy.synthesis.diffusion.settings import DiffusionSettings
-from understudy.synthesis.diffusion.training import Average, _batches, _private_gradients, ema_decay, train
+from understudy.synthesis.diffusion.training import Average, _private_gradients, ema_decay, train
 
 EIGHT = Problem(shape=(1, 8, 8), classes=3)
 BRIEF = DiffusionSettings(
@@ -79,7 +80,7 @@ def test_a_private_average_is_no_longer_than_a_thousand_updates(
 
 
 def test_every_record_comes_once_an_epoch() -> None:
-    batches = _batches(10, 4, generator(0))
+    batches = shuffled_batches(10, 4, 6, generator(0))
     for _ in range(2):
         rows = [next(batches) for _ in range(3)]
         assert [len(r) for r in rows] == [4, 4, 2]

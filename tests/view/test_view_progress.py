@@ -57,8 +57,8 @@ def test_a_resumed_run_counts_what_was_before_but_does_not_say_it_again(tmp_path
 def test_what_a_method_remarks_is_said_before_the_line(tmp_path: Path) -> None:
     progress, file = watcher()
     progress.begins(1, -1, 10, tmp_path)
-    progress.scored(line(0, 0.1, remarks=["client-3: 4 of 250 images were near-duplicates of its records, dropped."]))
-    assert said(file)[0] == "client-3: 4 of 250 images were near-duplicates of its records, dropped."
+    progress.scored(line(0, 0.1, remarks=["client-3: 4 of 250 images were near-copies of its records, dropped."]))
+    assert said(file)[0] == "client-3: 4 of 250 images were near-copies of its records, dropped."
     assert said(file)[1].startswith("opening: ")
 
 

@@ -78,7 +78,7 @@ def test_a_sheet_counts_images_and_bytes_as_they_were_sent(tmp_path: Path) -> No
     (sheet,) = read_sheets([run])
     # Three images of 2·2 floats, and a byte for each label: 3·16 + 3.
     assert (sheet.images, sheet.nbytes) == (3, 51)
-    assert sheet.caption == "3 images of 2 clients · 51 B, sent 5 times"
+    assert sheet.caption == "3 images of 2 clients · 51 B, sent 5 times · not audited"
 
 
 def test_a_sheet_says_how_often_its_clients_sent_such_sets(tmp_path: Path) -> None:

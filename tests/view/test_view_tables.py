@@ -1,4 +1,5 @@
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from written_runs import write_run
 
 from understudy.data.skew import ClientSkew, Skew
 from understudy.runs.compare import compare
+from understudy.runs.leak import Leak
 from understudy.view.listings import (
     flat,
     print_data_sets,
@@ -46,12 +48,28 @@ def test_a_comparison_says_in_numbers_and_notes_what_happened(tmp_path: Path) ->
         write_run(tmp_path / "b", [0.1, 0.8, 0.9], method="feddm", sent=100_000),
     ]
     lines = printed(print_comparison, compare(runs, after=(1,)))
-    assert lines[1].split() == ["run", "1", "%", "%", "81.0", "up", "down", "ε", "s"]
-    assert lines[3].split() == ["fedavg", "50.0", "60.0", "60.0", "–", "2.00", "2.00", "–", "6.0"]
-    assert lines[4].split() == ["feddm", "80.0", "90.0", "90.0", "2", "0.20", "0.20", "–", "6.0"]
+    assert lines[1].split() == ["run", "1", "%", "%", "81.0", "up", "down", "ε", "%", "s"]
+    unknown = ["–", "not", "audited", "6.0"]
+    assert lines[3].split() == ["fedavg", "50.0", "60.0", "60.0", "–", "2.00", "2.00", *unknown]
+    assert lines[4].split() == ["feddm", "80.0", "90.0", "90.0", "2", "0.20", "0.20", *unknown]
     notes = " ".join(lines[5:])
     assert "to 81.0: rounds until the accuracy first reaches 81.0 % (90 % of the best run" in notes
     assert "ε –: no privacy guarantee." in notes
+    assert "not audited: `understudy audit DIR` measures what a run gave away." in notes
+
+
+def test_what_an_audit_found_stands_beside_the_accuracy(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", [0.1, 0.5, 0.6])
+    leak = Leak("distance", 0.171, 0.152, 0.19, 0.012, 0.63, 0.5, 0.4, 0.9)
+    content = {"leak": vars(leak), "share_sent": 0.25, "rounds": 2}
+    (run / "audit.json").write_text(json.dumps(content))
+    lines = printed(print_comparison, compare([run], target=0.5))
+    assert lines[3].split()[6:] == ["–", "25.0", "17.1", "(15–19)", "6.0"]
+    notes = " ".join(lines[4:])
+    assert "1.2 % where nothing was sent" in notes
+    assert "not audited" not in notes
+    (run / "audit.json").write_text(json.dumps({**content, "rounds": 1}))  # it went on after its audit
+    assert compare([run])[0].leak is None
 
 
 def test_every_number_of_a_row_stands_under_its_own_heading(tmp_path: Path) -> None:
@@ -59,7 +77,7 @@ def test_every_number_of_a_row_stands_under_its_own_heading(tmp_path: Path) -> N
     run = write_run(tmp_path / "a", [0.1, 0.8, 0.6], sent=1_000_000, epsilon=1.25)
     (row,) = compare([run], target=0.7, after=(1, 2))
     shown = printed(print_comparison, [replace(row, bytes_down=500_000)])[3]
-    assert shown.split() == ["fedavg", "80.0", "60.0", "60.0", "80.0", "1", "2.00", "0.50", "1.25", "6.0"]
+    assert shown.split() == ["fedavg", "80.0", "60.0", "60.0", "80.0", "1", "2.00", "0.50", "1.25", "≤", "ε", "6.0"]
 
 
 def test_numbers_stand_right_under_each_other(tmp_path: Path) -> None:

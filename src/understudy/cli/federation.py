@@ -95,9 +95,11 @@ def _answer(
     from understudy.config.read import pairs, read
     from understudy.config.resolve import resolve
     from understudy.privacy.policy import read_policy
-    from understudy.runs.remote import answer_at
+    from understudy.runs.remote import SiteFile, answer_at
 
-    resolved = resolve(read(config), pairs(changes))
+    words, overrides = read(config), pairs(changes)
+    resolved = resolve(words, overrides)
+    SiteFile(name, words, overrides, None if data is None else str(data.absolute())).write(folder)
     rules = read_policy(policy) if policy is not None else resolved.policy
     answer_at(door, resolved, name, source=data, policy=rules, folder=folder, says=_say)
 

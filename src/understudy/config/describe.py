@@ -85,21 +85,22 @@ def _built(entry: Entry) -> Method:
 
 def _with_choices(kind: type[Settings]) -> dict[str, Any]:
     """The defaults, or the choices where there is no default."""
-    chosen = {key: must_be_chosen(field) for key, field in kind.model_fields.items() if field.is_required()}
+    required = {key: choices(field.annotation) for key, field in kind.model_fields.items() if field.is_required()}
+    chosen = {key: f"{MUST}: {', '.join(words)}" for key, words in required.items()}
     return {**defaults(kind).model_dump(mode="json"), **chosen}
 
 
 def describe_models() -> list[dict[str, Any]]:
     return [
         {
-            "name": name,
-            "about": models.entry(name).about,
-            "fast": models.entry(name).fast,
-            "settings": models.entry(name).settings().model_dump(mode="json"),
-            "reference": [asdict(line) for line in reference(models.entry(name).settings)],
-            "parameters": {label: _parameters(name, shape) for label, shape in SHAPES.items()},
+            "name": entry.name,
+            "about": entry.about,
+            "fast": entry.fast,
+            "settings": entry.settings().model_dump(mode="json"),
+            "reference": [asdict(line) for line in reference(entry.settings)],
+            "parameters": {label: _parameters(entry, shape) for label, shape in SHAPES.items()},
         }
-        for name in models.names()
+        for entry in map(models.entry, models.names())
     ]
 
 
@@ -115,9 +116,8 @@ def describe_generators(name: str | None = None) -> list[dict[str, Any]]:
     ]
 
 
-def _parameters(name: str, shape: tuple[int, ...]) -> int | None:
+def _parameters(entry: models.ModelEntry, shape: tuple[int, ...]) -> int | None:
     """With ten classes; None if the network does not take such images."""
-    entry = models.entry(name)
     try:
         return sum(p.numel() for p in entry.build(Problem(shape, 10), entry.settings()).parameters())
     except UserError:
@@ -165,10 +165,6 @@ def defaults(kind: type[Settings]) -> Settings:
         return kind(**{key: first[0] for key, first in chosen.items() if first})
     except ValidationError:  # something required is not a choice among words
         return kind.model_construct()
-
-
-def must_be_chosen(field: FieldInfo) -> str:
-    return f"{MUST}: {', '.join(choices(field.annotation))}"
 
 
 def choices(annotation: Any) -> list[str]:

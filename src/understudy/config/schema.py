@@ -60,6 +60,7 @@ class Top(Settings):
     privacy: PrivacySettings | None = None  # what is promised to each record; null: nothing
     policy: str | None = None  # a YAML file with the sites' policy; in a real federation each site reads its own
     measure: int = Field(default=0, ge=0)  # every how many rounds metrics get ζ², σ², δ², L and the bounds; 0: never
+    transcript: bool = False  # keep every brief and reply, so that `understudy audit` sees all that the server saw
 
     @field_validator("device")
     @classmethod
@@ -142,6 +143,7 @@ class Config:
             "privacy": None if self.top.privacy is None else self.top.privacy.model_dump(mode="json"),
             "policy": self.top.policy,
             "measure": self.top.measure,
+            "transcript": self.top.transcript,
             "engine": self.engine.model_dump(mode="json"),
             "device": device,
             "data_digest": data_digest,

@@ -15,12 +15,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from understudy.data.dataset import Dataset
+from understudy.data.dataset import Dataset, Source
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.data.published import (
     Archive,
-    Progress,
     PublishedFile,
     checked,
     data_folder,
@@ -29,7 +28,6 @@ from understudy.data.published import (
     missing,
     places,
 )
-from understudy.data.source import Source
 from understudy.errors import UserError
 
 HOME = "https://www.cs.toronto.edu/~kriz/"
@@ -93,9 +91,9 @@ class CifarSet:
     def here(self, folder: Path | None) -> bool:
         return all(self.path(file, folder) is not None for file in self.files)
 
-    def get(self, folder: Path | None, progress: Progress | None) -> Path:
+    def get(self, folder: Path | None) -> Path:
         into = data_folder(folder) / self.subfolder
-        fetch_members(Archive(self.archive, self.subfolder), self.files, into, progress)
+        fetch_members(Archive(self.archive, self.subfolder), self.files, into)
         return into
 
     def batch(self, file: PublishedFile, folder: Path | None) -> Mapping[str, object]:

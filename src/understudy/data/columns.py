@@ -1,4 +1,7 @@
-"""Columns of an Arrow table as arrays: numbers, lists of numbers, names of classes, encoded images."""
+"""Columns of an Arrow table as arrays: numbers, lists of numbers, names of classes, encoded images.
+
+Imported only once there is a table to read: not everyone has pyarrow.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,6 +10,8 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -40,11 +45,16 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        return _is_text(_plain(self.values.type))
+        kind = _plain(self.values.type)
+        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
     @property
     def is_image(self) -> bool:
-        return _is_bytes(_image_bytes(self.values.type))
+        """Bytes, or the struct with bytes that the datasets library writes."""
+        kind = self.values.type
+        if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+            kind = kind.field("bytes").type
+        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
 
     def numbers(self) -> NDArray[np.generic]:
         """(n,), of any type."""
@@ -65,9 +75,6 @@ class Column:
 
     def class_numbers(self, names: Sequence[str]) -> NDArray[np.generic]:
         """(n,): the position of each name in ``names``."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         _no_nulls(self, self.values)
         if not names:
             raise self.wrong("the labels are names; list all classes in data.labels, in the order of their numbers.")
@@ -79,8 +86,6 @@ class Column:
         return np.concatenate([chunk.to_numpy() for chunk in found.chunks])
 
     def pictures(self) -> list[Picture]:
-        import pyarrow as pa
-
         _no_nulls(self, self.values)
         cells = self.values
         if pa.types.is_struct(cells.type):
@@ -95,8 +100,6 @@ _RAGGED = "its lists differ in length; every record needs the same number of val
 
 def _dense(column: Column, values: Any) -> NDArray[np.generic]:
     """Lists of equal length become a further axis; the numbers are not copied where Arrow allows it."""
-    import pyarrow as pa
-
     if _is_tensor(values.type):
         _no_nulls(column, values)
         whole: NDArray[np.generic] = values.to_numpy_ndarray()
@@ -120,9 +123,6 @@ def _dense(column: Column, values: Any) -> NDArray[np.generic]:
 
 
 def _common_length(column: Column, values: Any) -> int:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_fixed_size_list(values.type):
         length = values.type.list_size
     else:
@@ -142,46 +142,17 @@ def _no_nulls(column: Column, values: Any) -> None:
 
 def _plain(kind: Any) -> Any:
     """The type of the values behind a dictionary."""
-    import pyarrow as pa
-
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _is_list(kind: Any) -> bool:
-    import pyarrow as pa
-
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _is_tensor(kind: Any) -> bool:
-    import pyarrow as pa
-
     return isinstance(kind, pa.FixedShapeTensorType)
 
 
 def _is_number(kind: Any) -> bool:
-    import pyarrow as pa
-
     one = pa.types
     return bool(one.is_integer(kind) or one.is_floating(kind) or one.is_boolean(kind) or one.is_decimal(kind))
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _image_bytes(kind: Any) -> Any:
-    """The type of an image's bytes: the column's own, or that inside the struct the datasets library writes."""
-    import pyarrow as pa
-
-    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-        return kind.field("bytes").type
-    return kind
-
-
-def _is_bytes(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))

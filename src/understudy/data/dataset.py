@@ -1,14 +1,15 @@
-"""A data set before it is split: training records, test records, and what is known about them."""
+"""A data set before it is split: training records, test records, what is known about them, and where it comes from."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
-from understudy.data.strata import draw_exactly
+from understudy.data.strata import Indices, draw_exactly
 from understudy.errors import UserError
 
 
@@ -42,13 +43,34 @@ class Dataset:
         """At most this many training records, with the classes in the same proportions."""
         if records >= len(self.train):
             return self
-        if self.train.multilabel:
-            kept = np.sort(rng.permutation(len(self.train))[:records])
-        else:
-            kept, _ = draw_exactly(self.train.y.numpy(), records, rng)
+        kept, _ = self._cut(records, rng)
         return replace(
             self,
             train=self.train.take(kept.tolist()),
             users=None if self.users is None else self.users[kept],
             factors={name: levels[kept] for name, levels in self.factors.items()},
         )
+
+    def beyond(self, records: int, rng: np.random.Generator) -> Examples:
+        """The training records that `limited` leaves out, from the same stream."""
+        return self.train.take(self._cut(records, rng)[1].tolist())
+
+    def _cut(self, records: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
+        if not self.train.multilabel:
+            return draw_exactly(self.train.y.numpy(), records, rng)
+        order = rng.permutation(len(self.train))
+        return np.sort(order[:records]), np.sort(order[records:])
+
+
+@dataclass(frozen=True)
+class Source:
+    """One line of `understudy data list`: a data set that can be loaded by name."""
+
+    name: str
+    shape: tuple[int, ...]
+    classes: int
+    records: tuple[int, int]  # training, test
+    origin: str
+    read: Callable[[Path | None], Dataset]
+    here: Callable[[Path | None], bool]
+    get: Callable[[Path | None], Path]  # returns the folder where it is afterwards

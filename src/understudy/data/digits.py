@@ -11,12 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from understudy.data.dataset import Dataset
+from understudy.data.dataset import Dataset, Source
 from understudy.data.examples import Examples
 from understudy.data.packaged import need_packaged_file, packaged_file, packaged_table
 from understudy.data.problem import Problem
-from understudy.data.published import Progress
-from understudy.data.source import Source
 from understudy.data.strata import draw_exactly
 from understudy.randomness import numpy_generator
 
@@ -61,7 +59,7 @@ def _inside(package: str, pip_name: str, inside: str) -> dict[str, Any]:
     def here(_folder: Path | None) -> bool:
         return packaged_file(package, inside) is not None
 
-    def get(_folder: Path | None, _progress: Progress | None) -> Path:
+    def get(_folder: Path | None) -> Path:
         return need_packaged_file(package, pip_name, inside).parent
 
     return {"origin": f"inside {pip_name}", "here": here, "get": get}

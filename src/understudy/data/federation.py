@@ -112,15 +112,12 @@ def remote_federation(
 ) -> Federation:
     """What a server knows about sites that keep their records."""
     kind = torch.uint8 if pixels else torch.float32
-    nothing = Examples(torch.empty(0, *problem.shape, dtype=kind), _no_labels(problem))
+    labels = torch.empty(0, problem.classes) if problem.multilabel else torch.empty(0, dtype=torch.int64)
+    nothing = Examples(torch.empty(0, *problem.shape, dtype=kind), labels)
     if test is not None:
         problem.check(test, "test")
     sites = {name: Holding(nothing, nothing) for name in names}
     return Federation(problem, sites, test, label_names=label_names, remote=True)
-
-
-def _no_labels(problem: Problem) -> torch.Tensor:
-    return torch.empty(0, problem.classes) if problem.multilabel else torch.empty(0, dtype=torch.int64)
 
 
 def _numbers(values: object, what: str) -> tuple[float, ...]:

@@ -20,13 +20,12 @@ from pydantic import Field
 from torch import Tensor
 
 from understudy.base_settings import Settings
-from understudy.data.dataset import Dataset
+from understudy.data.dataset import Dataset, Source
 from understudy.data.examples import Examples
 from understudy.data.images import stack_images
 from understudy.data.problem import Problem
-from understudy.data.published import Progress, data_folder, find, places
+from understudy.data.published import data_folder, find, places
 from understudy.data.resize import shrunk
-from understudy.data.source import Source
 from understudy.errors import UserError
 
 INDEX, IMAGES = "labels_and_metadata.json", "small_images"
@@ -169,7 +168,7 @@ def _missing(folder: Path | None) -> UserError:
     )
 
 
-def _get(folder: Path | None, _progress: Progress | None) -> Path:
+def _get(folder: Path | None) -> Path:
     here = find_index(folder)
     if here is None:
         raise UserError(

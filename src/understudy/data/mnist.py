@@ -14,11 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.data.dataset import Dataset
+from understudy.data.dataset import Dataset, Source
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.data.published import (
-    Progress,
     PublishedFile,
     checked,
     data_folder,
@@ -28,7 +27,6 @@ from understudy.data.published import (
     missing,
     places,
 )
-from understudy.data.source import Source
 from understudy.errors import UserError
 
 UNSIGNED_BYTES = 0x08
@@ -59,7 +57,7 @@ class IdxSet:
     name: str
     subfolders: tuple[str, ...]
     system: tuple[str, ...]
-    files: tuple[PublishedFile, PublishedFile, PublishedFile, PublishedFile]
+    files: tuple[PublishedFile, ...]
     problem: Problem
     label_names: tuple[str, ...]
 
@@ -69,10 +67,10 @@ class IdxSet:
     def here(self, folder: Path | None) -> bool:
         return all(find([file.name], self.folders(folder)) for file in self.files)
 
-    def get(self, folder: Path | None, progress: Progress | None) -> Path:
+    def get(self, folder: Path | None) -> Path:
         into = data_folder(folder) / self.subfolders[0]
         for file in self.files:
-            fetch(file, into, progress)
+            fetch(file, into)
         return into
 
     def array(self, file: PublishedFile, folder: Path | None) -> Tensor:
@@ -108,14 +106,9 @@ NAMES = (
 )
 
 
-def published(
-    home: str, *md5: str, contents: tuple[str, ...] = ("",) * 4
-) -> tuple[PublishedFile, PublishedFile, PublishedFile, PublishedFile]:
-    first, second, third, fourth = (
-        PublishedFile(name, packed, home + name, content)
-        for name, packed, content in zip(NAMES, md5, contents, strict=True)
-    )
-    return first, second, third, fourth
+def published(home: str, *md5: str, contents: tuple[str, ...] = ("",) * 4) -> tuple[PublishedFile, ...]:
+    named = zip(NAMES, md5, contents, strict=True)
+    return tuple(PublishedFile(name, packed, home + name, content) for name, packed, content in named)
 
 
 MNIST = IdxSet(

@@ -17,17 +17,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from understudy.data.columns import Column
 from understudy.data.examples import Examples
 from understudy.data.images import stack_pictures
 from understudy.errors import UserError, missing_extra
+
+if TYPE_CHECKING:
+    from understudy.data.columns import Column
 
 LABELS = ("label", "y")
 RECORDS = ("image", "x", "pixels")
@@ -39,9 +41,9 @@ TO_SCORE_ON = re.compile(r"(?<![a-z])(test|validation)(?![a-z])")
 @dataclass(frozen=True)
 class Table:
     file: str
-    columns: Mapping[str, Column]
+    columns: Mapping[str, "Column"]
 
-    def one_of(self, names: Sequence[str], what: str) -> Column:
+    def one_of(self, names: Sequence[str], what: str) -> "Column":
         found = [name for name in names if name in self.columns]
         if len(found) == 1:
             return self.columns[found[0]]
@@ -50,7 +52,7 @@ class Table:
         many = "more than one column" if found else "no column"
         raise UserError(f"{self.file} has {many} for {what} ({have}); name one column {wanted}.")
 
-    def features(self) -> dict[str, Column]:
+    def features(self) -> "dict[str, Column]":
         others = [name for name in self.columns if name not in (*LABELS, USERS) and not INDEX.fullmatch(name)]
         return {name: self.columns[name] for name in sorted(others, key=_by_number)}
 
@@ -118,7 +120,7 @@ def _features(tables: Sequence[Table]) -> Tensor:
     return torch.cat(rows)
 
 
-def _labels(column: Column, names: Sequence[str]) -> NDArray[np.generic]:
+def _labels(column: "Column", names: Sequence[str]) -> NDArray[np.generic]:
     if column.is_text:
         return column.class_numbers(names)
     if not column.is_list:
@@ -145,6 +147,8 @@ def _tables(path: Path, only: Sequence[str] | None = None) -> list[Table]:
     for file in _files(path):
         read = _read(file, only)
         if read.num_rows:
+            from understudy.data.columns import Column
+
             named = zip(read.column_names, read.columns, strict=True)
             tables.append(Table(str(file), {name: Column(name, values, str(file)) for name, values in named}))
     if not tables:

@@ -5,7 +5,7 @@ import http.client
 import os
 import tarfile
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
@@ -13,9 +13,6 @@ from urllib.error import URLError
 from understudy.errors import UserError
 from understudy.files import write_whole
 
-Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in total if known
-
-BLOCK = 1 << 20
 PATIENCE = 30.0  # seconds without a byte
 
 
@@ -85,23 +82,21 @@ def missing(data_set: str, file: str, folders: Sequence[Path]) -> UserError:
     )
 
 
-def fetch(file: PublishedFile, into: Path, progress: Progress | None = None) -> Path:
+def fetch(file: PublishedFile, into: Path) -> Path:
     """Downloads the file into ``into`` and checks it, unless it is there already."""
     path = into / file.name
     if path.is_file() and md5_of(path.read_bytes()) == file.md5:
         return path
-    _store(path, checked(_download(file, into, progress), file, path))
+    _store(path, checked(_download(file, into), file, path))
     return path
 
 
-def fetch_members(
-    archive: Archive, members: Sequence[PublishedFile], into: Path, progress: Progress | None = None
-) -> None:
+def fetch_members(archive: Archive, members: Sequence[PublishedFile], into: Path) -> None:
     """Unpacks these members of an archive into ``into``, each checked, and nothing else."""
     paths = [into / member.name for member in members]
     if all(p.is_file() and md5_of(p.read_bytes()) == m.md5 for p, m in zip(paths, members, strict=True)):
         return
-    packed = fetch(archive.file, into, progress)
+    packed = fetch(archive.file, into)
     with tarfile.open(packed) as tar:
         for member, path in zip(members, paths, strict=True):
             try:
@@ -122,18 +117,13 @@ def _store(path: Path, content: bytes) -> None:
         raise UserError(f"{path} cannot be written: {refused.strerror or refused}.") from None
 
 
-def _download(file: PublishedFile, into: Path, progress: Progress | None) -> bytes:
-    content = bytearray()
+def _download(file: PublishedFile, into: Path) -> bytes:
     try:
         with urllib.request.urlopen(file.url, timeout=PATIENCE) as answer:
-            length = answer.headers.get("Content-Length")
-            while block := answer.read(BLOCK):
-                content += block
-                if progress is not None:
-                    progress(file.name, len(content), int(length) if length else None)
+            content: bytes = answer.read()
+            return content
     except (URLError, http.client.HTTPException, OSError) as unreachable:
         raise UserError(
             f"{file.name} could not be fetched from {file.url} ({unreachable}); "
             f"without a network, copy the file into {into} yourself and run this again."
         ) from None
-    return bytes(content)

@@ -10,12 +10,10 @@ from understudy.base_settings import Settings
 from understudy.complaints import unknown_name
 from understudy.data import cifar, digits, flair, mnist
 from understudy.data.canvases import CanvasesSettings, read_canvases
-from understudy.data.dataset import Dataset
+from understudy.data.dataset import Dataset, Source
 from understudy.data.flair import FlairSettings, read_flair
 from understudy.data.own import Scaling, is_path, read_own
-from understudy.data.published import Progress
 from understudy.data.shapes import ShapesSettings, read_shapes
-from understudy.data.source import Source
 from understudy.errors import UserError
 
 SETTINGS: dict[str, type[Settings]] = {"shapes": ShapesSettings, "canvases": CanvasesSettings, "flair": FlairSettings}
@@ -23,7 +21,7 @@ NATURAL_USERS = ("canvases", "flair")  # these tell whose record each is
 
 
 def _drawn(name: str, shape: tuple[int, ...], classes: int, records: tuple[int, int], origin: str) -> Source:
-    def get(_folder: Path | None, _progress: Progress | None) -> Path:
+    def get(_folder: Path | None) -> Path:
         raise UserError(f"{name} is drawn by code whenever it is loaded; there is nothing to fetch.")
 
     return Source(name, shape, classes, records, origin, lambda _folder: load(name), lambda _folder: True, get)
@@ -82,9 +80,9 @@ def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:
     return found.read(folder)
 
 
-def get(name: str, folder: Path | None = None, progress: Progress | None = None) -> Path:
+def get(name: str, folder: Path | None = None) -> Path:
     """Downloads and checks the files of a data set; returns their folder."""
-    return source(name).get(folder, progress)
+    return source(name).get(folder)
 
 
 def _read_with(settings: Settings, folder: Path | None) -> Dataset:

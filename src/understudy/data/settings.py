@@ -99,12 +99,24 @@ def load_dataset(settings: DataSettings, seed: int) -> Dataset:
     """The data set to split; ``seed`` only chooses which records a limit keeps."""
     if settings.sites is not None:
         raise UserError("data.sites: every site has its own source; there is no single data set to load.")
+    dataset = _unlimited(settings)
+    if settings.limit is not None:
+        dataset = dataset.limited(settings.limit, numpy_generator(seed, "limit"))
+    return dataset
+
+
+def unused_records(settings: DataSettings, seed: int) -> Examples | None:
+    """Training records that ``limit`` leaves out: nobody holds them. None: there is no limit."""
+    if settings.limit is None or settings.sites is not None:
+        return None
+    return _unlimited(settings).beyond(settings.limit, numpy_generator(seed, "limit"))
+
+
+def _unlimited(settings: DataSettings) -> Dataset:
     dataset = _whole(settings)
     if settings.size is not None:
         dataset = resized(dataset, settings.size)
     _as_said(dataset.train, settings, dataset.name)
-    if settings.limit is not None:
-        dataset = dataset.limited(settings.limit, numpy_generator(seed, "limit"))
     return dataset
 
 

@@ -5,9 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from understudy.data.federation import Federation, Holding
 
 
@@ -65,14 +62,9 @@ def total_variation(counts: Sequence[float], others: Sequence[float]) -> float:
     return sum(abs(a / here - b / there) for a, b in zip(counts, others, strict=True)) / 2
 
 
-def label_table(federation: Federation) -> Tensor:
-    """(clients, classes): how many of each client's own records have each label."""
-    classes = federation.problem.classes
-    return torch.stack([holding.own.label_counts(classes) for holding in federation.sites.values()])
-
-
 def measure_skew(federation: Federation) -> Skew:
-    rows: list[list[int]] = label_table(federation).tolist()
+    classes = federation.problem.classes
+    rows: list[list[int]] = [holding.own.label_counts(classes).tolist() for holding in federation.sites.values()]
     overall = [sum(column) for column in zip(*rows, strict=True)]
     clients = tuple(
         _client_skew(name, holding, row, overall)
@@ -80,7 +72,7 @@ def measure_skew(federation: Federation) -> Skew:
     )
     sizes = [client.records for client in clients]
     present = [client for client in clients if client.records]
-    names = federation.label_names or tuple(str(label) for label in range(federation.problem.classes))
+    names = federation.label_names or tuple(str(label) for label in range(classes))
     return Skew(
         clients,
         tuple(tuple(row) for row in rows),

@@ -23,6 +23,7 @@ from understudy.federation.method import Method
 from understudy.federation.release import Forbidden, check_against_policy, rows_of
 from understudy.federation.site import SCORE, VERSION, Site
 from understudy.federation.site_log import SiteLog
+from understudy.federation.transcript import Exchanged
 from understudy.federation.working import Worked, job_of, work
 from understudy.files import write_whole
 from understudy.privacy.charges import LAST_PLACE, BudgetSpent, Charge
@@ -141,6 +142,14 @@ class _Step:
         self.queue.check(self.site.policy, leaving)
         if self.site.logs_replies:
             SiteLog(self.site.folder).reply(self.request, self.file.read_bytes(), self.kinds, paid)
+        if self.site.keeps_transcript:
+            self._write_transcript()
+
+    def _write_transcript(self) -> None:
+        request, reply = self.request, Message.from_bytes(self.file.read_bytes())
+        brief = Message.from_bytes(request.body)
+        exchanged = Exchanged(self.site.name, request.round, request.step, request.task, brief, reply.without(SCORE))
+        self.site.transcript(request.run).add(exchanged)
 
     def in_vain(self, paid: list[Charge]) -> list[dict[str, Any]]:
         """Charges of the same task when it failed, which the server may not know of. They cover nothing in this

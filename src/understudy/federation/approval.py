@@ -27,7 +27,7 @@ from understudy.federation.exchange import Request
 from understudy.federation.failures import SENTENCES
 from understudy.federation.message import Kind, Message
 from understudy.federation.release import Forbidden, described, labelled, rows_of
-from understudy.files import write_whole
+from understudy.files import add_line, write_whole
 from understudy.privacy.charges import Charge, epsilon_of
 from understudy.privacy.policy import Policy
 
@@ -149,10 +149,7 @@ class ApprovalQueue:
         kept = {key: one.about[key] for key in ("client", "run", "round", "step", "task", "parts")}
         when = datetime.now(UTC).isoformat(timespec="seconds")
         line = {"decision": decision, "when": when, "by": _who(), "sha256": one.sha256, **kept}
-        with self._decisions.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        add_line(self._decisions, line)
 
     def forget(self, run: str) -> None:
         """The run is past this round: these replies will not be asked for again."""
@@ -205,7 +202,7 @@ def _about(leaving: Leaving, reply: Message) -> dict[str, Any]:
 
 
 def _telling(kind: str, tensor: Tensor) -> bool:
-    """A few numbers, such as a count of near-duplicates, tell more than their shape."""
+    """A few numbers, such as a count of near-copies, tell more than their shape."""
     return kind == "statistics" and 0 < tensor.numel() <= FEW
 
 

@@ -75,6 +75,12 @@ def by_sums(exchange: Exchange) -> Exchange:
     return cast(Exchange, summing)
 
 
+@dataclass(frozen=True)
+class Summed:
+    rows: Callable[[Examples], Tensor]  # (n, numbers of the reply's statistics): what each record adds
+    noise: float  # standard deviation of the noise on each number
+
+
 class Method(ABC):
     net: Network  # set by `bind`, before anything else is called
     rounds: int
@@ -94,6 +100,10 @@ class Method(ABC):
     @abstractmethod
     def round(self, server: Server, state: State) -> State:
         """One communication round."""
+
+    def begun_at(self, state: State, model: Tensor) -> State:
+        """The State before round 1, if training is to begin at ``model`` instead of the network's first weights."""
+        return state.but(model=model)
 
     def result(self, state: State) -> Tensor:
         """The weights to score and to save."""
@@ -115,6 +125,16 @@ class Method(ABC):
         """What each client is dealt, whether or not it was asked yet, for `understudy measure`; nothing by default."""
         return {}
 
+    def local_model(self, brief: Message, reply: Message) -> Tensor | None:
+        """A client's local model, as the server can compute it from one reply; None: it cannot. For an audit."""
+        found = reply.get("model")
+        return found if found is not None and tuple(found.shape) == (self.net.size,) else None
+
+    def summed(self, task: str, brief: Message) -> "Summed | None":
+        """How one record enters the statistics of a reply, if those are sums over records; None: they are not. For an
+        audit."""
+        return None
+
     def personal(self, client: Client, model: Tensor) -> Tensor:
         """The weights that a client scores locally."""
         return model
@@ -132,6 +152,11 @@ class Method(ABC):
         """What the method's paper claims for one round of a client with these records, where nothing is charged because
         no guarantee holds; for `understudy audit`. The ledger ignores it."""
         return None
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether it draws fresh weights to train, whatever State's model is."""
+        return False
 
     @property
     def scored_at_home(self) -> bool:

@@ -15,6 +15,7 @@ from understudy.federation.method import Method, task_name
 from understudy.federation.release import labelled
 from understudy.federation.round_record import Ask, RoundRecord
 from understudy.federation.server import Brief, Reply, Server, Task
+from understudy.federation.transcript import Exchanged
 from understudy.privacy.ledger import Ledger, Release
 from understudy.randomness import generator
 
@@ -42,6 +43,7 @@ class RunServer(Server):
         *,
         heard: Callable[[str], None] | None = None,
         released: Callable[[Release], None] | None = None,
+        exchanged: Callable[[Exchanged], None] | None = None,  # for a transcript
     ):
         self.clients = in_order(clients)
         self.round = 0
@@ -52,6 +54,8 @@ class RunServer(Server):
         self._engine, self._facts, self._problem = engine, facts, method.net.problem
         self._incoming = Incoming(method, facts.run, facts.held_out, released)
         self._heard = heard or (lambda client: None)
+        self._exchanged = exchanged
+        self._briefs: dict[str, Message] = {}  # on their way, for the transcript
         engine.late = self._late
         self.begin(0)
 
@@ -156,6 +160,8 @@ class RunServer(Server):
         for client in to:
             message = brief if isinstance(brief, Message) else brief(client)
             body = shared or message.to_bytes()
+            if self._exchanged is not None:
+                self._briefs[client] = message
             settled = self.versions.get(client, NOTHING)
             self.record.down[client] = self.record.down.get(client, 0) + len(body)
             score = self._facts.score_at_clients and "model" in message and client not in self._scored
@@ -207,6 +213,9 @@ class RunServer(Server):
         self._pending[client] = answer.version
         self.record.answered.add(client)
         asked.good += 1
+        if self._exchanged is not None:
+            brief = self._briefs.pop(client)
+            self._exchanged(Exchanged(client, asked.round, asked.step, asked.task, brief, message))
         sent = labelled(message, self._incoming.kinds[asked.task], self._problem)
         if sent is not None and len(sent):
             self.record.examples[client] = sent

@@ -11,7 +11,9 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 
-NO_BOUNDS: Mapping[str, float] = MappingProxyType({})
+PartShapes = Mapping[str, Sequence[int]]  # of a reply, by part
+Least = Mapping[str, float]  # the smallest number a part may hold
+NO_BOUNDS: Least = MappingProxyType({})
 Task = Callable[[Client, Message], Message]
 Brief = Message | Callable[[str], Message]  # one for all, or one per client name
 
@@ -64,14 +66,7 @@ class Server(ABC):
     @abstractmethod
     def rng(self, purpose: str) -> torch.Generator: ...
 
-    def sum(
-        self,
-        task: Task,
-        brief: Brief,
-        to: Sequence[str],
-        like: Mapping[str, Sequence[int]],
-        least: Mapping[str, float] = NO_BOUNDS,
-    ) -> Message:
+    def sum(self, task: Task, brief: Brief, to: Sequence[str], like: PartShapes, least: Least = NO_BOUNDS) -> Message:
         """The replies summed part by part, in float64 and in the order of ``to``.
 
         ``like`` gives the shape of every part, ``least`` the smallest value it may hold (a divisor must not be
@@ -79,9 +74,7 @@ class Server(ABC):
         """
         total = {part: torch.zeros(tuple(shape), dtype=torch.float64) for part, shape in like.items()}
         for reply in self.ask(task, brief, to):
-            if {part: tuple(t.shape) for part, t in reply.items()} != {
-                part: tuple(t.shape) for part, t in total.items()
-            }:
+            if {part: t.shape for part, t in reply.items()} != {part: t.shape for part, t in total.items()}:
                 reply.refuse(f"it holds {reply.message!r}, but {', '.join(total)} of other shapes are expected")
                 continue
             below = [part for part, limit in least.items() if bool((reply[part] < limit).any())]
@@ -123,12 +116,5 @@ class OnlySums(WrappedServer):
             "`start` or `round`."
         )
 
-    def sum(
-        self,
-        task: Task,
-        brief: Brief,
-        to: Sequence[str],
-        like: Mapping[str, Sequence[int]],
-        least: Mapping[str, float] = NO_BOUNDS,
-    ) -> Message:
+    def sum(self, task: Task, brief: Brief, to: Sequence[str], like: PartShapes, least: Least = NO_BOUNDS) -> Message:
         return self.inner.sum(task, brief, to, like, least)

@@ -9,6 +9,7 @@ from understudy.data.federation import Holding
 from understudy.errors import UserError
 from understudy.federation.exchange import Request
 from understudy.federation.tensor_store import TensorStore
+from understudy.federation.transcript import Transcript
 from understudy.privacy.charges import ChargeLog
 from understudy.privacy.policy import Policy
 from understudy.privacy.promise import PrivacySettings
@@ -29,6 +30,7 @@ class Site:
     privacy: PrivacySettings | None = None  # what the run promises
     policy: Policy | None = None  # what this site allows, whatever the server asks for
     logs_replies: bool = False  # a real site does; in a simulation the run's ledger has it
+    keeps_transcript: bool = False  # of its own exchanges; in a simulation the run has it
 
     @property
     def charge_log(self) -> ChargeLog:
@@ -37,6 +39,9 @@ class Site:
 
     def memory(self, run: str) -> TensorStore:
         return TensorStore(self.folder / run / "memory")
+
+    def transcript(self, run: str) -> Transcript:
+        return Transcript(self.folder / run / "transcript")
 
     def answered(self, run: str) -> Path:
         """Lists the answered steps of the run's newest round."""

@@ -8,7 +8,7 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.federation.client import Client
 from understudy.federation.message import Message
-from understudy.federation.method import Dealt, Job, Method, State
+from understudy.federation.method import Dealt, Job, Method, State, Summed
 from understudy.federation.server import Server
 from understudy.models.network import Network
 from understudy.privacy.published import PublishedClaim
@@ -36,6 +36,9 @@ class WrappedMethod(Method):
     def jobs(self) -> dict[str, Job]:
         return {**self.inner.jobs(), **super().jobs()}
 
+    def begun_at(self, state: State, model: Tensor) -> State:
+        return self.inner.begun_at(state, model)
+
     def result(self, state: State) -> Tensor:
         return self.inner.result(state)
 
@@ -54,6 +57,12 @@ class WrappedMethod(Method):
     def dealt(self, state: State, clients: Sequence[str]) -> Mapping[str, Dealt]:
         return self.inner.dealt(state, clients)
 
+    def local_model(self, brief: Message, reply: Message) -> Tensor | None:
+        return self.inner.local_model(brief, reply)
+
+    def summed(self, task: str, brief: Message) -> Summed | None:
+        return self.inner.summed(task, brief)
+
     def personal(self, client: Client, model: Tensor) -> Tensor:
         return self.inner.personal(client, model)
 
@@ -63,6 +72,10 @@ class WrappedMethod(Method):
 
     def published_claim(self, own: Examples) -> PublishedClaim | None:
         return self.inner.published_claim(own)
+
+    @property
+    def begins_anew(self) -> bool:
+        return self.inner.begins_anew
 
     @property
     def scored_at_home(self) -> bool:

@@ -19,6 +19,7 @@ from torch.func import functional_call, grad, vmap
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.learning.losses import per_record_loss
+from understudy.models.classifier import RawLogits
 from understudy.models.network import Network
 
 FLOATS_AT_ONCE = 10_000_000  # of per-record gradients: limits a pass's memory
@@ -118,18 +119,8 @@ def _logits(net: Network, trained: Tensor, x: Tensor) -> Tensor:
         name: trained[where].view(shape) for name, (where, shape) in net.windows.items() if where.stop <= net.parameters
     }
     inside = {f"module.{name}": part for name, part in parts.items()}
-    found: Tensor = functional_call(_Plain(net.module), inside, (x,))
+    found: Tensor = functional_call(RawLogits(net.module, net.problem), inside, (x,))
     return found
-
-
-class _Plain(torch.nn.Module):
-    def __init__(self, module: torch.nn.Module):
-        super().__init__()
-        self.module = module
-
-    def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.module.head(self.module.features(x))  # type: ignore[operator]
-        return found
 
 
 # ---- smoothness

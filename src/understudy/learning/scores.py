@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from understudy.data.problem import Problem
 from understudy.learning.losses import per_record_loss
-from understudy.learning.ranking import area_under_roc, expected_calibration_error
 
 PerClass = tuple[float | None, ...]
+BINS = 15  # of confidence
 
 
 @dataclass(frozen=True)
@@ -146,3 +146,27 @@ def _calibration(confidence: Tensor, right: Tensor) -> float | None:
     if not bool(torch.isfinite(confidence).all()):
         return None
     return expected_calibration_error(confidence.flatten(), right.flatten())
+
+
+def area_under_roc(scores: Tensor, positive: Tensor) -> float | None:
+    """The probability that a positive outranks a negative, ties counting half; None if either kind is missing.
+
+    The rank-sum formula: (sum of the positives' ranks − P(P+1)/2) / (P·N), tied scores sharing a mean rank.
+    """
+    of_value, tied = torch.unique(scores, return_inverse=True, return_counts=True)[1:]
+    ends = tied.cumsum(0).to(torch.float64)
+    ranks = (ends - (tied - 1) / 2)[of_value]
+    positives = int(positive.sum())
+    negatives = len(positive) - positives
+    if not positives or not negatives:
+        return None
+    above = float(ranks[positive].sum()) - positives * (positives + 1) / 2
+    return above / (positives * negatives)
+
+
+def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = BINS) -> float:
+    """Σ over equal bins of (share of predictions) · |mean confidence − share correct|."""
+    sums = torch.zeros(bins, dtype=torch.float64)
+    at = (confidence * bins).ceil().long().sub_(1).clamp_(0, bins - 1)  # bins are (lower, upper]
+    sums.index_add_(0, at, confidence.to(torch.float64) - correct.to(torch.float64))
+    return float(sums.abs().sum()) / len(confidence)

@@ -101,6 +101,10 @@ class Condensing(Method):
             )
         self.settings.loops  # noqa: B018  refused here, before anything runs
 
+    @property
+    def begins_anew(self) -> bool:
+        return True
+
     def effort(self, records: int, classes: int) -> int:
         return 0  # most of the work is done layer by layer, which is not compiled
 
@@ -184,14 +188,13 @@ def halves(local: Local) -> list[tuple[Local, float]]:
 class DC(Condensing):
     settings: DCSettings
 
-    def __init__(self, settings: DCSettings):
-        super().__init__(settings)
-
     @task(x="examples", y="labels")
     def condense(self, client: Client, brief: Message) -> Message:
         real, counts = client.examples, client.examples.label_counts(self.net.problem.classes)
-        members = [torch.nonzero(real.y == c).flatten() for c in torch.nonzero(counts).flatten()]
-        images = self.moving(self._first_images(client, real, members), self._labels(counts))
+        owned = torch.nonzero(counts).flatten()
+        members = [torch.nonzero(real.y == c).flatten() for c in owned]
+        labels = owned.repeat_interleave(self.settings.ipc)
+        images = self.moving(self._first_images(client, real, members), labels)
         if members:
             there, looks = real.to(self.net.device), self._looks(client, members)
             for _ in self.along(client, images):
@@ -208,9 +211,6 @@ class DC(Condensing):
             return rows[chosen], draw(settings.dsa_kinds, client.rng("dsa")) if settings.dsa else None
 
         return with_changes((look(rows) for _ in range(places) for rows in members), self.net.device)
-
-    def _labels(self, counts: Tensor) -> Tensor:
-        return torch.nonzero(counts).flatten().repeat_interleave(self.settings.ipc)
 
     def _first_images(self, client: Client, real: Examples, members: list[Tensor]) -> Tensor:
         if self.settings.init == "noise" or not members:

@@ -74,9 +74,6 @@ class DenseSettings(AveragingSettings):
 class Dense(Averaging):
     settings: DenseSettings
 
-    def __init__(self, settings: DenseSettings):
-        super().__init__(settings)
-
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
         if net.problem.multilabel or len(net.problem.shape) != 3:

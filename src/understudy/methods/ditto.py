@@ -48,9 +48,6 @@ class Tether(Pull):
 class Ditto(Averaging):
     settings: DittoSettings
 
-    def __init__(self, settings: DittoSettings):
-        super().__init__(settings)
-
     def effort(self, records: int, classes: int) -> int:
         return 2 * super().effort(records, classes)
 

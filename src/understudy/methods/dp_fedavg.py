@@ -145,15 +145,11 @@ def _poisson_plan(pool: int, plan: NoisePlan, rng: torch.Generator) -> Tensor:
     return table
 
 
-def _averaging(settings: DpSettings, terms: Sequence[Term] = ()) -> Averaging:
-    return PrivateAveraging(settings, terms=terms)
-
-
 @method("dp-fedavg", settings=DpSettings)
 def dp_fedavg(settings: DpSettings) -> Averaging:
-    return _averaging(settings)
+    return PrivateAveraging(settings)
 
 
 @method("dp-fedprox", settings=DpProxSettings, presets={"release": {"mu": 0.2}})  # written there without the half
 def dp_fedprox(settings: DpProxSettings) -> Averaging:
-    return _averaging(settings, [Proximal(settings.mu)])
+    return PrivateAveraging(settings, terms=[Proximal(settings.mu)])

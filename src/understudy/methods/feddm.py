@@ -12,6 +12,14 @@ images, and one per image in the server's training. A class with fewer than ``mi
 which is what the paper's message sizes imply. ``weights: size`` is its equation 10 with n_{k,c} in place of the
 misprinted count: each image weighs n_{k,c} / ipc, which reveals those counts to the server.
 
+Where we go further. ``init: generator``: images start neither as records nor as noise, but as images of a generator
+that the client trains once on its records of those classes and keeps to itself; each round starts from fresh ones.
+``pixels: uint8`` rounds and clips the finished images to pixels, a quarter of the bytes; matching itself stays in
+floats. ``keep_pool: K`` lets the server train on the images of the K rounds before as well, which stay in its State (K
+· clients · classes · ipc images at most). Those were matched near earlier models, up to ρ away per round;
+``keep_weight`` makes them count for less with age. An epoch of the server is a pass over all of them, so a round takes
+up to K + 1 times as long.
+
 Privacy. The gradient with respect to the images depends on the records only through the class means of v(x) = [h(x);
 z(x)].
 
@@ -23,6 +31,12 @@ is computed from noise images under w_r, and images start as noise. All classes 
 noise alone, unless ``privacy.public`` says that labels are not secret. With ``stat_releases: K`` a round has K
 networks, each with one release over all records (rate 1), and the image steps cycle through them.
 
+If classes differ much in size, one n̄_c for all of them mis-scales every mean, and images of classes that a client does
+not hold are noise under a label. ``count_noise: σ_n`` has each client release its class counts once, with noise of σ_n
+records (``methods.shared.noised_counts``); the noise of the means is solved for what that leaves of ε. Each mean is
+then divided by q times its class's noised count, and classes below ``min_class_records`` noised records are not made
+(by default 10, or 3 σ_n if that is more).
+
 ``dp: paper`` is algorithm 2 as published, for comparison only: it clips the gradient after averaging over the batch and
 adds noise of σC/|B|; noise and batches come from secret streams, which its claim takes for granted. One record can
 reverse that average, so the noise is too small by a factor of up to 2|B| and no ε holds: nothing is charged, and the
@@ -31,10 +45,10 @@ which refutes it.
 """
 
 from itertools import cycle, islice
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from understudy.data.examples import Examples
@@ -43,8 +57,11 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import task, task_name
 from understudy.federation.registry import method
-from understudy.federation.server import Task
+from understudy.federation.server import Reply, Task
 from understudy.learning.pool import Siamese
+from understudy.methods.shared.generated_start import GeneratedStart, of_classes
+from understudy.methods.shared.imitation import DEFAULT, built_generator, generator_in_full
+from understudy.methods.shared.noised_counts import NoisedCounts
 from understudy.methods.shared.pooled import FEWEST, Pooled, PooledSettings, first_noise
 from understudy.models.network import Network
 from understudy.privacy.accounting import Spending
@@ -63,6 +80,7 @@ from understudy.synthesis.matching import (
 from understudy.synthesis.private_matching import PlannedRelease, PrivateMeans, PublishedNoise, clip_from_noise
 
 PUBLISHED_CLIP = 5.0
+COVERED = ("x", "y")  # by what a client charges
 
 
 class FedDMSettings(PooledSettings):
@@ -70,14 +88,27 @@ class FedDMSettings(PooledSettings):
     real_batch: int = Field(default=256, ge=1)  # real records per class and step
     image_lr: float = Field(default=1.0, gt=0)  # learning rate of the images
     image_momentum: float = Field(default=0.5, ge=0, lt=1)  # momentum of the images
-    init: Literal["real", "noise"] | None = None  # how images start; null: real, or noise under dp
+    init: Literal["real", "noise", "generator"] | None = None  # how images start; null: real, or noise under dp
+    generator: dict[str, Any] | None = None  # for init: generator, a name or file.py:Class, and its settings
+    pixels: Literal["float32", "uint8"] = "float32"  # how images travel; uint8: rounded and clipped to pixels
     classes_at_once: int | None = Field(default=None, ge=1)  # classes per pass; null: set by the size of the images
     dp: Literal["none", "stat", "paper"] = "none"  # stat: private class means; paper: as published, without a guarantee
     noise: float | None = Field(default=None, gt=0)  # σ; null: solved from privacy.epsilon over all rounds
     clip: float | None = Field(default=None, gt=0)  # C, clipping norm; null: from noise images (stat), 5 (paper)
     rate: float | None = Field(default=None, gt=0, le=1)  # q, share of records per step; null: real_batch / n̄_c
     class_records: int | None = Field(default=None, ge=1)  # n̄_c per class; null: planned records / classes
+    count_noise: float | None = Field(default=None, gt=0)  # σ_n of class counts, released once; null: not released
     stat_releases: int | None = Field(default=None, ge=1)  # K per round, over all records; null: one per step
+
+    @model_validator(mode="before")
+    @classmethod
+    def _generator_in_full(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        named, wanted = given.get("generator"), given.get("init") == "generator"
+        if named is not None and not wanted:
+            raise ValueError("generator is only used with init: generator; write both, or leave it out")
+        return {**given, "generator": generator_in_full(named or DEFAULT, "method.generator")} if wanted else given
 
 
 @method("feddm", settings=FedDMSettings)
@@ -86,6 +117,7 @@ class FedDM(Pooled):
 
     def __init__(self, settings: FedDMSettings):
         super().__init__(settings)
+        self.generator = None if settings.generator is None else built_generator(settings.generator)
 
     @property
     def client_task(self) -> Task:
@@ -93,6 +125,12 @@ class FedDM(Pooled):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
+        if self.settings.pixels == "uint8" and len(net.problem.shape) != 3:
+            raise UserError("method.pixels: uint8 needs images (channels, height, width); write float32.")
+        if self.generator is not None:
+            self.generator.device = net.device
+        if self.settings.count_noise is not None and self.settings.dp != "stat":
+            raise UserError("method.count_noise is only used with dp: stat; write null.")
         if self.settings.dp != "none":
             self._check_private(net)
 
@@ -100,11 +138,16 @@ class FedDM(Pooled):
         settings = self.settings
         if settings.init == "real":
             raise UserError("method.init: images that start as real records cannot be private; write init: noise.")
+        if settings.init == "generator":
+            raise UserError(
+                "method.init: this generator learns without noise, so images that start from it cannot be private; "
+                "write init: noise."
+            )
         if net.needs_company:
             raise UserError(
                 "model: BatchNorm mixes records, so method.dp cannot hold; choose a network with GroupNorm."
             )
-        if settings.min_class_records is not None:
+        if settings.min_class_records is not None and settings.count_noise is None:
             raise UserError("method.min_class_records reveals who holds few records; write null under method.dp.")
         if settings.dp == "paper":
             if settings.noise is None:
@@ -143,6 +186,8 @@ class FedDM(Pooled):
 
     @task(x="examples", y="labels", weight="statistics")
     def distil(self, client: Client, brief: Message) -> Message:
+        if self.settings.pixels == "uint8" and client.own.x.dtype != torch.uint8:
+            raise UserError(f"method.pixels: the records of {client.id} are not uint8 pixels; write float32.")
         if self.settings.dp == "stat":
             return self._distil_privately(client, brief["model"])
         real = client.examples
@@ -161,9 +206,16 @@ class FedDM(Pooled):
         ipc = self.settings.ipc
         if self.settings.init == "noise" or self.settings.dp != "none" or not classes:
             return first_noise(client, len(classes) * ipc, self.net)
+        if self.generator is not None:
+            start = GeneratedStart(self.generator, self.net.problem)
+            made = start.images(client, of_classes(real, classes), self._labels(classes))
+            return first_noise(client, len(classes) * ipc, self.net) if made is None else made
         rng = client.rng("feddm first images")
         chosen = [real_batch(torch.nonzero(real.y == c).flatten(), ipc, rng) for c in classes]
         return real.x[torch.cat(chosen)]
+
+    def reply(self, x: Tensor, y: Tensor, real: Examples) -> Message:
+        return super().reply(self.net.problem.unscale(x) if self.settings.pixels == "uint8" else x, y, real)
 
     def _labels(self, classes: list[int]) -> Tensor:
         return torch.tensor(classes, dtype=torch.int64).repeat_interleave(self.settings.ipc)
@@ -177,18 +229,31 @@ class FedDM(Pooled):
         settings = self.settings
         return ImageSteps(settings.image_lr, settings.image_momentum, alter, settings.classes_at_once)
 
+    # ---- on the server
+
+    def why_refused(self, reply: Reply) -> str | None:
+        wrong = super().why_refused(reply)
+        if wrong is None and self.settings.pixels == "uint8" and reply["x"].dtype != torch.uint8:
+            wrong = "its images are not in bytes"
+        return wrong
+
     # ---- with privacy
 
     def _distil_privately(self, client: Client, w: Tensor) -> Message:
         settings, net = self.settings, self.net
         clip = settings.clip or clip_from_noise(net, w, client.rng("feddm clip"))
-        classes, release = self._planned(client, clip)
+        held, release = self._noised_holding(client), self._planned(client, clip)
+        planned = self._planned_by_class(client, held, release)
+        classes = list(planned)
         repeats = settings.stat_releases or settings.steps
-        client.budget.charge(rate=release.rate, noise=release.noise, steps=repeats, clip=clip, covers=("x", "y"))
+        if held is not None and not classes:
+            repeats = 0  # by its noised counts it has nothing to release
+        client.budget.charge(rate=release.rate, noise=release.noise, steps=repeats, clip=clip, covers=COVERED)
         x = first_noise(client, len(classes) * settings.ipc, net)
         if classes:
-            real, planned = RealClasses(client.examples, classes), self._planned_by_class(client, classes, release)
-            means = PrivateMeans(net, real, release, client.secret_rng, settings.classes_at_once, planned)
+            real = RealClasses(client.examples, classes)
+            divisors = list(planned.values())
+            means = PrivateMeans(net, real, release, client.secret_rng, settings.classes_at_once, divisors)
             looks = looks_near(net, self._near(client, w, repeats), means, len(classes))
             if settings.stat_releases is not None:
                 with net.frozen():
@@ -196,11 +261,20 @@ class FedDM(Pooled):
             x = match_means(net, x, looks, settings.ipc, self._image_steps())
         return self.reply(x, self._labels(classes), client.examples.none())
 
-    def _planned(self, client: Client, clip: float) -> tuple[list[int], PlannedRelease]:
-        """Which classes are made, and how means are released; neither depends on any single record."""
+    def _noised_holding(self, client: Client) -> dict[int, float] | None:
+        """Noised counts of the classes that are made, if counts are released."""
+        settings = self.settings
+        if settings.count_noise is None:
+            return None
+        counts = NoisedCounts(settings.count_noise)
+        noised = counts.of(client, self.net.problem.classes, COVERED).tolist()
+        fewest = counts.fewest(settings.min_class_records, FEWEST)
+        return {c: noised[c] for c in self._told(client.own) if noised[c] >= fewest}
+
+    def _planned(self, client: Client, clip: float) -> PlannedRelease:
+        """How means are released; it does not depend on any single record."""
         settings, privacy = self.settings, self.privacy
         assert privacy is not None
-        classes = sorted({*self._told(client.own), *self._told(client.dealt)})
         held = max(1, len(self._told(client.own)))
         records = settings.class_records or max(1, planned_records(privacy, len(client.own)) // held)
         rate = settings.rate or min(1.0, settings.real_batch / records)
@@ -208,17 +282,20 @@ class FedDM(Pooled):
             rate = 1.0
         steps = (settings.stat_releases or settings.steps) * self.rounds
         before = self.spent_before(len(client.own))
-        return classes, PlannedRelease(
-            rate, records, clip, settings.noise or solved_noise(privacy, rate, steps, before)
-        )
+        if settings.count_noise is not None:
+            before = (*before, NoisedCounts(settings.count_noise).spending)
+        return PlannedRelease(rate, records, clip, settings.noise or solved_noise(privacy, rate, steps, before))
 
-    def _planned_by_class(self, client: Client, classes: list[int], release: PlannedRelease) -> list[int]:
-        """n̄_c plus the dealt records, whose number is not secret."""
-        held, dealt = self._told(client.own), client.dealt.label_counts(self.net.problem.classes).tolist()
-        return [(release.records if c in held else 0) + dealt[c] for c in classes]
+    def _planned_by_class(
+        self, client: Client, noised: dict[int, float] | None, release: PlannedRelease
+    ) -> dict[int, float]:
+        """The classes that are made: n̄_c, or its noised count, plus the dealt records, whose number is not secret."""
+        held = noised if noised is not None else dict.fromkeys(self._told(client.own), float(release.records))
+        dealt = client.dealt.label_counts(self.net.problem.classes).tolist()
+        return {c: held.get(c, 0.0) + m for c, m in enumerate(dealt) if c in held or m}
 
     def _told(self, records: Examples) -> list[int]:
-        """The classes to treat as present: all, unless labels are not secret."""
+        """The classes to treat as held: all, unless labels are not secret."""
         assert self.privacy is not None
         return self.owned(records, 1) if "labels" in self.privacy.public else list(range(self.net.problem.classes))
 

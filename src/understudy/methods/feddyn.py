@@ -126,6 +126,9 @@ class FedDyn(Averaging):
         sums = server.sum(self.count, Message(), server.clients, shapes, least)
         return state.but(mean_records=scalar(sums["records"] / sums["clients"]))
 
+    def begun_at(self, state: State, model: Tensor) -> State:
+        return super().begun_at(state, model).but(mean=model[self.shared])
+
     def further_models(self, state: State) -> Mapping[str, Tensor]:
         return {"corrected": state["model"]}
 

@@ -107,6 +107,13 @@ class FedNova(Averaging):
 
     # ---- on the server
 
+    def local_model(self, brief: Message, reply: Message) -> Tensor | None:
+        """The change comes divided by 1 + steps / weight (exactly so without a proximal term)."""
+        if "change" not in reply or "steps" not in reply or not float(reply["weight"]):
+            return None
+        longer = 1 + reply["steps"] / reply["weight"]
+        return super().local_model(brief, reply.but(change=reply["change"] * longer))
+
     @by_sums
     def start(self, server: Server) -> State:
         state = super().start(server)

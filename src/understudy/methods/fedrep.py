@@ -64,9 +64,6 @@ class FedRep(Averaging):
     head_at_home: ClassVar[bool] = True
     settings: FedRepSettings
 
-    def __init__(self, settings: FedRepSettings):
-        super().__init__(settings)
-
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
         for part, which, other in ((net.head, "head", "keep at home"), (net.body, "body", "share")):

@@ -52,9 +52,6 @@ class PSGSettings(CondensationSettings):
 class PSG(Condensing):
     settings: PSGSettings
 
-    def __init__(self, settings: PSGSettings):
-        super().__init__(settings)
-
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
         if self.privacy is None:

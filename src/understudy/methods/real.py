@@ -5,7 +5,8 @@ on them exactly as FedDM's does on synthetic ones (``methods.shared.pooled``). W
 of distribution matching. Private records are sent, so there is no privacy at all.
 
 The paper does not say whether images are drawn anew each round; here they are, unless ``redraw: false``. A class with
-fewer than ``ipc`` records sends each of them once.
+fewer than ``ipc`` records sends each of them once. With ``keep_pool`` the server also trains on the images of earlier
+rounds.
 """
 
 import torch
@@ -41,6 +42,10 @@ class Real(Pooled):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
+        if self.settings.keep_pool and not self.settings.redraw:
+            raise UserError(
+                "method.keep_pool: with redraw: false every round brings the same images; leave out one of the two."
+            )
         if self.privacy is not None and self.privacy.epsilon is not None:
             raise UserError(
                 "real sends private records as they are, so no privacy.epsilon can hold; leave privacy out, "

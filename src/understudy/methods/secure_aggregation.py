@@ -38,6 +38,7 @@ from typing import Literal
 import numpy as np
 import torch
 from pydantic import Field, field_validator
+from torch import Tensor
 
 from understudy.base_settings import Settings
 from understudy.errors import UserError
@@ -97,6 +98,10 @@ class SecureAggregation(WrappedMethod):
     @task(shares="keys", opened="keys")
     def unmask(self, client: Client, brief: Message) -> Message:
         return party.unmask(client.memory, client.round, brief, self.rules)
+
+    def local_model(self, brief: Message, reply: Message) -> Tensor | None:
+        """What a single client sends is masked."""
+        return None
 
     def jobs(self) -> dict[str, Job]:
         """The tasks of the underlying method, with what they send under masks."""

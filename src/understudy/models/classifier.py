@@ -23,6 +23,18 @@ class Classifier(nn.Module):
         return logits
 
 
+class RawLogits(nn.Module):
+    """Raw records in, logits out, through a network's plain layers: without memory layout and compiled code."""
+
+    def __init__(self, module: nn.Module, problem: Problem) -> None:
+        super().__init__()
+        self.module, self._problem = module, problem
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.module.head(self.module.features(self._problem.scale(x)))  # type: ignore[operator]
+        return logits
+
+
 def image_shape(problem: Problem, name: str, *, smallest: int, instead: str) -> tuple[int, int, int]:
     """Channels, height and width, or an error if ``name`` cannot take such records."""
     shape = problem.shape

@@ -221,6 +221,13 @@ class Network:
         """The weights as a state dict, for saving and for other programs."""
         return {name: w[where].view(shape).clone() for name, (where, shape) in self.windows.items()}
 
+    def vector_of(self, named: Mapping[str, Tensor]) -> Tensor:
+        """The weights that `named` spells out; a KeyError or RuntimeError for those of another network."""
+        w = self.initial()
+        for name, (where, _) in self.windows.items():
+            w[where] = named[name].reshape(-1)
+        return w
+
 
 def _parts(module: nn.Module) -> tuple[Named, Named, Named]:
     """Parameters of the body, of the head, and what is not trained."""

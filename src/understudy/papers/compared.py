@@ -42,10 +42,11 @@ def standings_table(lines: Sequence[StudyLine]) -> StudyTable:
             f"{100 * statistics.fmean(one.best):.1f}",
             f"{one.megabytes:.1f}",
             f"{one.seconds:.0f}",
+            "not audited" if one.leak is None else f"{100 * one.leak:.1f} %",
         ]
         for one in sorted(lines, key=lambda one: -one.mean)
     ]
-    return StudyTable(["method", "rate", "accuracy, mean ± spread", "best round", "MB", "seconds"], rows)
+    return StudyTable(["method", "rate", "accuracy, mean ± spread", "best round", "MB", "seconds", "leak"], rows)
 
 
 def standings_drawing(title: str, lines: Sequence[StudyLine]) -> Drawing:

@@ -5,12 +5,14 @@ the generator's were chosen on a validation share of the training images (``data
 than the demo's; the test images chose nothing. FedCOG begins in round 21 because its rounds take longest.
 """
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from understudy.audits.attack_run import audit_run
 from understudy.config.read import read
 from understudy.config.resolve import resolve
 from understudy.errors import UserError
@@ -51,19 +53,20 @@ ACTS = (
         "feddm",
         "clients send ten pictures per digit instead of weights; the server trains on them",
         {
+            "transcript": True,
             "method": {
                 "name": "feddm",
                 "rounds": 5,
                 "steps": 40,
                 "real_batch": 64,
                 "server": {"epochs": 150, "batch": 100, "lr": 0.05},
-            }
+            },
         },
     ),
     Act(
         "fedavg+fedssyn",
         "before round 1, clients swap pictures from their own generators; then they train as in fedavg",
-        {"with": [{"name": "fedssyn", "generator": VAE}]},
+        {"transcript": True, "with": [{"name": "fedssyn", "generator": VAE}]},
     ),
 )
 
@@ -75,6 +78,14 @@ def play_demo(out: Path, observer: Observer) -> Iterator[tuple[Act, Result]]:
         folder = RunFolder(out / "runs" / act.name)
         config = resolve(read(PRESET), act.changes)
         yield act, play(config, folder.path, resume=True, observer=observer)
+
+
+def audit_demo(folders: Iterable[Path], observer: Observer) -> None:
+    """Attacks the pictures of the acts that sent some: by distance alone, which takes seconds."""
+    for folder in folders:
+        if RunFolder(folder).synthetic():
+            observer.says(f"\n{folder.name}: whose records can be recognised in the pictures?")
+            audit_run(folder, only=("distance",), workers=os.cpu_count() or 1)
 
 
 def clear(out: Path) -> None:

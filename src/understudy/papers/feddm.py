@@ -9,14 +9,11 @@ weight, and P is about 4000 instead of 320 000, so even ρ = 2 is 3.6 times as m
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from understudy.papers.compared import compared
-from understudy.papers.study import Changes, Shown, Study
+from understudy.papers.study import Changes, Scale, Shown, Study, at_scales
 from understudy.papers.tuned import Comparison, Contender
 
-SKEW_ABOUT = "FedDM beside averaging as skew grows (Dirichlet 0.5, 0.1, 0.01), learning rates tuned alike"
-OPTIONS_ABOUT = "FedDM: images per class, the radius, and real images in place of matched ones"
 ON = "4000 MNIST images at 14×14, ten clients"
 ALPHAS = (0.5, 0.1, 0.01)
 SERVER_RATE = "method.server.lr"  # what is tuned if the server trains
@@ -50,14 +47,6 @@ QUICK_SERVER: Changes = {**QUICK, "method.server.epochs": 2}
 # ---- as skew grows
 
 
-def skew_at_desk() -> Comparison:
-    return _skew(ALPHAS, {}, {}, (0.1, 0.3, 1.0), (0, 1, 2))
-
-
-def skew_smoke() -> Comparison:
-    return _skew((0.5, 0.1), QUICK, {**QUICK_SERVER, "method.steps": 1}, (0.1,), (0,))
-
-
 def _skew(
     alphas: Sequence[float], averaging: Changes, surrogates: Changes, rates: Sequence[float], seeds: Sequence[int]
 ) -> Comparison:
@@ -65,8 +54,10 @@ def _skew(
     contenders, panels = [], {}
     for alpha in alphas:
         split = {"data.split.alpha": alpha}
-        lines = {"FedDM": f"feddm-{alpha:g}"}
+        lines = {"FedDM": f"feddm-{alpha:g}", "REAL": f"real-{alpha:g}"}  # the same images, as they are
         contenders.append(Contender(lines["FedDM"], {"method": FEDDM, **split, **surrogates}, SERVER_RATE))
+        unmatched = {key: value for key, value in surrogates.items() if key != "method.steps"}
+        contenders.append(Contender(lines["REAL"], {"method": REAL, **split, **unmatched}, SERVER_RATE))
         for label, change in AVERAGING.items():
             if alpha < max(alphas) or label == "FedAvg":
                 lines[label] = f"{label.lower()}-{alpha:g}"
@@ -74,6 +65,11 @@ def _skew(
         panels[f"α = {alpha:g}"] = lines
     return Comparison("feddm-skew", f"FedDM beside averaging: {ON}", SMALL, rates, seeds, contenders, panels=panels)
 
+
+SKEW: Mapping[Scale, Comparison] = {
+    "smoke": _skew((0.5, 0.1), QUICK, {**QUICK_SERVER, "method.steps": 1}, (0.1,), (0,)),
+    "desk": _skew(ALPHAS, {}, {}, (0.1, 0.3, 1.0), (0, 1, 2)),
+}
 
 # ---- what matters
 
@@ -96,14 +92,6 @@ PANELS = {
 }
 
 
-def options_at_desk() -> Comparison:
-    return _options({}, {}, (0.1, 0.3), (0, 1, 2))
-
-
-def options_smoke() -> Comparison:
-    return _options(QUICK_SERVER, {"method.steps": 1}, (0.1,), (0,))
-
-
 def _options(changes: Changes, matching: Changes, rates: Sequence[float], seeds: Sequence[int]) -> Comparison:
     contenders = [
         Contender(
@@ -119,8 +107,8 @@ def _options(changes: Changes, matching: Changes, rates: Sequence[float], seeds:
 STUDIES = (
     Study(
         "feddm-skew",
-        SKEW_ABOUT,
-        {"smoke": partial(compared, skew_smoke()), "desk": partial(compared, skew_at_desk())},
+        "FedDM beside averaging as skew grows (Dirichlet 0.5, 0.1, 0.01), learning rates tuned alike",
+        at_scales(compared, SKEW),
         Shown(
             "4000 MNIST images at 14×14, small ConvNet, 10 clients, 5 rounds, Dirichlet {}",
             r"(?P<method>[a-z]+)-(?P<more>[\d.]+)",
@@ -128,8 +116,14 @@ STUDIES = (
     ),
     Study(
         "feddm-options",
-        OPTIONS_ABOUT,
-        {"smoke": partial(compared, options_smoke()), "desk": partial(compared, options_at_desk())},
+        "FedDM: images per class, the radius, and real images in place of matched ones",
+        at_scales(
+            compared,
+            {
+                "smoke": _options(QUICK_SERVER, {"method.steps": 1}, (0.1,), (0,)),
+                "desk": _options({}, {}, (0.1, 0.3), (0, 1, 2)),
+            },
+        ),
         Shown("4000 MNIST images at 14×14, small ConvNet, 10 clients, 5 rounds, Dirichlet 0.1", r"(?P<method>real)"),
     ),
 )

@@ -10,6 +10,7 @@ from understudy.errors import UserError
 from understudy.papers import fedcog, feddm, ours
 from understudy.papers.fedlap import comparisons
 from understudy.papers.fedssyn import plans
+from understudy.papers.frontier import scales
 from understudy.papers.study import Findings, Scale, Study
 from understudy.papers.theory import checks
 from understudy.runs.watching import Observer
@@ -23,6 +24,7 @@ STUDIES: Mapping[str, Study] = {
         *fedcog.STUDIES,
         *checks.STUDIES,
         *plans.STUDIES,
+        *scales.STUDIES,
     )
 }
 

@@ -7,8 +7,9 @@ they look is up to `view`. What a paper printed, cell by cell, and its claims wi
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
@@ -35,6 +36,7 @@ class StudyLine:
     rounds: Sequence[int] = ()  # rounds scored; below, by seed and by round
     values: Sequence[Sequence[float]] = ()
     sent: Sequence[Sequence[float]] = ()  # megabytes from the opening to that round
+    leak: float | None = None  # records recognised where 1 % of others are taken for members; None: not audited
 
     @property
     def mean(self) -> float:
@@ -151,6 +153,11 @@ class Findings:
 
 
 Scales = Mapping[Scale, Callable[[Path, Observer], Findings]]
+Plan = TypeVar("Plan")
+
+
+def at_scales(carry_out: Callable[[Plan, Path, Observer], Findings], plans: Mapping[Scale, Plan]) -> Scales:
+    return {scale: partial(carry_out, plan) for scale, plan in plans.items()}
 
 
 @dataclass(frozen=True)

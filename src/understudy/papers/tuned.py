@@ -16,6 +16,7 @@ from understudy.errors import UserError
 from understudy.papers.study import Changes, StudyLine, plain
 from understudy.runs.compare import MEGABYTE
 from understudy.runs.folder import Line, RunFolder
+from understudy.runs.leak import read_audited
 from understudy.runs.play import play
 from understudy.runs.rounds import Result
 from understudy.runs.watching import Observer, RunStopped
@@ -133,7 +134,15 @@ def line_of(
         [round for round, _, _ in points[0]],
         values,
         [[total for _, total, _ in run] for run in points],
+        _leak(results),
     )
+
+
+def _leak(results: Sequence[Result]) -> float | None:
+    """By the audits of these runs, if there are any."""
+    audits = [audited.leak for result in results if (audited := read_audited(result.folder)) is not None]
+    found = [leak.caught for leak in audits if leak is not None]
+    return statistics.fmean(found) if found else None
 
 
 def _points(metrics: Sequence[Line], measure: str) -> list[tuple[int, float, float]]:

@@ -112,7 +112,8 @@ def noise_for(
 
     What is ``beside`` must fit into the same ε.
     """
-    _check_epsilon(epsilon)
+    if not 0 < epsilon < math.inf:
+        raise UserError(f"epsilon: {epsilon:g} is not a budget; write a number above 0.")
 
     def fits(grains: int, how: Accountant = accountant, cells: int = CELLS) -> bool:
         return account([*beside, Spending(rate, grains * GRAIN, steps)], delta, how, cells).epsilon <= epsilon
@@ -143,11 +144,6 @@ def _least(holds: Callable[[int], bool], most: int, near: int, stride: int | Non
         middle = (below + above) // 2
         below, above = (below, middle) if holds(middle) else (middle, above)
     return above
-
-
-def _check_epsilon(epsilon: float) -> None:
-    if not 0 < epsilon < math.inf:
-        raise UserError(f"epsilon: {epsilon:g} is not a budget; write a number above 0.")
 
 
 def _out_of_reach(

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.learning.loop import Pull, Step, plain
 from understudy.learning.losses import per_record_loss
+from understudy.models.classifier import RawLogits
 from understudy.models.network import PASS_PIXELS, Network
 from understudy.privacy.layers import LayerRule, Share, rule_for
 from understudy.privacy.mechanism import heard
@@ -122,7 +122,7 @@ def _choose(net: Network, x: Tensor, y: Tensor) -> Way:
 
 def _plain_gradient(net: Network, x: Tensor, y: Tensor) -> Tensor:
     named = dict(net.module.named_parameters())
-    loss = per_record_loss(net.problem, _Logits(net.module, net.problem)(x), y).sum()
+    loss = per_record_loss(net.problem, RawLogits(net.module, net.problem)(x), y).sum()
     return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, [named[name] for name in _trained(net)])])
 
 
@@ -227,7 +227,7 @@ class OneByOne:
     """``torch.func``: the gradient of each record alone, for any network that does not mix records."""
 
     def __init__(self, net: Network):
-        self._logits = _Logits(net.module, net.problem)
+        self._logits = RawLogits(net.module, net.problem)
         self._names = _trained(net)
 
     def __call__(self, net: Network, x: Tensor, y: Tensor, clip: Tensor) -> Tensor:
@@ -249,15 +249,6 @@ class OneByOne:
         return _added(
             piece(*cut) for cut in zip(torch.split(x, rows), torch.split(y, rows), torch.split(clip, rows), strict=True)
         )
-
-
-class _Logits(nn.Module):
-    def __init__(self, module: nn.Module, problem: Problem):
-        super().__init__()
-        self.module, self._problem = module, problem
-
-    def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.module.head(self.module.features(self._problem.scale(x))))  # type: ignore[operator]
 
 
 def _factors(norm: Tensor, clip: Tensor) -> Tensor:

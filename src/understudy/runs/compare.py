@@ -9,6 +9,7 @@ from typing import Any, Literal
 from understudy.config.schema import LIVE
 from understudy.errors import UserError
 from understudy.runs.folder import Line, RunFolder
+from understudy.runs.leak import Leak, read_audited
 from understudy.runs.lost_work import Spent, lost
 
 SHARE_OF_BEST = 0.9  # the default target, as a share of the best accuracy of all runs
@@ -46,6 +47,8 @@ class Row:
     sample_f1: float | None = None
     scored_at_clients: bool = False  # on records held out there; otherwise on the server's test set
     lost_work: bool = False  # bytes and seconds include rounds that were begun and never counted
+    leak: Leak | None = None  # by the audit of as many rounds; None: not audited
+    share_sent: float | None = None  # images sent, as a share of the records
 
     @property
     def name(self) -> str:
@@ -65,6 +68,7 @@ class Row:
             **vars(self),
             "folder": str(self.folder),
             "accuracy_after": dict(self.accuracy_after),
+            "leak": None if self.leak is None else vars(self.leak),
             "mb_up": self.mb_up,
             "mb_down": self.mb_down,
         }
@@ -103,11 +107,14 @@ def _row(
     more = lost(folder, last["round"] if metrics else -1)
     begun = finished or last["round"] > 0 or more != Spent()  # otherwise nothing is known yet about the first round
     by_round = {line["round"]: line.get("accuracy") for line in metrics}
+    counted, audited = last_counted(metrics), read_audited(folder)
+    if audited is not None and audited.rounds != counted:
+        audited = None  # the run went on since
     return Row(
         folder,
         label_of(config),
         data_of(config),
-        last_counted(metrics),
+        counted,
         planned,
         finished,
         scored.get("accuracy"),
@@ -127,6 +134,8 @@ def _row(
         scored.get("sample_f1"),
         scored.get("scored_at") == "clients",
         more != Spent(),
+        None if audited is None else audited.leak,
+        None if audited is None else audited.share_sent,
     )
 
 

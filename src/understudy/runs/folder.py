@@ -19,7 +19,8 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError, option, resuming
 from understudy.federation.message import Message
 from understudy.federation.tensor_store import TensorStore
-from understudy.files import write_whole
+from understudy.federation.transcript import Transcript
+from understudy.files import add_line, write_whole
 from understudy.privacy.ledger import Ledger
 from understudy.reading import json_of, text_of, yaml_of
 from understudy.runs.checkpoint import Checkpoint
@@ -33,6 +34,7 @@ class RunFolder:
         self.path = path
         self.checkpoints = TensorStore(path / "checkpoint")
         self.releases = Releases(path, self.checkpoints)
+        self.transcript = Transcript(path / "transcript")
 
     @property
     def holds_a_run(self) -> bool:
@@ -110,10 +112,7 @@ class RunFolder:
         self.checkpoints.keep_only([checkpoint.entry])
 
     def add_line(self, line: Line) -> None:
-        with (self.path / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        add_line(self.path / "metrics.jsonl", line)
 
     def cut_metrics(self, last_round: int) -> list[Line]:
         """Removes lines after ``last_round``, and one that was cut off by a kill."""

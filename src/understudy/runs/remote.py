@@ -1,9 +1,11 @@
 """A run whose sites are elsewhere: the server's side and the client's."""
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from understudy import __version__
 from understudy.config.build import build_data, build_method, device
@@ -23,9 +25,11 @@ from understudy.errors import UserError
 from understudy.federation.exchange import Engine, Request
 from understudy.federation.method import Method
 from understudy.federation.site import Site
+from understudy.files import write_whole
 from understudy.heap import keep_freed_memory
 from understudy.printable import printable
 from understudy.privacy.policy import Policy
+from understudy.reading import json_of, text_of
 from understudy.runs.play import play
 from understudy.runs.resuming import digest_of_config
 from understudy.runs.rounds import Result
@@ -108,6 +112,31 @@ def answer_at(
         serve(site, method, Door(door, folder / SECRET), going=lambda: True, heard=heard)
 
 
+# ---- what a site remembers of how it was started, so that it can be audited later
+
+SITE_FILE = "site.json"
+
+
+@dataclass(frozen=True)
+class SiteFile:
+    name: str
+    words: Mapping[str, Any]  # the config that all parties share
+    changes: Mapping[str, Any]
+    source: str | None  # where its records are
+
+    def write(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / SITE_FILE, (json.dumps(asdict(self), indent=1) + "\n").encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> "SiteFile":
+        file = folder / SITE_FILE
+        try:
+            return cls(**json_of(text_of(file), str(file)))
+        except TypeError:
+            raise UserError(f"{file} is damaged; start `understudy client` here once more to write it again.") from None
+
+
 # ---- a site, from the config that all parties share and from what only this machine has
 
 
@@ -131,6 +160,7 @@ def build_site(
         config.top.privacy,
         policy,
         logs_replies=True,
+        keeps_transcript=config.top.transcript,
     )
     return site, method
 

@@ -123,7 +123,8 @@ class Rounds:
             held_out=self._held_out(),
         )
         clients, released = list(self.data.sites), self.folder.releases.add
-        return RunServer(engine, self.method, clients, facts, heard=self._heard, released=released)
+        exchanged = self.folder.transcript.add if self.config.top.transcript else None
+        return RunServer(engine, self.method, clients, facts, heard=self._heard, released=released, exchanged=exchanged)
 
     def _heard(self, client: str) -> None:
         self.observer.heard(client)

@@ -5,9 +5,10 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from understudy.base_settings import Settings
@@ -115,3 +116,32 @@ def _import_every_kind() -> None:
     package = importlib.import_module(__name__.rpartition(".")[0])
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
+
+
+class CourseSettings(Settings):
+    """How long a generator is trained, and which stages are kept."""
+
+    epochs: int = Field(default=100, ge=1)  # passes over the records
+    checkpoints: tuple[int, ...] = ()  # epochs after which a stage of training is also kept
+    least_steps: int = Field(default=0, ge=0)  # fewest updates; with few records, more epochs
+    batch: int = Field(default=32, ge=1)  # records in a batch
+
+    @model_validator(mode="after")
+    def _checkpoints_are_epochs(self) -> Self:
+        for epoch in self.checkpoints:
+            if not 1 <= epoch <= self.epochs:
+                raise ValueError(f"checkpoints: {epoch} is not one of the epochs 1 to {self.epochs}")
+        return self
+
+    def steps(self, records: int) -> int:
+        return max(self.epochs * -(-records // self.batch), self.least_steps)
+
+    def kept_after(self, step: int, steps: int) -> Iterator[int]:
+        """The epochs whose stage is kept after a step (1 to ``steps``); the last one is the end of training.
+
+        An epoch is an equal share of the steps, even if these are planned (under privacy) or more than the requested
+        epochs would take.
+        """
+        for epoch in sorted({*self.checkpoints, self.epochs}):
+            if max(1, epoch * steps // self.epochs) == step:
+                yield epoch

@@ -18,6 +18,11 @@ class ImageLayout:
 
 
 def layout_of(problem: Problem, generator: str) -> ImageLayout:
+    return ImageLayout(*image_shape_for(problem, generator))
+
+
+def image_shape_for(problem: Problem, generator: str) -> tuple[int, ...]:
+    """Channels, height and width, or an error if ``generator`` cannot make such records."""
     shape = problem.shape
     if len(shape) != 3 or not SMALLEST_SIDE <= min(shape[1:]) <= max(shape[1:]) <= LARGEST_SIDE:
         raise UserError(
@@ -25,5 +30,4 @@ def layout_of(problem: Problem, generator: str) -> ImageLayout:
             f"{SMALLEST_SIDE} to {LARGEST_SIDE} pixels per side, but the records have shape {shape}; "
             f"resize them or use another generator."
         )
-    channels, high, wide = shape
-    return ImageLayout(channels, high, wide)
+    return shape

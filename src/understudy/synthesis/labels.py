@@ -1,7 +1,11 @@
-"""How many examples of each class to make, or with which labels."""
+"""How many examples of each class to make, or with which labels; how a generator is given them."""
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+from understudy.data.problem import Problem
+from understudy.errors import UserError
 
 
 def largest_remainder(total: int, shares: Tensor) -> Tensor:
@@ -43,3 +47,21 @@ def label_sets(images: int, a_record: float, shares: Tensor, rng: torch.Generato
     order = torch.argsort(rings, dim=1, stable=True)
     taken = (torch.arange(classes) < each[:, None]).to(torch.float32)
     return torch.zeros(images, classes).scatter_(1, order, taken)
+
+
+def told_in_full(y: Tensor, problem: Problem) -> Tensor:
+    """(n, classes) of zeros and ones."""
+    return y.to(torch.float32) if problem.multilabel else functional.one_hot(y, problem.classes).float()
+
+
+def groups_of(y: Tensor, problem: Problem) -> tuple[Tensor, int]:
+    """Which group each record belongs to, and how many groups there are: its class, or one for all if records have
+    several labels."""
+    return (torch.zeros(len(y), dtype=torch.int64), 1) if problem.multilabel else (y, problem.classes)
+
+
+def require_seen(group: Tensor, count: Tensor) -> None:
+    """``count``: how many records of each group a generator was fitted on."""
+    unseen = sorted(set(group[count[group] == 0].tolist()))
+    if unseen:
+        raise UserError(f"The generator has seen no record of class {unseen[0]}; ask for others.")

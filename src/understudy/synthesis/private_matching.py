@@ -46,7 +46,7 @@ def clip_from_noise(net: Network, w: Tensor, rng: torch.Generator, images: int =
 class PrivateMeans:
     """The released means of all classes under the loaded network; one release per call.
 
-    ``planned``: n̄ + m of each class, if they differ.
+    ``planned``: n̄ + m of each class, if they differ; a noised count in place of n̄ is planned too.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class PrivateMeans:
         release: PlannedRelease,
         secret: Stream,
         classes_at_once: int | None = None,
-        planned: Sequence[int] = (),
+        planned: Sequence[float] = (),
     ):
         self._net, self._release = net, release
         self._pixels, self._members = real.examples.x.to(net.device), real.members()

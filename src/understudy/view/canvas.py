@@ -1,12 +1,17 @@
 """What all pictures share: colours, an empty figure that needs no screen, and saving to a file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from understudy.errors import UserError
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import matplotlib.axes
+    import matplotlib.figure
+
+# For annotations: matplotlib takes a second to import, so that waits until there is something to draw.
+Axes: TypeAlias = "matplotlib.axes.Axes"
+Figure: TypeAlias = "matplotlib.figure.Figure"
 
 INK, SOFT, FAINT = "#22303c", "#667784", "#e3e7ea"
 # Okabe and Ito's colours, which colour-blind people can tell apart, without the yellow, which is lost on white.
@@ -15,17 +20,17 @@ DASHES = ("-", "--", ":", "-.")  # if there are more lines than colours
 DOTS_PER_INCH = 200
 
 
-def empty_figure(width: float, height: float) -> "Figure":
+def empty_figure(width: float, height: float) -> Figure:
     """In inches."""
+    from matplotlib import figure
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
-    return figure
+    empty = figure.Figure(figsize=(width, height))
+    FigureCanvasAgg(empty)
+    return empty
 
 
-def save_figure(figure: "Figure", file: Path) -> Path:
+def save_figure(figure: Figure, file: Path) -> Path:
     """The file's extension decides its format."""
     if file.suffix.lstrip(".").lower() not in figure.canvas.get_supported_filetypes():
         raise UserError(f"{file}: no picture can be written with that extension; use .png, .svg or .pdf.")

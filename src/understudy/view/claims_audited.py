@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, JudgedRow
-from understudy.view.numbers import epsilon_shown, percent
-from understudy.view.ruled import number, print_notes, print_table, ruled, words
+from understudy.view.numbers import epsilon_shown
+from understudy.view.ruled import filled, print_notes, print_table
 
 
 def print_claims_audit(audit: ClaimsAudit, console: Console | None = None) -> None:
@@ -31,30 +31,19 @@ def heading(mechanism: AuditedMechanism) -> str:
 
 
 def rows_table(rows: Sequence[JudgedRow], gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, "pair")
-    words(table, "seen")
-    words(table, "statistic")
-    for heading in ("q", "T", "ε claimed", "runs", "false alarms", "misses", "ε shown", "at most"):
-        number(table, heading)
-    words(table, "")
-    for row in rows:
-        verdict = row.verdict
-        table.add_row(
-            Text(row.pair),
-            Text(row.what),
-            Text(row.statistic),
-            f"{row.rate:.3g}",
-            f"{row.steps}",
-            epsilon_shown(row.epsilon),
+    numbers = ("runs", "ε\nclaimed", "ε\nshown", "at\nmost")
+    cells = [
+        [
+            f"{row.pair}: {row.what}, {row.statistic}",
             f"{row.runs}",
-            f"≤ {percent(verdict.false_alarms)}",
-            f"≤ {percent(verdict.misses)}",
-            f"≥ {verdict.epsilon_lower:.2f}",
-            f"{verdict.ceiling:.2f}",
-            Text(_word(row)),
-        )
-    return table
+            epsilon_shown(row.epsilon),
+            f"{row.verdict.epsilon_lower:.2f}",
+            f"{row.verdict.ceiling:.2f}",
+            _word(row),
+        ]
+        for row in rows
+    ]
+    return filled({"pair: what was looked at": "words", **dict.fromkeys(numbers, "number"), "": "words"}, cells, gap)
 
 
 def _word(row: JudgedRow) -> str:
@@ -71,7 +60,8 @@ def notes(audit: ClaimsAudit) -> list[str]:
     found = dict.fromkeys(row.verdict.note for one in audit.mechanisms for row in one.rows if row.verdict.note)
     left_out = {pair: why for one in audit.mechanisms for pair, why in one.left_out.items()}
     return [
-        "q, T and ε claimed are those of the releases tested. At most: what flawless guesses would have shown.",
+        "ε claimed: of the releases tested, which may be fewer than a round's. ε shown: the least that the runs allow; "
+        "at most: what flawless guesses would have shown. --json has rates, steps, false alarms and misses.",
         *(f"Of {_pairs_with(audit, note)}: {note}." for note in found),
         *(f"Not run, {pair}: {why}" for pair, why in left_out.items()),
     ]

@@ -3,7 +3,6 @@
 import math
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional as F
@@ -11,12 +10,8 @@ from torch.nn import functional as F
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.runs.regenerated import Generated
-from understudy.view.canvas import INK, SOFT, empty_figure, save_figure
+from understudy.view.canvas import INK, SOFT, Axes, Figure, empty_figure, save_figure
 from understudy.view.mosaic import Layout, lay_out, paint
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 WIDTH, LARGEST_CELL, NARROWEST = 9.0, 1.4, 5.0  # inches
 SIDE, HEAD, FOOT = 0.12, 1.2, 0.12  # inches: left and right, above the images, below them
@@ -30,7 +25,7 @@ def draw_generated(shown: Generated, file: Path, per_class: int = 16) -> Path:
     return save_figure(generated_figure(shown, per_class), file)
 
 
-def generated_figure(shown: Generated, per_class: int = 16) -> "Figure":
+def generated_figure(shown: Generated, per_class: int = 16) -> Figure:
     layout = lay_out({shown.client: shown.examples}, [shown.client], shown.problem, per_class)
     tall = shown.problem.shape[1] / shown.problem.shape[2]  # height of a cell over its width
     cell = min((WIDTH - 2 * SIDE) / layout.columns, LARGEST_CELL)
@@ -72,7 +67,7 @@ def class_means(shown: Generated) -> Examples:
     return Examples(pixels.round().to(torch.uint8), asked if y.ndim == 2 else torch.tensor(labels))
 
 
-def _paint(axes: "Axes", shown: Generated, layout: Layout) -> None:
+def _paint(axes: Axes, shown: Generated, layout: Layout) -> None:
     extent = (0, layout.columns, layout.rows, 0)
     axes.imshow(paint(layout, shown.problem), extent=extent, aspect="auto", interpolation="antialiased")
     axes.spines[:].set_visible(False)
@@ -80,7 +75,7 @@ def _paint(axes: "Axes", shown: Generated, layout: Layout) -> None:
     axes.set_yticks([])
 
 
-def _draw(axes: "Axes", shown: Generated, layout: Layout) -> None:
+def _draw(axes: Axes, shown: Generated, layout: Layout) -> None:
     _paint(axes, shown, layout)
     axes.tick_params(length=0, colors=SOFT, labelsize=7, pad=2, top=False, labeltop=True, labelbottom=False)
     made, held = shown.examples.label_counts(shown.problem.classes).tolist(), shown.held.tolist()

@@ -5,15 +5,26 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from understudy.runs.folder import RunFolder
 from understudy.view.numbers import epsilon_shown, size
-from understudy.view.ruled import number, print_notes, print_table, ruled, words
+from understudy.view.ruled import Columns, print_notes, print_rows
 
 NAMED = 3  # clients by name in one row; clients with the same line share it
 CLAIM = ("mechanism", "clip", "noise", "rate", "delta", "accountant", "unit", "test_noise")  # what makes charges alike
+SPENT: Columns = {
+    "client": "words",
+    "ε": "number",
+    "mechanism": "words",
+    **dict.fromkeys(("clip", "noise σ", "rate", "steps", "rounds", "δ"), "number"),
+    **dict.fromkeys(("by", "unit"), "words"),
+}
+LEFT: Columns = {
+    **dict.fromkeys(("client", "task", "part", "kind"), "words"),
+    **dict.fromkeys(("times", "bytes"), "number"),
+    "covered by": "words",
+}
 
 Cells = tuple[str, ...]
 LedgerValues = Mapping[str, Any]
@@ -23,14 +34,11 @@ def print_ledger(folder: Path, console: Console | None = None) -> None:
     """Reads ``ledger.json`` of a run folder."""
     console, ledger = console or Console(), RunFolder(folder).ledger()
     console.print(Text(headline(ledger), style="bold"), soft_wrap=True)
-    parts = (
-        ("What was spent", mechanisms_table, mechanism_rows(ledger)),
-        ("What left", releases_table, release_rows(ledger)),
-    )
-    for heading, table_of, rows in parts:
+    parts = (("What was spent", SPENT, mechanism_rows(ledger)), ("What left", LEFT, release_rows(ledger)))
+    for heading, columns, rows in parts:
         if rows:
             console.print(Text(f"\n{heading}", style="bold"))
-            print_table(console, lambda gap, table_of=table_of, rows=rows: table_of(rows, gap))  # type: ignore[misc]
+            print_rows(console, columns, _named_once(rows))
     console.print(Text("\nWhat is not covered", style="bold"))
     for sentence in not_covered(ledger) or ["Nothing: every part that left is covered or declared public."]:
         console.print(Text(f"  {sentence}"), soft_wrap=True)
@@ -84,18 +92,6 @@ def _mechanism(charges: Sequence[Mapping[str, Any]], epsilon: str, first: bool) 
     )
 
 
-def mechanisms_table(rows: Sequence[Cells], gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, "client")
-    number(table, "ε")
-    words(table, "mechanism")
-    for heading in ("clip", "noise σ", "rate", "steps", "rounds", "δ"):
-        number(table, heading)
-    words(table, "by")
-    words(table, "unit")
-    return _filled(table, rows)
-
-
 # ---- what left
 
 
@@ -107,18 +103,6 @@ def release_rows(ledger: LedgerValues) -> list[Cells]:
             how = "nothing" if not covered else line["mechanism"] + ("" if covered == times else f", {covered} times")
             rows.append((client, line["task"], line["part"], line["kind"], f"{times:,}", size(line["bytes"]), how))
     return _shared(rows)
-
-
-def releases_table(rows: Sequence[Cells], gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, "client")
-    words(table, "task")
-    words(table, "part")
-    words(table, "kind")
-    number(table, "times")
-    number(table, "bytes")
-    words(table, "covered by")
-    return _filled(table, rows)
 
 
 # ---- what no guarantee covers
@@ -171,10 +155,7 @@ def _named(clients: Sequence[str]) -> str:
     return ", ".join(clients[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _filled(table: Table, rows: Sequence[Cells]) -> Table:
-    """Each client is named once."""
-    before = ""
-    for client, *rest in rows:
-        table.add_row(*map(Text, ("" if client == before else client, *rest)))
-        before = client
-    return table
+def _named_once(rows: Sequence[Cells]) -> list[Cells]:
+    """Without a client's name where the row above has it."""
+    before = ["", *(client for client, *_ in rows)]
+    return [("" if row[0] == above else row[0], *row[1:]) for above, row in zip(before, rows, strict=False)]

@@ -9,10 +9,19 @@ from rich.text import Text
 
 from understudy.data.skew import Skew
 from understudy.view.numbers import NONE
-from understudy.view.ruled import number, print_notes, print_table, ruled, words
+from understudy.view.ruled import Columns, filled, print_notes, print_rows, print_table
 
 MOST_CLIENTS = 30
 MOST_NAMES = 3  # of what joins a method, or what an add-on joins
+SENDS: Columns = {"task": "whole", "part sent": "whole", "kind": "words"}
+SETTINGS: Columns = {"setting": "whole", "default": "words", "meaning": "words"}
+SETTINGS_BY_NAME: Columns = {"name": "whole", "setting": "whole", "default": "whole", "meaning": "words"}
+SETS: Columns = {
+    **dict.fromkeys(("name", "here"), "whole"),
+    **dict.fromkeys(("image", "classes", "training", "test"), "number"),
+    "from": "words",
+}
+SKEW = ("records", "held\nout", "classes", "entropy\nnats", "effective\nclasses", "distance")
 
 
 def print_methods(found: Sequence[Mapping[str, Any]], whole: bool = False, console: Console | None = None) -> None:
@@ -22,26 +31,23 @@ def print_methods(found: Sequence[Mapping[str, Any]], whole: bool = False, conso
         for one in found:
             print_method(one, console)
         return
-    add_ons, methods = ([one for one in found if one["role"] == role] for role in ("add-on", "method"))
-    print_table(console, lambda gap: methods_table(add_ons, "add-on", gap))
+    _print_role(console, "add-on", found)
     console.print()
-    print_table(console, lambda gap: methods_table(methods, "method", gap))
+    _print_role(console, "method", found)
     notes = ["Typed as with=ADD-ON and method=METHOD.", "Paper, algorithm, settings, joins: understudy methods NAME."]
     print_notes(console, notes)
 
 
-def methods_table(found: Sequence[Mapping[str, Any]], role: str, gap: int = 2) -> Table:
+def _print_role(console: Console, role: str, found: Sequence[Mapping[str, Any]]) -> None:
     """One line each; more names than a few are only counted."""
-    table = ruled(gap)
-    words(table, role, whole=True)
-    words(table, "clients send")
-    words(table, "joins")
+    rows = []
     for one in found:
-        joins = one.get("joins", ())
-        counted = f"{len(joins)} {'methods' if role == 'add-on' else 'add-ons'}"
-        said = counted if len(joins) > MOST_NAMES else ", ".join(joins) or NONE
-        table.add_row(*map(Text, (one["name"], _sent(one), said)))
-    return table
+        if one["role"] == role:
+            joins = one.get("joins", ())
+            counted = f"{len(joins)} {'methods' if role == 'add-on' else 'add-ons'}"
+            said = counted if len(joins) > MOST_NAMES else ", ".join(joins) or NONE
+            rows.append((one["name"], _sent(one), said))
+    print_rows(console, {role: "whole", "clients send": "words", "joins": "words"}, rows)
 
 
 def _sent(one: Mapping[str, Any]) -> str:
@@ -56,13 +62,14 @@ def print_method(one: Mapping[str, Any], console: Console | None = None) -> None
     console.print(Text(_reflowed(one["about"]) + "\n"))
     if one.get("joins"):
         console.print(Text(f"joins {', '.join(one['joins'])}\n"))
-    print_table(console, lambda gap: settings_table(one["reference"], gap))
+    _print_settings(console, one["reference"])
     for name, values in one.get("presets", {}).items():
         said = ", ".join(f"{key} {value}" for key, value in flat(values))
         console.print(Text(f"preset: {name}  {said}"))
     print_notes(console, _typing(one))
     console.print()
-    print_table(console, lambda gap: sends_table(one["sends"], gap))
+    sent = [(task, part, kind) for task, parts in one["sends"].items() for part, kind in parts.items()]
+    print_rows(console, SENDS, sent or [("none", "nothing of its own leaves a client", "")])
     console.print()
 
 
@@ -82,16 +89,9 @@ def _typing(one: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def settings_table(reference: Sequence[Mapping[str, Any]], gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, "setting", whole=True)
-    words(table, "default")
-    words(table, "meaning")
-    for line in reference:
-        table.add_row(*map(Text, (line["setting"], typed(line["default"]), line["meaning"])))
-    if not reference:
-        table.add_row(*map(Text, ("none", "", "")))
-    return table
+def _print_settings(console: Console, reference: Sequence[Mapping[str, Any]]) -> None:
+    rows = [(line["setting"], typed(line["default"]), line["meaning"]) for line in reference]
+    print_rows(console, SETTINGS, rows or [("none", "", "")])
 
 
 def flat(settings: Mapping[str, Any], within: str = "") -> list[tuple[str, str]]:
@@ -112,37 +112,23 @@ def typed(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def sends_table(sends: Mapping[str, Mapping[str, str]], gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, "task", whole=True)
-    words(table, "part sent", whole=True)
-    words(table, "kind")
-    for task, parts in sends.items():
-        for part, kind in parts.items():
-            table.add_row(Text(task), Text(part), Text(kind))
-    if not any(sends.values()):
-        table.add_row(*map(Text, ("none", "nothing of its own leaves a client", "")))
-    return table
-
-
 def print_models(found: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
     """``found`` as returned by `config.describe.describe_models`."""
     console = console or Console()
-    print_table(console, lambda gap: models_table(found, gap))
+    shapes = list(found[0]["parameters"]) if found else []
+    sizes: Columns = {shape.replace(" ", "\n"): "number" for shape in shapes}
+    counts = [[one["parameters"][shape] for shape in shapes] for one in found]
+    cells = [[NONE if count is None else f"{count:,}" for count in each] for each in counts]
+    rows = [(one["name"], *each, one["about"]) for one, each in zip(found, cells, strict=True)]
+    print_rows(console, {"name": "whole", **sizes, "what it is": "words"}, rows)
     print_notes(console, ["Trainable parameters with ten classes, by kind of image.\n"])
-    print_table(console, lambda gap: model_settings_table(found, gap))
+    settings = [
+        (one["name"], line["setting"], typed(line["default"]), line["meaning"])
+        for one in found
+        for line in one["reference"]
+    ]
+    print_rows(console, SETTINGS_BY_NAME, settings)
     print_notes(console, ["Typed as model.SETTING=VALUE; networks not listed here have no settings."])
-
-
-def model_settings_table(found: Sequence[Mapping[str, Any]], gap: int = 2) -> Table:
-    table = ruled(gap)
-    for heading in ("name", "setting", "default"):
-        words(table, heading, whole=True)
-    words(table, "meaning")
-    for one in found:
-        for line in one["reference"]:
-            table.add_row(*map(Text, (one["name"], line["setting"], typed(line["default"]), line["meaning"])))
-    return table
 
 
 def print_generators(found: Sequence[Mapping[str, Any]], whole: bool = False, console: Console | None = None) -> None:
@@ -150,62 +136,26 @@ def print_generators(found: Sequence[Mapping[str, Any]], whole: bool = False, co
     console = console or Console()
     if whole:
         for one in found:
-            print_generator(one, console)
+            console.print(Text.assemble((one["name"], "bold"), f"  {one['about']}\n"))
+            _print_settings(console, one["reference"])
+            print_notes(console, [f"For fedssyn: 'with.fedssyn.generator={{name: {one['name']}, SETTING: VALUE}}'."])
         return
-    print_table(console, lambda gap: generators_table(found, gap))
+    print_rows(console, {"name": "whole", "what it is": "words"}, [(one["name"], one["about"]) for one in found])
     print_notes(console, ["Settings of one: understudy generators NAME."])
-
-
-def print_generator(one: Mapping[str, Any], console: Console) -> None:
-    console.print(Text.assemble((one["name"], "bold"), f"  {one['about']}\n"))
-    print_table(console, lambda gap: settings_table(one["reference"], gap))
-    print_notes(console, [f"For fedssyn: 'with.fedssyn.generator={{name: {one['name']}, SETTING: VALUE}}'."])
-
-
-def generators_table(found: Sequence[Mapping[str, Any]], gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, "name", whole=True)
-    words(table, "what it is")
-    for one in found:
-        table.add_row(Text(one["name"]), Text(one["about"]))
-    return table
-
-
-def models_table(found: Sequence[Mapping[str, Any]], gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, "name", whole=True)
-    shapes = list(found[0]["parameters"]) if found else []
-    for shape in shapes:
-        number(table, shape.replace(" ", "\n"))
-    words(table, "what it is")
-    for one in found:
-        counts = (one["parameters"][shape] for shape in shapes)
-        cells = (NONE if count is None else f"{count:,}" for count in counts)
-        table.add_row(*map(Text, (one["name"], *cells, one["about"])))
-    return table
 
 
 def print_data_sets(rows: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
     """``rows`` have name, shape, classes, records (training, test), origin and here."""
     console = console or Console()
-    print_table(console, lambda gap: data_sets_table(rows, gap))
+    print_rows(console, SETS, [_data_set_row(row) for row in rows])
     if not all(row["here"] for row in rows):
         print_notes(console, ["Fetch one that is not here: understudy data get NAME."])
 
 
-def data_sets_table(rows: Sequence[Mapping[str, Any]], gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, "name", whole=True)
-    words(table, "here", whole=True)
-    number(table, "image")
-    for heading in ("classes", "training", "test"):
-        number(table, heading)
-    words(table, "from")
-    for row in rows:
-        training, test = row["records"]
-        numbers = (shape_words(row["shape"]), f"{row['classes']:,}", f"{training:,}", f"{test:,}")
-        table.add_row(*map(Text, (row["name"], "yes" if row["here"] else "no", *numbers, row["origin"])))
-    return table
+def _data_set_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    training, test = row["records"]
+    numbers = (shape_words(row["shape"]), f"{row['classes']:,}", f"{training:,}", f"{test:,}")
+    return (row["name"], "yes" if row["here"] else "no", *numbers, row["origin"])
 
 
 def shape_words(shape: Sequence[int]) -> str:
@@ -221,14 +171,11 @@ def print_skew(skew: Skew, console: Console | None = None) -> None:
 
 
 def skew_table(skew: Skew, gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, "client")
-    for heading in ("records", "held\nout", "classes", "entropy\nnats", "effective\nclasses", "distance"):
-        number(table, heading)
+    rows = []
     for one in skew.clients[:MOST_CLIENTS]:
         numbers = (f"{one.entropy:.2f}", f"{one.effective_classes:.1f}", f"{one.distance:.2f}")
-        counts = (f"{count:,}" for count in (one.records, one.held_out, one.classes))
-        table.add_row(*map(Text, (one.name, *counts, *numbers)))
+        rows.append((one.name, *(f"{count:,}" for count in (one.records, one.held_out, one.classes)), *numbers))
+    table = filled({"client": "words", **dict.fromkeys(SKEW, "number")}, rows, gap)
     mean = (f"{skew.mean_entropy:.2f}", NONE, f"{skew.mean_distance:.2f}")
     table.add_section()
     held = sum(one.held_out for one in skew.clients)

@@ -2,13 +2,11 @@
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from understudy.runs.cost import Cost
-from understudy.runs.measure import SMOOTHNESS_IS, Measured, Speed
+from understudy.runs.measure import SMOOTHNESS_IS, Cost, Measured, Speed
 from understudy.runs.quantities import Shuffled
 from understudy.view.numbers import NONE, percent, size
-from understudy.view.ruled import number, print_notes, print_table, ruled, words
+from understudy.view.ruled import filled, print_notes, print_table
 
 
 def print_measured(found: Measured, console: Console | None = None) -> None:
@@ -18,32 +16,18 @@ def print_measured(found: Measured, console: Console | None = None) -> None:
 
 
 def measured_table(found: Measured, gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, f"{found.label}, {found.at} model", whole=True)
     headings = ["own records"] if found.shuffled is None else ["own records", "with synthetic", "bound", "kept"]
-    for heading in headings:
-        number(table, heading)
-    for name, *values in _rows(found):
-        table.add_row(Text(name), *(Text(value) for value in values))
-    return table
+    columns = {f"{found.label}, {found.at} model": "whole", **dict.fromkeys(headings, "number")}
+    return filled(columns, _rows(found), gap)
 
 
 def _rows(found: Measured) -> list[list[str]]:
-    mixed = found.shuffled
+    own, mixed = {"ζ²": found.zeta2, "σ²": found.sigma2, "L": found.smoothness}, found.shuffled
     if mixed is None:
-        before = (("ζ²", found.zeta2), ("σ²", found.sigma2), ("L", found.smoothness))
-        return [[name, _short(value)] for name, value in before]
-    return [
-        ["ζ²", _short(found.zeta2), _short(mixed.zeta2), _short(mixed.zeta2_bound), _kept(found.zeta2, mixed.zeta2)],
-        [
-            "σ²",
-            _short(found.sigma2),
-            _short(mixed.sigma2),
-            _short(mixed.sigma2_bound),
-            _kept(found.sigma2, mixed.sigma2),
-        ],
-        ["L", _short(found.smoothness), _short(mixed.smoothness), "", _kept(found.smoothness, mixed.smoothness)],
-    ]
+        return [[name, _short(value)] for name, value in own.items()]
+    bounds = (_short(mixed.zeta2_bound), _short(mixed.sigma2_bound), "")
+    rows = zip(own.items(), (mixed.zeta2, mixed.sigma2, mixed.smoothness), bounds, strict=True)
+    return [[name, _short(before), _short(after), bound, _kept(before, after)] for (name, before), after, bound in rows]
 
 
 def _short(value: float) -> str:

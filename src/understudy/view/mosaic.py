@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,10 +12,7 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.papers.study import Mosaic
-from understudy.view.canvas import INK, SOFT, empty_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from understudy.view.canvas import INK, SOFT, Figure, empty_figure
 
 Tile = NDArray[np.uint8]  # (height, width, 3)
 MOST_CLASSES = 20  # with one column each
@@ -101,7 +97,7 @@ def _cell(canvas: Tile, top: int, left: int, high: int, wide: int, margin: int) 
     return canvas[top + margin : top + margin + high, left + margin : left + margin + wide]
 
 
-def mosaic_figure(mosaic: Mosaic) -> "Figure":
+def mosaic_figure(mosaic: Mosaic) -> Figure:
     layout = lay_out(mosaic.sets, list(mosaic.sets), mosaic.problem, A_CELL)
     height = 0.9 + 0.82 * layout.rows
     figure = empty_figure(9.0, height)

@@ -4,15 +4,11 @@ import math
 import statistics
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from understudy.papers.study import Drawing, Panel, Trace
-from understudy.view.canvas import FAINT, INK, SOFT, empty_figure, line_look
+from understudy.view.canvas import FAINT, INK, SOFT, Axes, Figure, empty_figure, line_look
 from understudy.view.label_places import push_apart
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 PANEL_WIDTH, PANEL_HEIGHT, ACROSS = 4.3, 3.5, 3  # inches, and the most panels in a row
 ALONE, LOWER, A_NAME = 8.0, 2.8, 0.3  # inches: one panel's width, a panel's height in many rows, a name down the side
@@ -31,7 +27,7 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def drawing_figure(drawing: Drawing) -> "Figure":
+def drawing_figure(drawing: Drawing) -> Figure:
     panels = drawing.panels
     across = drawing.across or (min(ACROSS, len(panels)) if len(panels) != 4 else 2)
     down = math.ceil(len(panels) / across)
@@ -73,7 +69,7 @@ def _labels(panel: Panel) -> list[str]:
     return [trace.label for trace in panel.traces] + ([] if panel.level is None else [panel.level[0]])
 
 
-def _legend_below(figure: "Figure", labels: list[str], columns: int) -> None:
+def _legend_below(figure: Figure, labels: list[str], columns: int) -> None:
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         lines, names = axes.get_legend_handles_labels()
@@ -81,7 +77,7 @@ def _legend_below(figure: "Figure", labels: list[str], columns: int) -> None:
     figure.legend([handles[one] for one in labels], labels, loc="lower center", ncols=columns, fontsize=8.5, **LEGEND)
 
 
-def _label_ends(axes: "Axes", traces: Sequence[Trace]) -> None:
+def _label_ends(axes: Axes, traces: Sequence[Trace]) -> None:
     """In the margin right of the panel, each at or near the height of its line's end, with a thin leader."""
     for line in axes.lines:
         line.set_clip_on(False)  # the axis ends where the longest line does, and its last dot is whole
@@ -110,7 +106,7 @@ def _label_ends(axes: "Axes", traces: Sequence[Trace]) -> None:
         )
 
 
-def draw_panel(axes: "Axes", panel: Panel) -> None:
+def draw_panel(axes: Axes, panel: Panel) -> None:
     if panel.shaded is not None:
         axes.axvspan(*panel.shaded, color=FAINT, zorder=0)
     if panel.level is not None:
@@ -129,7 +125,7 @@ def draw_panel(axes: "Axes", panel: Panel) -> None:
     _names(axes, panel) if panel.names else _scales(axes, panel)
 
 
-def _names(axes: "Axes", panel: Panel) -> None:
+def _names(axes: Axes, panel: Panel) -> None:
     """Names of the places along one axis; the grid is for the other."""
     places = range(len(panel.names))
     if panel.sideways:
@@ -143,7 +139,7 @@ def _names(axes: "Axes", panel: Panel) -> None:
     axes.grid(axis="x" if panel.sideways else "y", color=FAINT, linewidth=0.8)
 
 
-def _scales(axes: "Axes", panel: Panel) -> None:
+def _scales(axes: Axes, panel: Panel) -> None:
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     if panel.log_x:
@@ -164,7 +160,7 @@ def _scales(axes: "Axes", panel: Panel) -> None:
     axes.grid(color=FAINT, linewidth=0.7)
 
 
-def _line(axes: "Axes", trace: Trace) -> None:
+def _line(axes: Axes, trace: Trace) -> None:
     colour, dashes = line_look(trace.look)
     if trace.low is not None and trace.high is not None:
         axes.fill_between(trace.x, trace.low, trace.high, color=colour, alpha=0.13, linewidth=0)
@@ -174,7 +170,7 @@ def _line(axes: "Axes", trace: Trace) -> None:
     axes.plot(trace.x, trace.y, color=colour, linewidth=1.6, label=trace.label, zorder=3, **style)
 
 
-def _seeds(axes: "Axes", trace: Trace, sideways: bool) -> None:
+def _seeds(axes: Axes, trace: Trace, sideways: bool) -> None:
     """One dot per seed, a bar at the mean of those at one place."""
     colour, _ = line_look(trace.look)
     there: dict[float, list[float]] = {}

@@ -1,12 +1,14 @@
 """The look all tables share: a rule under the headings, words left, numbers right."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+
+Columns = Mapping[str, str]  # by heading: words, whole (words that are never wrapped) or number
 
 
 def ruled(gap: int = 2) -> Table:
@@ -21,6 +23,19 @@ def words(table: Table, heading: str, *, whole: bool = False) -> None:
 
 def number(table: Table, heading: str) -> None:
     table.add_column(Text(heading, justify="right"), justify="right", no_wrap=True, vertical="top")
+
+
+def filled(columns: Columns, rows: Sequence[Sequence[str]], gap: int = 2) -> Table:
+    table = ruled(gap)
+    for heading, kind in columns.items():
+        number(table, heading) if kind == "number" else words(table, heading, whole=kind == "whole")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def print_rows(console: Console, columns: Columns, rows: Sequence[Sequence[str]]) -> None:
+    print_table(console, lambda gap: filled(columns, rows, gap))
 
 
 def print_table(console: Console, build: Callable[[int], Table]) -> None:

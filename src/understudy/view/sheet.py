@@ -1,26 +1,22 @@
 """The synthetic images that left each client, for people to look at."""
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.data.splits.split import Split
 from understudy.errors import UserError
+from understudy.federation.cohorts import in_order
 from understudy.federation.message import labels_to_wire
-from understudy.runs.compare import compare, distinct_labels, read_config
+from understudy.runs.compare import Row, compare, distinct_labels, read_config
 from understudy.runs.folder import RunFolder
-from understudy.view.canvas import INK, SOFT, empty_figure, save_figure
+from understudy.view.canvas import INK, SOFT, Axes, Figure, empty_figure, save_figure
 from understudy.view.mosaic import Layout, lay_out, paint
 from understudy.view.numbers import size
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 WIDTH = 9.0  # inches; 1800 dots across when saved
 NAMES, GAP, HEAD, TITLE = 0.95, 0.3, 0.68, 0.36  # inches: client names, between sheets, above a sheet, above all
@@ -41,6 +37,7 @@ class Sheet:
     sets: dict[str, Examples]
     clients: list[str]  # all of the run, including those that gave nothing
     often: str  # how often such sets were sent
+    leak: str = ""  # what they give away, in words
 
     @property
     def images(self) -> int:
@@ -53,7 +50,8 @@ class Sheet:
 
     @property
     def caption(self) -> str:
-        return f"{self.images:,} images of {len(self.sets)} clients · {size(self.nbytes)}, {self.often}"
+        sent = f"{self.images:,} images of {len(self.sets)} clients · {size(self.nbytes)}, {self.often}"
+        return f"{sent} · {self.leak}" if self.leak else sent
 
 
 def draw_sheet(folder: Path, file: Path, per_class: int = 4, title: str = "") -> Path:
@@ -73,11 +71,12 @@ def draw_sheets(folders: Sequence[Path], file: Path, per_class: int | None = Non
 
 
 def read_sheets(folders: Sequence[Path]) -> list[Sheet]:
-    labels = distinct_labels(compare(folders))
-    return [_sheet(folder, label) for folder, label in zip(folders, labels, strict=True)]
+    rows = compare(folders)
+    return [_sheet(row, label) for row, label in zip(rows, distinct_labels(rows), strict=True)]
 
 
-def _sheet(folder: Path, label: str) -> Sheet:
+def _sheet(row: Row, label: str) -> Sheet:
+    folder = row.folder
     run = RunFolder(folder)
     sets = run.synthetic()
     if not sets:
@@ -86,8 +85,14 @@ def _sheet(folder: Path, label: str) -> Sheet:
     for client, examples in sets.items():
         problem.check(examples, f"{folder}, synthetic/{client}.npz")
     split = folder / "split.json"
-    clients = [*Split.load(split).clients] if split.exists() else sorted(sets, key=_counting)
-    return Sheet(label, problem, sets, [*dict.fromkeys([*clients, *sets])], _often(run, sets))
+    clients = [*Split.load(split).clients] if split.exists() else in_order(sets)
+    return Sheet(label, problem, sets, [*dict.fromkeys([*clients, *sets])], _often(run, sets), _leak(row))
+
+
+def _leak(row: Row) -> str:
+    if row.leak is not None:
+        return f"{100 * row.leak.caught:.1f} % of the records recognised (by chance {100 * row.leak.null:.1f} %)"
+    return f"ε {row.epsilon:.3g}" if row.epsilon is not None else "not audited"
 
 
 def _instead(folder: Path) -> str:
@@ -95,11 +100,6 @@ def _instead(folder: Path) -> str:
     if "fedcog" in added:
         return "those of fedcog never leave a client: understudy sheet DIR -o FILE --generated makes them again."
     return "its clients sent none. They do with feddm, fedlap or fedssyn, if a class has enough records."
-
-
-def _counting(name: str) -> list[tuple[int, str]]:
-    """client-2 before client-10"""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _problem(folder: Path, config: dict[str, Any]) -> Problem:
@@ -129,13 +129,13 @@ def _often(run: RunFolder, sent: Iterable[str]) -> str:
 # ---- drawing
 
 
-def sheets_figure(folders: Sequence[Path], per_class: int | None = None, title: str = "") -> "Figure":
+def sheets_figure(folders: Sequence[Path], per_class: int | None = None, title: str = "") -> Figure:
     if not folders:
         raise UserError("No run folder was given; name at least one that holds synthetic images.")
     return figure_of(read_sheets(folders), per_class, title)
 
 
-def figure_of(sheets: Sequence[Sheet], per_class: int | None = None, title: str = "") -> "Figure":
+def figure_of(sheets: Sequence[Sheet], per_class: int | None = None, title: str = "") -> Figure:
     if per_class is not None and per_class < 1:
         raise UserError(f"per_class is {per_class}; show at least one image per class.")
     each = per_class or _fitting(sheets)
@@ -154,7 +154,7 @@ def _fitting(sheets: Sequence[Sheet]) -> int:
     return 4 if len(sheets) == 1 or max(sheet.problem.shape[-1] for sheet in sheets) >= 16 else 1
 
 
-def _places(layouts: Sequence[Layout], problems: Sequence[Problem]) -> tuple["Figure", list[Box]]:
+def _places(layouts: Sequence[Layout], problems: Sequence[Problem]) -> tuple[Figure, list[Box]]:
     """An empty figure of the size needed, and where each sheet goes: left, bottom, width, height."""
     across = min(len(layouts), ACROSS)
     room = (WIDTH - NAMES - GAP * across) / across
@@ -174,7 +174,7 @@ def _places(layouts: Sequence[Layout], problems: Sequence[Problem]) -> tuple["Fi
     return empty_figure(width, height), places
 
 
-def _draw(axes: "Axes", sheet: Sheet, layout: Layout, names: list[str]) -> None:
+def _draw(axes: Axes, sheet: Sheet, layout: Layout, names: list[str]) -> None:
     extent = (0, layout.columns, layout.rows, 0)
     axes.imshow(paint(layout, sheet.problem), extent=extent, aspect="auto", interpolation="antialiased")
     axes.tick_params(length=0, colors=SOFT, labelsize=8, pad=2, top=False, labeltop=True, labelbottom=False)
@@ -191,7 +191,7 @@ def _draw(axes: "Axes", sheet: Sheet, layout: Layout, names: list[str]) -> None:
     over(sheet.caption, (0, 1), (0, 19), fontsize=8, color=SOFT, **place)
 
 
-def _number(axes: "Axes", layout: Layout) -> None:
+def _number(axes: Axes, layout: Layout) -> None:
     """The class in the corner of each cell, if columns do not show it."""
     for cell in layout.cells:
         box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
@@ -199,7 +199,7 @@ def _number(axes: "Axes", layout: Layout) -> None:
         axes.text(*spot, str(cell.label), fontsize=6.5, color=INK, va="top", bbox=box)
 
 
-def _write_around(figure: "Figure", title: str, layouts: Sequence[Layout], everyone: int) -> None:
+def _write_around(figure: Figure, title: str, layouts: Sequence[Layout], everyone: int) -> None:
     width, height = figure.get_size_inches()
     said = title or "Synthetic images that left the clients, newest sets"
     figure.text(0.12 / width, 1 - 0.12 / height, said, fontsize=12, fontweight="bold", color=INK, va="top")

@@ -4,18 +4,13 @@ If there are too many clients or classes for discs, the same table is drawn as s
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.data.federation import Federation
 from understudy.data.skew import Skew, measure_skew
-from understudy.view.canvas import FAINT, INK, SOFT, empty_figure, save_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from understudy.view.canvas import FAINT, INK, SOFT, Axes, Figure, empty_figure, save_figure
 
 MOST_CLIENTS, MOST_CLASSES = 40, 24  # for discs
 CELL = 0.42  # inches per row and column if there is room
@@ -25,7 +20,7 @@ def draw_split(federation: Federation, path: Path, title: str = "") -> Path:
     return save_figure(split_figure(measure_skew(federation), title), path)
 
 
-def split_figure(skew: Skew, title: str = "") -> "Figure":
+def split_figure(skew: Skew, title: str = "") -> Figure:
     counts = np.array(skew.label_counts)
     clients, classes = counts.shape
     discs = clients <= MOST_CLIENTS and classes <= MOST_CLASSES
@@ -51,7 +46,7 @@ def _inches(rows: int, columns: float, discs: bool) -> tuple[float, float]:
     return float(np.clip(columns * CELL, 5.4, 11)) + 1.2, float(np.clip(rows * CELL, 2, 11)) + 1.6
 
 
-def _discs(axes: "Axes", counts: NDArray[np.int64]) -> None:
+def _discs(axes: Axes, counts: NDArray[np.int64]) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Circle
 
@@ -74,7 +69,7 @@ def _colours(classes: int) -> NDArray[np.float64]:
     return colormaps["turbo"](np.linspace(0.05, 0.95, classes))
 
 
-def _shades(axes: "Axes", counts: NDArray[np.int64]) -> None:
+def _shades(axes: Axes, counts: NDArray[np.int64]) -> None:
     # The square root, as for discs: a client's few records of a class stay visible beside its thousands.
     shades = np.ma.masked_equal(np.sqrt(counts), 0)
     top = float(np.sqrt(max(counts.max(), 1)))
@@ -82,7 +77,7 @@ def _shades(axes: "Axes", counts: NDArray[np.int64]) -> None:
     axes.axvline(counts.shape[1] - 0.5, color=FAINT, linewidth=0.6)
 
 
-def _bars(axes: "Axes", sizes: list[int], classes: int, room: float) -> None:
+def _bars(axes: Axes, sizes: list[int], classes: int, room: float) -> None:
     """Records of each client, in the rows of the table, with the number after each bar."""
     start = classes - 0.5 + 0.08 * room
     unit = 0.55 * room / max(1, max(sizes))
@@ -93,7 +88,7 @@ def _bars(axes: "Axes", sizes: list[int], classes: int, room: float) -> None:
             axes.text(start + size * unit, row, f" {size:,}", va="center", fontsize=8, color=INK)
 
 
-def _class_axis(axes: "Axes", names: tuple[str, ...], bars: float) -> None:
+def _class_axis(axes: Axes, names: tuple[str, ...], bars: float) -> None:
     axes.set_xlim(-0.5, len(names) - 0.5 + bars)
     step = max(1, -(-len(names) // MOST_CLASSES))
     shown = range(0, len(names), step)
@@ -108,7 +103,7 @@ def _class_axis(axes: "Axes", names: tuple[str, ...], bars: float) -> None:
         spine.set_visible(False)
 
 
-def _client_axis(axes: "Axes", names: list[str]) -> None:
+def _client_axis(axes: Axes, names: list[str]) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
     step = max(1, -(-len(names) // MOST_CLIENTS))
     shown = range(0, len(names), step)

@@ -59,6 +59,19 @@ def story(rows: Sequence[Row], folders: Mapping[str, Path], one_exchange: float)
         f"{100 * one_exchange:.1f} %; averaging weights {averaging}.",
         f"After 3 rounds FedDM is {after['feddm'] - after['fedavg']:+.1f} and Fedssyn "
         f"{after['fedavg+fedssyn'] - after['fedavg']:+.1f} points from FedAvg.",
-        "None of these runs has a privacy guarantee (ε –). FedDM's pictures start as real records and after so few "
-        "steps still resemble them; look at synthetic.png.",
+        *_given_away(by_name),
+        "None of these runs has a privacy guarantee (ε –). Look at what left each client: synthetic.png.",
+    ]
+
+
+def _given_away(rows: Mapping[str, Row]) -> list[str]:
+    """What the pictures cost those who sent them."""
+    images = {"feddm": "FedDM's", "fedavg+fedssyn": "Fedssyn's"}
+    caught = {whose: rows[name].leak for name, whose in images.items()}
+    said = [f"{100 * leak.caught:.0f} % by {whose} pictures" for whose, leak in caught.items() if leak is not None]
+    if not said:
+        return []
+    return [
+        f"What they give away: an attacker recognises {' and '.join(said)} of the records behind them, where 1 % would "
+        "be chance. FedDM's pictures start as real records, and after so few steps they still are."
     ]

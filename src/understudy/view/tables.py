@@ -29,7 +29,7 @@ def comparison_table(rows: Sequence[Row], gap: int = 2) -> Table:
         (f"to\n{_points(_target(rows))}", [_or_none(row.rounds_to_target) for row in rows]),
         ("MB\nup", [megabytes(row.bytes_up) for row in rows]),
         ("MB\ndown", [megabytes(row.bytes_down) for row in rows]),
-        ("ε", [epsilon_shown(row.epsilon) for row in rows]),
+        *_given_away(rows),
         ("s", [_seconds(row.seconds) for row in rows]),
     ]
     if len({row.rounds for row in rows}) > 1 or not all(row.finished for row in rows):
@@ -55,6 +55,20 @@ def _reached(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
         ("class\nF1", [_points(row.macro_f1) for row in rows]),
         ("best", [_points(row.best_macro_f1) for row in rows]),
     ]
+
+
+def _given_away(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    """Never accuracy alone: what was caught by the strongest attack, or what ε bounds, or that nobody looked."""
+    columns = [("ε", [epsilon_shown(row.epsilon) for row in rows]), ("leak\n%", [leak_shown(row) for row in rows])]
+    if any(row.share_sent for row in rows):
+        columns.insert(1, ("sent\n%", [_points(row.share_sent) for row in rows]))
+    return columns
+
+
+def leak_shown(row: Row) -> str:
+    if row.leak is not None:
+        return f"{100 * row.leak.caught:.1f} ({100 * row.leak.low:.0f}–{100 * row.leak.high:.0f})"
+    return "≤ ε" if row.epsilon is not None else "not audited"
 
 
 def _by_f1(rows: Sequence[Row]) -> bool:
@@ -96,8 +110,25 @@ def comparison_notes(rows: Sequence[Row]) -> list[str]:
         notes.append("MB, s: including interrupted rounds, which a run repeats when it resumes.")
     if any(row.epsilon is None for row in rows):
         notes.append(f"ε {NONE}: no privacy guarantee.")
+    notes += _leaks_explained(rows)
     if any(row.failed for row in rows):
         notes.append("failed: replies that did not arrive or did not count.")
+    return notes
+
+
+def _leaks_explained(rows: Sequence[Row]) -> list[str]:
+    leaks = [row.leak for row in rows if row.leak is not None]
+    notes = []
+    if leaks:
+        null = max(leak.null for leak in leaks)
+        notes.append(
+            "leak: records recognised as members by the strongest attack where 1 % of others are taken for members, "
+            f"with its 95 % interval; {100 * null:.1f} % where nothing was sent (the highest of these runs)."
+        )
+    if any(row.share_sent for row in rows):
+        notes.append("sent: images sent, over all rounds, as a share of the records.")
+    if any(row.leak is None and row.epsilon is None for row in rows):
+        notes.append("not audited: `understudy audit DIR` measures what a run gave away.")
     return notes
 
 

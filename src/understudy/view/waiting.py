@@ -5,46 +5,41 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.approval import Held
 from understudy.view.canvas import save_figure
 from understudy.view.listings import shape_words
-from understudy.view.numbers import NONE, never_nothing, size
-from understudy.view.ruled import number, print_notes, print_table, ruled, words
+from understudy.view.numbers import epsilon_shown, size
+from understudy.view.ruled import Columns, print_notes, print_rows
 from understudy.view.sheet import Sheet, figure_of
 
+COLUMNS: Columns = {
+    "client": "words",
+    "round": "number",
+    **dict.fromkeys(("task", "would send"), "words"),
+    **dict.fromkeys(("bytes", "ε"), "number"),
+    "decision": "words",
+}
 STANDING = {None: "waits", "yes": "yes, not sent yet", "no": "no"}
 
 
 def print_waiting(held: Sequence[Held], console: Console | None = None) -> None:
     console = console or Console()
-    print_table(console, lambda gap: waiting_table(held, gap))
+    print_rows(console, COLUMNS, [_row(one) for one in held])
     notes = [f"{one.about['client']}: {one.id}{_a_class(one)}" for one in held]
     if any(one.about["epsilon"] for one in held):
         notes.append("ε is for this reply alone, and is spent whatever you decide.")
     print_notes(console, notes)
 
 
-def waiting_table(held: Sequence[Held], gap: int = 2) -> Table:
-    table = ruled(gap)
-    words(table, "client")
-    number(table, "round")
-    words(table, "task")
-    words(table, "would send")
-    number(table, "bytes")
-    number(table, "ε")
-    words(table, "decision")
-    for one in held:
-        about = one.about
-        parts = "\n".join(f"{p['part']}: {p['kind']}, {_content(p)}" for p in about["parts"])
-        total = size(sum(part["bytes"] for part in about["parts"]))
-        cells = (about["client"], str(about["round"]), about["task"], parts, total, _epsilon(about["epsilon"]))
-        table.add_row(*map(Text, (*cells, STANDING[one.decision])))
-    return table
+def _row(one: Held) -> tuple[str, ...]:
+    about = one.about
+    parts = "\n".join(f"{p['part']}: {p['kind']}, {_content(p)}" for p in about["parts"])
+    total = size(sum(part["bytes"] for part in about["parts"]))
+    where, spent = (about["client"], str(about["round"]), about["task"]), epsilon_shown(about["epsilon"] or None, 3)
+    return (*where, parts, total, spent, STANDING[one.decision])
 
 
 def draw_waiting(held: Sequence[Held], file: Path, per_class: int) -> Path:
@@ -87,7 +82,3 @@ def _shape(shape: Sequence[int]) -> str:
         return "one number"
     count, *rest = shape
     return f"{count:,} of {shape_words(rest)}" if rest else f"{count:,} numbers"
-
-
-def _epsilon(epsilon: float | None) -> str:
-    return NONE if not epsilon else never_nothing(epsilon, 3)

@@ -2,9 +2,8 @@
 
 from understudy.data.splits.dirichlet import Dirichlet
 from understudy.data.splits.kind import SplitKind
-from understudy.data.splits.labels import FEDLAP_PAIRS, ClassPairs, LabelGroups
 from understudy.data.splits.make import SplitSettings, hold_out, make_split
-from understudy.data.splits.simple import Factor, Iid, Users
+from understudy.data.splits.simple import FEDLAP_PAIRS, ClassPairs, Factor, Iid, LabelGroups, Users
 from understudy.data.splits.split import Split
 
 __all__ = [

@@ -11,8 +11,7 @@ from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
 from understudy.data.splits.dirichlet import Dirichlet
 from understudy.data.splits.kind import SplitKind
-from understudy.data.splits.labels import ClassPairs, LabelGroups
-from understudy.data.splits.simple import Factor, Iid, Users
+from understudy.data.splits.simple import ClassPairs, Factor, Iid, LabelGroups, Users
 from understudy.data.splits.split import Split
 from understudy.data.strata import Indices, draw_exactly
 from understudy.errors import UserError

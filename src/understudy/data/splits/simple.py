@@ -1,4 +1,4 @@
-"""Splits that ignore labels: at random, by a factor of the data, or by user."""
+"""Splits without draws of shares: at random, by groups of classes, by a factor of the data, or by user."""
 
 from typing import Literal
 
@@ -6,9 +6,11 @@ import numpy as np
 from pydantic import Field
 
 from understudy.data.dataset import Dataset
-from understudy.data.splits.kind import Deal, SplitKind, deal_groups
+from understudy.data.splits.kind import Deal, SplitKind, deal_groups, single_labels
 from understudy.data.strata import Indices
 from understudy.errors import UserError
+
+FEDLAP_PAIRS = ((5, 6), (1, 2), (0, 8), (9, 3), (4, 7))
 
 
 class Iid(SplitKind):
@@ -18,6 +20,71 @@ class Iid(SplitKind):
 
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
         return Deal(np.array_split(rng.permutation(among), clients))
+
+
+class LabelGroups(SplitKind):
+    """FedCOG's NIID-2: C/s groups of s consecutive labels; client i takes group i mod (C/s)."""
+
+    kind: Literal["label-groups"] = "label-groups"  # groups of consecutive labels
+    labels_per_client: int = Field(default=2, ge=1)  # s, the number of classes per client
+
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
+        labels = single_labels(dataset, self.kind)[among]
+        classes, each = dataset.problem.classes, self.labels_per_client
+        if classes % each:
+            raise UserError(
+                f"data.split.labels_per_client: {each} does not divide the {classes} classes of {dataset.name}."
+            )
+        if classes // each > clients:
+            raise UserError(
+                f"data.clients: {classes // each} groups of {each} labels need at least that many clients; "
+                f"with {clients}, some classes would be lost."
+            )
+        piles = [among[labels == label] for label in range(classes)]
+        return Deal(deal_groups([piles[at : at + each] for at in range(0, classes, each)], clients, rng))
+
+
+class ClassPairs(SplitKind):
+    """FedLAP's: each client has all records of classes that no other client has.
+
+    ``pairs`` lists each client's classes; "fedlap" is that paper's list; by default consecutive classes are
+    dealt out so that every class is used.
+    """
+
+    kind: Literal["class-pairs"] = "class-pairs"  # classes that no other client has
+    pairs: Literal["fedlap"] | tuple[tuple[int, ...], ...] | None = Field(
+        default=None
+    )  # classes of each client in turn, or "fedlap", the paper's list; None: consecutive ones
+
+    def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
+        labels = single_labels(dataset, self.kind)[among]
+        pairs = self._pairs(dataset, clients)
+        left_out = sorted(set(range(dataset.problem.classes)) - {label for pair in pairs for label in pair})
+        unused = int(np.isin(labels, left_out).sum())
+        note = f"classes {left_out} are in no pair: {unused} records are not used"
+        return Deal([among[np.isin(labels, pair)] for pair in pairs], notes=(note,) if unused else ())
+
+    def _pairs(self, dataset: Dataset, clients: int) -> tuple[tuple[int, ...], ...]:
+        classes = dataset.problem.classes
+        if self.pairs is None:
+            if clients > classes:
+                raise UserError(
+                    f"data.clients: {clients} clients cannot each have their own classes, as {dataset.name} "
+                    f"has only {classes}; write at most {classes}, or use 'label-groups'."
+                )
+            return tuple(tuple(group.tolist()) for group in np.array_split(np.arange(classes), clients))
+        pairs = FEDLAP_PAIRS if self.pairs == "fedlap" else self.pairs
+        if len(pairs) != clients:
+            raise UserError(f"data.split.pairs: {len(pairs)} pairs for {clients} clients; give one per client.")
+        listed = [label for pair in pairs for label in pair]
+        for label in listed:
+            if not 0 <= label < classes:
+                raise UserError(
+                    f"data.split.pairs: {dataset.name} has no label {label}; they run from 0 to {classes - 1}."
+                )
+            if listed.count(label) > 1:
+                raise UserError(f"data.split.pairs: label {label} is listed twice; give each to one client.")
+        return pairs
 
 
 class Factor(SplitKind):

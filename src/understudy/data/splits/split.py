@@ -83,8 +83,7 @@ class Split:
             raise UserError(f"{path} cannot be written: {refused.strerror or refused}.") from None
 
     @classmethod
-    def load(cls, path: Path, records: int | None = None) -> Self:
-        """``records``: the number of training records, to check that the split fits them."""
+    def load(cls, path: Path) -> Self:
         stored = _read(path)
         try:
             split = cls(stored["clients"], stored["held_out"], stored["validation"], tuple(stored.get("notes", ())))
@@ -95,8 +94,6 @@ class Split:
             raise UserError(f"{path}: {wrong}") from None
         if digest != split.digest:
             raise UserError(f"{path} has changed since it was saved: its digest does not match; make it again.")
-        if records is not None:
-            split.check_fits(records, "the data set")
         return split
 
 

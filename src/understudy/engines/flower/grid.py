@@ -61,7 +61,8 @@ class LinkGrid(HttpGrid):
     def _fetch(self, about: Metadata, tree: "ObjectTree") -> None:
         """Which message it answers is taken from the SuperLink, which knows the sender's key, not from the reply."""
         try:
-            reply = self._fetched(about.run_id, tree)
+            client = Fetching(self._runtime_client, lambda: False)
+            reply = fetch(client, tree, node=self.node.node_id, run=about.run_id, largest=self._largest)
             content, error = (None, reply.error) if reply.has_error() else (reply.content, None)
         except (ObjectPullError, Withdrawn, httpx.HTTPError) as lost:
             content, error = None, Error(ErrorCode.MESSAGE_UNAVAILABLE, f"its bytes did not arrive {lost}".strip())
@@ -70,10 +71,6 @@ class LinkGrid(HttpGrid):
         except Exception as wrong:  # whatever one site sends, the others' replies count
             content, error = None, Error(wire.UNREADABLE, f"its reply cannot be read ({type(wrong).__name__})")
         self._whole[about.reply_to_message_id] = make_message(about, content, error)
-
-    def _fetched(self, run: int, tree: "ObjectTree") -> Message:
-        client = Fetching(self._runtime_client, lambda: False)
-        return fetch(client, tree, node=self.node.node_id, run=run, largest=self._largest)
 
 
 def retrying(ended: Callable[[], bool], patience: float = PATIENCE) -> RetryInvoker:

@@ -3,7 +3,7 @@
 import hashlib
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,8 +80,7 @@ class Link:
         """Registers sites that may join, by name and public key. Known ones stay; a changed key is an error."""
         from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest
 
-        control = self._control()
-        try:
+        with closing(self._control()) as control:
             known = {node.name: bytes(node.public_key) for node in control.ListNodes(ListNodesRequest()).nodes_info}
             for name, key in nodes.items():
                 if name in known and known[name] != key:
@@ -91,8 +90,6 @@ class Link:
                     )
                 if name not in known:
                     control.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
-        finally:
-            control.close()
 
     def _start_run(self) -> None:
         from flwr.cli.build import build_fab_from_files
@@ -101,12 +98,9 @@ class Link:
         from flwr.supercore.fab import Fab
 
         bundle, _ = build_fab_from_files(APP)
-        control = self._control()
-        try:
-            fab = Fab(hashlib.sha256(bundle).hexdigest(), bundle, {})
+        fab = Fab(hashlib.sha256(bundle).hexdigest(), bundle, {})
+        with closing(self._control()) as control:
             control.StartRun(StartRunRequest(fab=fab_to_proto(fab)))
-        finally:
-            control.close()
 
     # ---- Runtime API
 

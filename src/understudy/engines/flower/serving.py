@@ -27,10 +27,11 @@ def serve(
 ) -> None:
     """While ``going`` says yes. Whatever comes in, an answer goes out."""
     import httpx
+    from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
 
     tasks = Tasks(door, "client")
     for token in tasks.coming(going):
-        client = door.client("flwr-clientapp", _opened_by(token))
+        client = door.client("flwr-clientapp", RuntimeTokenHttpInterceptor(token))
         try:
             with contextlib.closing(client), kept_alive(client):
                 _one(site, method, client, tasks.another, heard, largest)
@@ -38,12 +39,6 @@ def serve(
             pass  # nobody is waiting for it any more, or the node went down and the server asks again
         except Exception:  # an unforeseen kind of task must not end the site; error.txt has the details
             _note(site)
-
-
-def _opened_by(token: str) -> object:
-    from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
-
-    return RuntimeTokenHttpInterceptor(token)
 
 
 def _one(

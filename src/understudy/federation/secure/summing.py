@@ -14,7 +14,17 @@ from understudy.federation.secure.graph import neighbours, well_connected
 from understudy.federation.secure.grid import Grid, Whole, grid_for
 from understudy.federation.secure.masks import add_stream, mask_sign
 from understudy.federation.secure.opening import Circle, Opening, Shared
-from understudy.federation.server import NO_BOUNDS, Brief, Reply, Server, Task, TooFewReplies, WrappedServer
+from understudy.federation.server import (
+    NO_BOUNDS,
+    Brief,
+    Least,
+    PartShapes,
+    Reply,
+    Server,
+    Task,
+    TooFewReplies,
+    WrappedServer,
+)
 
 
 @dataclass(frozen=True)
@@ -42,14 +52,7 @@ class SecureServer(WrappedServer):
         name = getattr(task, "__qualname__", "a task")
         raise UserError(f"secure-aggregation only hands out sums, but {name} asks for single replies; use server.sum.")
 
-    def sum(
-        self,
-        task: Task,
-        brief: Brief,
-        to: Sequence[str],
-        like: Mapping[str, Sequence[int]],
-        least: Mapping[str, float] = NO_BOUNDS,
-    ) -> Message:
+    def sum(self, task: Task, brief: Brief, to: Sequence[str], like: PartShapes, least: Least = NO_BOUNDS) -> Message:
         """Whether a single input is below ``least`` cannot be seen here: that is the price of masking."""
         self._enough(to, "were there")
         grid = self._phases.grid(len(to))
@@ -104,12 +107,7 @@ class SecureServer(WrappedServer):
         return shared
 
     def _with_boxes(
-        self,
-        brief: Brief,
-        circle: Circle,
-        shared: Mapping[int, Shared],
-        members: Sequence[int],
-        clients: int,
+        self, brief: Brief, circle: Circle, shared: Mapping[int, Shared], members: Sequence[int], clients: int
     ) -> Brief:
         still_here = set(members)
 
@@ -222,6 +220,6 @@ def _are_keys(reply: Reply) -> bool:
     return reply.refusal is None
 
 
-def _cut(numbers: Tensor, sizes: Mapping[str, int], like: Mapping[str, Sequence[int]]) -> Message:
+def _cut(numbers: Tensor, sizes: Mapping[str, int], like: PartShapes) -> Message:
     pieces = torch.split(numbers, list(sizes.values()))
     return Message({part: piece.view(tuple(like[part])) for part, piece in zip(sizes, pieces, strict=True)})

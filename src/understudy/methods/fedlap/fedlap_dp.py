@@ -83,9 +83,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 class FedLapDp(FedLap):
     settings: FedLapDpSettings
 
-    def __init__(self, settings: FedLapDpSettings):
-        super().__init__(settings)
-
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
         _refuse_what_leaks(self.settings, self._promise(), net)

@@ -10,9 +10,13 @@ The controls of the paper: (a) the underlying method alone; (b) ``deal: own``, w
 made itself (no image is sent); (c) this; (d) ``source: real``, which shuffles ``images`` real records of each client:
 the upper bound, and no privacy at all; (e) and (f) the method ``central``, on real and on synthetic records.
 
-Before images are sent, near-duplicates of the client's records can be dropped or counted (``veto``). If a generator
-diverged or collapsed, the client notices and sends nothing. ``keep_generator`` keeps the stages of its training with
-the client (the generator's ``checkpoints``), and a later run can sample from them (``from_run``, ``epoch``).
+Where we go further: with ``warm_start`` the server trains on all images before round 1, which costs no further byte,
+and clients begin with that model. It is the model of round 0.
+
+Before images are sent, near-copies of the client's records can be dropped or counted, and a client whose generator
+makes too many of them sends nothing (``veto: stop``, `methods.fedssyn.veto`). If a generator diverged or collapsed, the
+client notices and sends nothing. ``keep_generator`` keeps the stages of its training with the client (the generator's
+``checkpoints``), and a later run can sample from them (``from_run``, ``epoch``).
 
 With ``dp`` the generator learns by DP-SGD (`methods.fedssyn.privacy`). The paper prints σ = 1.906 for (10, 1e-5), which
 holds for one batch size only; here σ is solved from the budget. Its claim covers the exchange (``scope: exchange``):
@@ -40,19 +44,22 @@ from understudy.federation.message import Kind, Message, labels_from_wire, label
 from understudy.federation.method import Dealt, Job, Method, State, task, task_name
 from understudy.federation.registry import AROUND_ROUNDS, add_on
 from understudy.federation.server import Reply, Server
+from understudy.learning.loop import Descent
+from understudy.learning.pool import PoolFeed, learn_from_pool
 from understudy.methods.fedssyn.kept_generators import keep, kept_by
 from understudy.methods.fedssyn.privacy import PrivateExchange, private_exchange, rehearse
 from understudy.methods.fedssyn.settings import FedssynSettings
-from understudy.methods.shared.imitation import Imitation, check_single_labels
+from understudy.methods.fedssyn.veto import after_veto
+from understudy.methods.shared.imitation import Imitation, SeenAndUnseen, check_single_labels
+from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import of_one_kind, why_unfit
 from understudy.models.network import Network
-from understudy.synthesis.duplicates import near_duplicates
 from understudy.synthesis.generator import Stage
 
 __all__ = ["GIVEN", "POOL_X", "POOL_Y", "Fedssyn", "FedssynSettings", "slices"]
 
 POOL_X, POOL_Y, GIVEN = "fedssyn.x", "fedssyn.y", "fedssyn.given"  # in State: the shuffled pool; who has its part
-MADE = "fedssyn.made."  # in State after the opening, per client: images sent, near-duplicates, out of how many
+MADE = "fedssyn.made."  # in State after the opening, per client: images sent, near-copies, out of how many
 
 PUBLISHED: Mapping[str, Any] = {"generator": {"name": "diffusion", "preset": "paper"}, "records": 0.75}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -90,6 +97,20 @@ class Fedssyn(ExchangeOnce):
                 "set with.fedssyn.dp, or write deal: shuffled."
             )
         super().bind(net, rounds)
+        if self.settings.warm_start is not None:
+            self._check_warm_start()
+
+    def _check_warm_start(self) -> None:
+        if self.inner.scored_at_home:
+            raise UserError(
+                "with.fedssyn.warm_start: part of every model stays with its client, so the server has no whole model "
+                "to train; leave it out."
+            )
+        if self.inner.begins_anew:
+            raise UserError(
+                "with.fedssyn.warm_start: the underlying method trains freshly drawn networks, so a model from before "
+                "round 1 would not be used; leave it out."
+            )
 
     @property
     def private(self) -> bool:
@@ -99,28 +120,31 @@ class Fedssyn(ExchangeOnce):
 
     @task(x="examples", y="labels", duplicates="statistics")  # which of them: see `jobs`
     def generate(self, client: Client, brief: Message) -> Message:
-        made, found = self._after_veto(client, self._made(client))
+        made, found = after_veto(self.settings, client, *self._made(client), self._features)
         message = Message(x=made.x, y=labels_to_wire(made.y, self.net.problem.classes))
         if self.settings.deal == "own":
             client.keep_dealt(message)
             message = Message()
         return message if found is None else message.but(duplicates=found)
 
-    def _made(self, client: Client) -> Examples:
+    def _made(self, client: Client) -> tuple[Examples, SeenAndUnseen]:
+        """Images, and which of the client's records were seen in making them."""
         imitation = Imitation(self.settings, self.generator, self.net.problem)
+        all_seen = SeenAndUnseen(client.own, client.own.none())
         if self.settings.source == "real":
             order = torch.randperm(len(client.own), generator=client.rng("fedssyn real records"))
-            return client.own.take(order[: imitation.wanted(len(client.own))])
+            return client.own.take(order[: imitation.wanted(len(client.own))]), all_seen
 
         def note(stage: Stage) -> None:
             if self.settings.keep_generator:
                 keep(client.memory, stage, client.own)
 
         if self.exchange is not None:
-            return self.exchange.of(client, imitation, note)
+            return self.exchange.of(client, imitation, note), all_seen
         if self.settings.from_run is not None:
-            return self._made_again(client, imitation, Path(self.settings.from_run))
-        return imitation.of(client, lambda client, some: imitation.learn(client, some, keep=note))
+            return self._made_again(client, imitation, Path(self.settings.from_run)), all_seen
+        shares = imitation.shares(client)
+        return imitation.of(client, lambda client, some: imitation.learn(client, some, keep=note), shares), shares
 
     def _made_again(self, client: Client, imitation: Imitation, run: Path) -> Examples:
         try:
@@ -130,15 +154,6 @@ class Fedssyn(ExchangeOnce):
                 f"with.fedssyn.from_run: what {client.id} kept in {run} is not a {self.settings.generator['name']} "
                 "with these settings; copy the generator from that run's config.yaml."
             ) from None
-
-    def _after_veto(self, client: Client, made: Examples) -> tuple[Examples, Tensor | None]:
-        """The images to send; with ``veto`` also how many were near-duplicates of records, out of how many."""
-        if self.settings.veto is None:
-            return made, None
-        features = self._features if self.settings.veto_space == "features" else None
-        near = near_duplicates(made.x, client.own.x, features=features)
-        kept = made if self.settings.veto == "flag" else made.take(torch.nonzero(~near).flatten())
-        return kept, torch.tensor([int(near.sum()), len(made)])
 
     def _features(self, x: Tensor) -> Tensor:
         """Features of the untrained network: the same for every client and independent of the records."""
@@ -162,12 +177,22 @@ class Fedssyn(ExchangeOnce):
         replies = [reply for reply in server.ask(self.generate, Message(), to=server.clients) if self._sound(reply)]
         if self.settings.deal != "own":
             replies = of_one_kind(replies)
-        counts = {MADE + reply.client: self._counts(reply) for reply in replies}
         if self.settings.deal == "own" or not replies:
             pool = Message({GIVEN: torch.ones(len(server.clients), dtype=torch.uint8)})  # nothing to deal
         else:
-            pool = _shuffled(replies, server.rng("fedssyn shuffle"))
-        return self.open_with(server, pool.but(counts))
+            pool = learnt_from(replies, lambda some: self._pool(server, some))
+        counts = {MADE + reply.client: self._counts(reply) for reply in replies if reply.refusal is None}
+        state = self.open_with(server, pool.without("model").but(counts))
+        return self.inner.begun_at(state, pool["model"]) if "model" in pool else state
+
+    def _pool(self, server: Server, replies: Sequence[Reply]) -> Message:
+        """All images, shuffled; with ``warm_start`` also the ``model`` that learnt from them."""
+        pool, local = _shuffled(replies, server.rng("fedssyn shuffle")), self.settings.warm_start
+        if local is None or not len(pool[POOL_Y]):
+            return pool
+        images = Examples(pool[POOL_X], labels_from_wire(pool[POOL_Y]))
+        feed = PoolFeed(images, server.rng("fedssyn warm start"), server.rng("fedssyn warm start augmentation"))
+        return pool.but(model=learn_from_pool(self.net, self.net.initial(), feed, Descent(local)).model)
 
     def parts_for(self, state: State, at: int, clients: int) -> Message:
         mine = slices(len(state[POOL_Y]), clients)[at]
@@ -191,7 +216,7 @@ class Fedssyn(ExchangeOnce):
         if why is None and self.settings.source == "generator" and reply.get("x", BYTES).dtype != torch.uint8:
             why = "its images are not in bytes"
         if why is None and self.settings.veto is not None and not _are_counts(reply.get("duplicates", BYTES)):
-            why = "it does not report how many near-duplicates there were, out of how many"
+            why = "it does not report how many near-copies there were, out of how many"
         if why is not None:
             reply.refuse(why)
         return why is None
@@ -215,13 +240,13 @@ class Fedssyn(ExchangeOnce):
         if pool % clients:
             yield f"{pool} images for {clients} clients: parts of {pool // clients} and {pool // clients + 1}."
         if self.settings.veto is not None and not any(near for _, near, _ in made.values()):
-            yield f"None of {sum(of for _, _, of in made.values())} images was a near-duplicate of a record."
+            yield f"None of {sum(of for _, _, of in made.values())} images was a near-copy of a record."
 
     def _of_each(self, made: Mapping[str, Sequence[int]]) -> Iterator[str]:
-        done = "dropped" if self.settings.veto == "drop" else "sent anyway"
+        done = "sent anyway" if self.settings.veto == "flag" else "dropped"
         for client, (sent, near, of) in made.items():
             if near:
-                yield f"{client}: {near} of {of} images were near-duplicates of its records, {done}."
+                yield f"{client}: {near} of {of} images were near-copies of its records, {done}."
             elif sent == 0 and self.settings.images != 0 and self.settings.source == "generator":
                 yield f"{client}: no images were made, because it has too few records for a generator."
 

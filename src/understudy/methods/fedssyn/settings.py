@@ -5,6 +5,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from understudy.base_settings import Settings
+from understudy.learning.local import Local
 from understudy.methods.shared.imitation import ImitationSettings
 
 
@@ -31,7 +32,9 @@ class FedssynSettings(ImitationSettings):
     source: Literal["generator", "real"] = "generator"  # what is shuffled: images, or real records (no privacy at all)
     deal: Literal["shuffled", "own"] = "shuffled"  # who gets the images: all clients, shuffled, or each its own
     dp: ExchangePrivacy | None = None  # train the generator by DP-SGD; null: without privacy
-    veto: Literal["drop", "flag"] | None = None  # drop or count images that are near-duplicates of records
+    warm_start: Local | None = None  # how the server trains on all images before round 1; null: not at all
+    veto: Literal["drop", "flag", "stop"] | None = None  # near-copies of records: drop them, count them, or see below
+    veto_share: float = Field(default=0.1, ge=0, lt=1)  # veto: stop sends nothing if more than this are near-copies
     veto_space: Literal["pixels", "features"] = "pixels"  # where nearness is measured; features: of the initial model
     keep_generator: bool = False  # keep every stage of the generator's training in the client's memory
     from_run: str | None = None  # folder of a run whose clients kept their generators; nothing is trained
@@ -49,6 +52,8 @@ class FedssynSettings(ImitationSettings):
                 raise ValueError("what an earlier run spent is not in this run's ledger; leave out dp or from_run")
         if real and (self.veto is not None or again or self.keep_generator):
             raise ValueError("source: real uses no generator; leave out veto, keep_generator and from_run")
+        if self.warm_start is not None and self.deal == "own":
+            raise ValueError("with deal: own the server gets no images to train on; leave out warm_start or deal")
         if self.epoch is not None and not again:
             raise ValueError("epoch chooses among the stages an earlier run kept; name that run with from_run")
         return self

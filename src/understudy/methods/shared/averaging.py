@@ -219,6 +219,13 @@ class Averaging(Method):
     def model_brief(self, state: State) -> Message:
         return Message(model=self._sent(self.result(state)))
 
+    def local_model(self, brief: Message, reply: Message) -> Tensor | None:
+        """Its change comes multiplied by its weight. What stays with the client is not known here."""
+        if self.scored_at_home or "change" not in reply or float(reply["weight"]) < SOMEBODY:
+            return super().local_model(brief, reply)
+        change = torch.cat([reply[part] for part in ("change", "buffers") if part in reply])
+        return brief["model"] + change / reply["weight"]
+
     def broadcast(self, state: State) -> Tensor:
         """The model that clients train from, without what stays with them."""
         return self._sent(state["model"])

@@ -4,7 +4,7 @@ Images are sampled from their own stream, so sampling again from what was learnt
 ones.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -49,20 +49,37 @@ class ImitationSettings(Settings):
     @field_validator("generator", mode="before")
     @classmethod
     def _spelled_out(cls, given: object) -> object:
-        """Fills in the generator's own defaults, so that the resolved config shows them."""
-        wanted = {"name": given} if isinstance(given, str) else given
-        if not isinstance(wanted, dict) or not isinstance(wanted.get("name", DEFAULT), str):
-            raise ValueError("name a generator, such as vae")
-        wanted = {"name": DEFAULT, **wanted}
-        rest = {key: value for key, value in wanted.items() if key != "name"}
-        entry = generators.entry(wanted["name"])
-        settings = checked(entry.settings, rest, cls.where)
-        return {"name": entry.name, **settings.model_dump(mode="json")}
+        return generator_in_full(given, cls.where)
 
     def built(self) -> Generator:
-        rest = {key: value for key, value in self.generator.items() if key != "name"}
-        entry = generators.entry(self.generator["name"])
-        return entry.build(entry.settings(**rest))
+        return built_generator(self.generator)
+
+
+def generator_in_full(given: object, where: str) -> dict[str, Any]:
+    """A generator as named in a config, with its own defaults filled in, so that the resolved config shows them."""
+    wanted = {"name": given} if isinstance(given, str) else given
+    if not isinstance(wanted, dict) or not isinstance(wanted.get("name", DEFAULT), str):
+        raise ValueError("name a generator, such as vae")
+    wanted = {"name": DEFAULT, **wanted}
+    rest = {key: value for key, value in wanted.items() if key != "name"}
+    entry = generators.entry(wanted["name"])
+    settings = checked(entry.settings, rest, where)
+    return {"name": entry.name, **settings.model_dump(mode="json")}
+
+
+def built_generator(words: Mapping[str, Any]) -> Generator:
+    """From its name and all its settings."""
+    rest = {key: value for key, value in words.items() if key != "name"}
+    entry = generators.entry(words["name"])
+    return entry.build(entry.settings(**rest))
+
+
+@dataclass(frozen=True)
+class SeenAndUnseen:
+    """A client's own records: those that its generator learns from, and the others."""
+
+    seen: Examples
+    unseen: Examples
 
 
 @dataclass(frozen=True)
@@ -71,12 +88,16 @@ class Imitation:
     generator: Generator
     problem: Problem
 
-    def of(self, client: Client, learn: Learn | None = None) -> Examples:
-        """Images with the class frequencies of the records the generator saw; none if those are too few."""
-        require_pixels(client)
+    def shares(self, client: Client) -> SeenAndUnseen:
+        """Drawn anew by each call."""
         own, share = client.own, self.settings.records
         order = torch.randperm(len(own), generator=client.rng("fedssyn records"))
-        some = own.take(order[: round(share * len(own))])
+        return SeenAndUnseen(own.take(order[: round(share * len(own))]), own.take(order[round(share * len(own)) :]))
+
+    def of(self, client: Client, learn: Learn | None = None, shares: SeenAndUnseen | None = None) -> Examples:
+        """Images with the class frequencies of the records the generator saw; none if those are too few."""
+        require_pixels(client)
+        own, some = client.own, (shares or self.shares(client)).seen
         if len(some) < self.generator.smallest:
             return Examples(torch.empty(0, *self.problem.shape, dtype=torch.uint8), own.y[:0])
         state = (learn or self.learn)(client, some)

@@ -2,8 +2,8 @@
 
 What FedDM and its control REAL have in common: which classes a client sends, what a reply looks like, and how the
 server learns. It continues from the broadcast model w_r and is projected back into the ball of radius ρ around it after
-every step, since that is where the images were made to stand in for records. The checks of such replies serve other
-methods too.
+every step, since that is where the images were made to stand in for records. With ``keep_pool`` it also trains on the
+images of earlier rounds (``methods.shared.kept_pool``). The checks of such replies serve other methods too.
 """
 
 from abc import abstractmethod
@@ -28,6 +28,7 @@ from understudy.learning.dsa import ALL, DsaKind
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent
 from understudy.learning.pool import PerImage, PoolFeed, learn_from_pool
+from understudy.methods.shared.kept_pool import KeptImages, kept_images, to_keep, without_kept
 from understudy.methods.shared.outliers import learnt_from
 from understudy.models.network import Network
 
@@ -39,6 +40,8 @@ class PooledSettings(Settings):
     radius: float = Field(default=5.0, gt=0)  # ρ: how far the server may move from w_r in a round
     min_class_records: int | None = Field(default=None, ge=1)  # records to own a class; null: 10, or no limit under dp
     weights: Literal["pool", "size"] = "pool"  # weights of images: all equal, or n_{k,c} / ipc each
+    keep_pool: int = Field(default=0, ge=0)  # earlier rounds whose images the server trains on too; kept in State
+    keep_weight: float = Field(default=1.0, gt=0, le=1)  # factor of a kept image's weight, per round of its age
     dsa: bool = False  # differentiable augmentation
     dsa_kinds: tuple[DsaKind, ...] = ALL  # kinds to draw from; leave out flip for digits and letters
     server: Local = Local(
@@ -80,23 +83,45 @@ class Pooled(Method):
     def round(self, server: Server, state: State) -> State:
         replies = []
         for reply in server.ask(self.client_task, Message(model=state["model"]), to=server.cohort()):
-            most = self.settings.ipc * self.net.problem.classes
-            wrong = why_unfit(reply, self.net, most=most, weighted=self.settings.weights == "size")
+            wrong = self.why_refused(reply)
             if wrong:
                 reply.refuse(wrong)
             elif len(reply["y"]):
                 replies.append(reply)
         if not replies:
             return state
-        return state.but(learnt_from(replies, lambda some: Message(model=self._learn(server, state["model"], some))))
+        earlier = kept_images(state, server.round, self.settings.keep_pool)
+        learnt = learnt_from(replies, lambda some: self._learnt(server, state, some, earlier))
+        if earlier and learnt.not_finite():  # an image of an earlier round may be why: they are forgotten
+            earlier, left = [], [reply for reply in replies if reply.refusal is None]
+            learnt = learnt_from(left, lambda some: self._learnt(server, state, some, earlier))
+        needed = [kept.round for kept in earlier if kept.age < self.settings.keep_pool]
+        return without_kept(state, but=needed).but(learnt)
 
-    def _learn(self, server: Server, w: Tensor, replies: Sequence[Reply]) -> Tensor:
-        settings, local = self.settings, self.settings.server
+    def why_refused(self, reply: Reply) -> str | None:
+        """Why a reply cannot join the pool; None: it can."""
+        most = self.settings.ipc * self.net.problem.classes
+        return why_unfit(reply, self.net, most=most, weighted=self.settings.weights == "size")
+
+    def _learnt(self, server: Server, state: State, replies: Sequence[Reply], earlier: Sequence[KeptImages]) -> Message:
+        """The model trained further, and this round's images if a later round needs them."""
+        model = self._learn(server, state["model"], replies, earlier)
+        if not self.settings.keep_pool:
+            return Message(model=model)
+        kept = to_keep(replies, server.round, self.net.problem, weighted=self.settings.weights == "size")
+        return Message(kept, model=model)
+
+    def _learn(self, server: Server, w: Tensor, replies: Sequence[Reply], earlier: Sequence[KeptImages] = ()) -> Tensor:
+        settings, local, problem = self.settings, self.settings.server, self.net.problem
+        now = pooled(replies, problem)
         pool = PoolFeed(
-            pooled(replies, self.net.problem),
+            Examples(
+                torch.cat([now.x, *(problem.scale(kept.x) for kept in earlier)]),
+                torch.cat([now.y, *(labels_from_wire(kept.y) for kept in earlier)]),
+            ),
             order=server.rng("pool"),
             rng=server.rng("augmentation"),
-            weights=torch.cat([reply["weight"] for reply in replies]) if settings.weights == "size" else None,
+            weights=self._weights(replies, earlier),
             augment=PerImage(settings.dsa_kinds, server.rng("dsa")) if settings.dsa else None,
         )
         centre = w[self.net.trainable].to(self.net.device)
@@ -106,6 +131,16 @@ class Pooled(Method):
             project=lambda here: into_ball(here, centre, settings.radius),
         )
         return learn_from_pool(self.net, w, pool, descent).model
+
+    def _weights(self, replies: Sequence[Reply], earlier: Sequence[KeptImages]) -> Tensor | None:
+        """One per image, in the order of the pool; None: all alike."""
+        settings = self.settings
+        if settings.weights == "pool" and (settings.keep_weight == 1 or not earlier):
+            return None
+        images = [(reply.message, 0) for reply in replies] + [(kept.parts, kept.age) for kept in earlier]
+        sized = settings.weights == "size"
+        plain = [(parts["weight"] if sized else torch.ones(len(parts["y"])), age) for parts, age in images]
+        return torch.cat([weight * settings.keep_weight**age for weight, age in plain])
 
 
 def check_classes_alone(net: Network, who: str) -> None:

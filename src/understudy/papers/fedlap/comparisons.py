@@ -7,14 +7,11 @@ the same noise. The six counters are a fraction of the paper's. Rates are consta
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from understudy.papers.compared import compared
-from understudy.papers.fedlap.criteria import CriteriaPlan
-from understudy.papers.fedlap.criteria_study import ABOUT as CRITERIA_ABOUT
-from understudy.papers.fedlap.criteria_study import criteria_study
+from understudy.papers.fedlap.criteria import MATCHING_CRITERIA
 from understudy.papers.fedlap.pictures import HARDLY_NOISED, NEXT_TO_NONE, options, private
-from understudy.papers.study import Changes, Shown, Study
+from understudy.papers.study import Changes, Scale, Shown, Study, at_scales
 from understudy.papers.tuned import Comparison, Contender
 
 PAIRS_ABOUT = "FedLAP beside FedAvg, FedProx, SCAFFOLD and FedDM on class pairs, learning rates tuned alike"
@@ -63,16 +60,6 @@ AVERAGING: Mapping[str, Changes] = {
 }
 
 
-def pairs_at_desk() -> Comparison:
-    return _pairs({}, {}, {}, (0.03, 0.1, 0.3, 1.0), SEEDS)
-
-
-def pairs_smoke() -> Comparison:
-    return _pairs(
-        QUICK, {**QUICK, "method.steps": 1, "method.server.epochs": 2}, {**QUICK, **QUICK_MATCHING}, (0.1,), (0,)
-    )
-
-
 def _pairs(
     averaging: Changes, means: Changes, gradients: Changes, rates: Sequence[float], seeds: Sequence[int]
 ) -> Comparison:
@@ -85,19 +72,17 @@ def _pairs(
     return Comparison("fedlap-pairs", PAIRS_ABOUT, ON_PAIRS, rates, seeds, contenders, panels=panels)
 
 
+QUICK_DM: Changes = {**QUICK, "method.steps": 1, "method.server.epochs": 2}
+PAIRS_PLANS: Mapping[Scale, Comparison] = {
+    "smoke": _pairs(QUICK, QUICK_DM, {**QUICK, **QUICK_MATCHING}, (0.1,), (0,)),
+    "desk": _pairs({}, {}, {}, (0.03, 0.1, 0.3, 1.0), SEEDS),
+}
+
 # ---- what matters
 
 FEWER: Changes = {"data.limit": 2000, "method.rounds": 3, "method.batch": 64}  # 1.6 passes, as before
 RULES = ("min", "max", "median", "fixed")
 IMAGES = (2, 5, 10, 20)
-
-
-def options_at_desk() -> Comparison:
-    return _options(FEWER, (0.1,), SEEDS)
-
-
-def options_smoke() -> Comparison:
-    return _options({**QUICK, **QUICK_MATCHING}, (0.1,), (0,))
 
 
 def _options(changes: Changes, rates: Sequence[float], seeds: Sequence[int]) -> Comparison:
@@ -113,6 +98,11 @@ def _options(changes: Changes, rates: Sequence[float], seeds: Sequence[int]) -> 
     }
     return Comparison("fedlap-options", OPTIONS_ABOUT, ON_PAIRS, rates, seeds, contenders, panels=panels)
 
+
+OPTIONS_PLANS: Mapping[Scale, Comparison] = {
+    "smoke": _options({**QUICK, **QUICK_MATCHING}, (0.1,), (0,)),
+    "desk": _options(FEWER, (0.1,), SEEDS),
+}
 
 # ---- with privacy
 
@@ -146,17 +136,6 @@ PRIVATE: Mapping[str, tuple[Changes, str]] = {  # with the setting tuned
 AVERAGED, ON_IMAGES = (0.3, 1.0, 3.0, 10.0), (0.01, 0.03, 0.1, 0.3)  # rates: steps are clipped, image gradients are not
 
 
-def private_at_desk() -> Comparison:
-    return _private((0.3, 1.0, 3.0, 10.0), {}, {}, (AVERAGED, ON_IMAGES), SEEDS)
-
-
-def private_smoke() -> Comparison:
-    """On images that need no download."""
-    quick = {**QUICK, "data.name": "mnist-5k"}
-    matching = {**quick, **QUICK_MATCHING}
-    return _private((3.0,), {**quick, "method.local.steps": 8}, matching, ((0.1,), (0.1,)), (0,))
-
-
 def _private(
     epsilons: Sequence[float],
     steps: Changes,
@@ -178,33 +157,29 @@ def _private(
     return Comparison("fedlap-dp", PRIVATE_ABOUT, IN_PRIVATE, averaged, seeds, contenders, panels=panels)
 
 
+HERE: Changes = {**QUICK, "data.name": "mnist-5k"}  # images that need no download
+QUICK_STEPS: Changes = {**HERE, "method.local.steps": 8}
+PRIVATE_PLANS: Mapping[Scale, Comparison] = {
+    "smoke": _private((3.0,), QUICK_STEPS, {**HERE, **QUICK_MATCHING}, ((0.1,), (0.1,)), (0,)),
+    "desk": _private((0.3, 1.0, 3.0, 10.0), {}, {}, (AVERAGED, ON_IMAGES), SEEDS),
+}
+
 STUDIES = (
     Study(
         "fedlap-pairs",
         PAIRS_ABOUT,
-        {"smoke": partial(compared, pairs_smoke()), "desk": partial(compared, pairs_at_desk())},
+        at_scales(compared, PAIRS_PLANS),
         Shown("4000 MNIST images at 14×14, small ConvNet, 5 clients with class pairs, 4 rounds", r"(?P<method>\w+)"),
     ),
-    Study(
-        "fedlap-options",
-        OPTIONS_ABOUT,
-        {"smoke": partial(options, options_smoke()), "desk": partial(options, options_at_desk())},
-    ),
+    Study("fedlap-options", OPTIONS_ABOUT, at_scales(options, OPTIONS_PLANS)),
     Study(
         "fedlap-dp",
         PRIVATE_ABOUT,
-        {"smoke": partial(private, private_smoke()), "desk": partial(private, private_at_desk())},
+        at_scales(private, PRIVATE_PLANS),
         Shown(
             "Fashion-MNIST at 14×14, small ConvNet, 5 clients with class pairs, 2 rounds, ε {}",
             r"(?P<method>[\w-]+) ε=(?P<more>[\d.]+)",
         ),
     ),
-    Study(
-        "matching-criteria",
-        CRITERIA_ABOUT,
-        {
-            "smoke": partial(criteria_study, (0,), CriteriaPlan(real_batches=1, steps=2)),
-            "desk": partial(criteria_study, (0, 1, 2), CriteriaPlan()),
-        },
-    ),
+    MATCHING_CRITERIA,
 )

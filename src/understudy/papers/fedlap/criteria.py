@@ -8,8 +8,11 @@ parameter tensor's gradient rescaled to the real length: a diagnostic, since it 
 along the real gradient.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 import torch
@@ -24,7 +27,9 @@ from understudy.learning.evaluate import tally
 from understudy.learning.loop import full_gradient
 from understudy.models.convnet import SmallConvNetSettings, small_convnet
 from understudy.models.network import Network
+from understudy.papers.study import Drawing, Findings, Panel, Study, StudyTable, Style, Trace
 from understudy.randomness import generator
+from understudy.runs.watching import Observer
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, calibrated, match_gradient
 from understudy.synthesis.matching import real_batch
 from understudy.threads import one_thread
@@ -34,6 +39,8 @@ CRITERIA = {
     "cosine + MSE": Criterion(mse=0.1),
     "MSE": Criterion(cosine=False, mse=0.1),
 }
+ABOUT = "matching criteria (cosine, cosine + MSE, MSE, calibrated) at a single client of FedLAP"
+HEADINGS = ("criterion", "first gain", "last loss", "cosine, first", "last", "length, first", "last")
 CALIBRATED, REAL = "calibrated", "real"
 Direction = Callable[[Tensor, Tensor], Tensor]  # from the model and the real gradient there
 
@@ -124,3 +131,45 @@ def walk(net: Network, w: Tensor, real: Examples, label: str, direction: Directi
         length.append(float(followed.norm() / wanted.norm()))
         here[net.trainable] -= plan.lr * followed
     return Walk(label, tuple(loss), tuple(cosine), tuple(length))
+
+
+# ---- as a study
+
+
+def criteria_study(seeds: Sequence[int], plan: CriteriaPlan, _: Path, observer: Observer) -> Findings:
+    walks: dict[str, list[Walk]] = {}
+    for seed in seeds:
+        observer.says(f"seed {seed}")
+        for one in criteria_on_digits(plan=plan, seed=seed):
+            walks.setdefault(one.label, []).append(one)
+    return _findings(walks)
+
+
+def _findings(walks: Mapping[str, Sequence[Walk]]) -> Findings:
+    rows = [[label, *(f"{value:.3f}" for value in _summary(some))] for label, some in walks.items()]
+    headings = {"loss": "mean loss on the records", "cosine": "cosine with the real gradient", "length": "its length"}
+    panels = [Panel(said, "step", said, [_trace(walks, at, part) for at in walks]) for part, said in headings.items()]
+    numbers = {label: [asdict(one) for one in some] for label, some in walks.items()}
+    tables = {"table": [StudyTable(HEADINGS, rows)]}
+    return Findings(ABOUT, (), tables, {"table": Drawing(ABOUT, panels)}, numbers={"walks": numbers})
+
+
+def _summary(some: Sequence[Walk]) -> tuple[float, ...]:
+    ends = ((w.first_gain, w.loss[-1], w.cosine[0], w.cosine[-1], w.length[0], w.length[-1]) for w in some)
+    return tuple(fmean(values) for values in zip(*ends, strict=True))
+
+
+def _trace(walks: Mapping[str, Sequence[Walk]], label: str, part: str) -> Trace:
+    mean = [fmean(values) for values in zip(*(getattr(one, part) for one in walks[label]), strict=True)]
+    style: Style = "dashed" if label == REAL else "line"
+    return Trace(label, range(len(mean)), mean, look=list(walks).index(label), style=style)
+
+
+MATCHING_CRITERIA = Study(
+    "matching-criteria",
+    ABOUT,
+    {
+        "smoke": partial(criteria_study, (0,), CriteriaPlan(real_batches=1, steps=2)),
+        "desk": partial(criteria_study, (0, 1, 2), CriteriaPlan()),
+    },
+)

@@ -22,6 +22,7 @@ from understudy.runs.watching import Observer
 ABOUT = "FedAvg and what is shuffled: 4000 MNIST images at 14×14 over ten clients, Dirichlet 0.01"
 NONE, OWN, SHUFFLED = "(a) nothing", "(b) own images", "(c) shuffled images"
 REAL, ALL_REAL, ALL_MADE = "(d) shuffled records", "(e) central, records", "(f) central, images"
+MODELS = ("initial", "final")  # where ζ² is measured
 EARLY = 3  # the round that "a few rounds" means in the table
 
 
@@ -43,7 +44,10 @@ def controls_study(plan: ControlsPlan, out: Path, observer: Observer) -> Finding
     turned = compare_tuned(knobs, out / "knobs", observer)
     shown = [(one, out / "knobs") for one in turned if one.label in map(_given, plan.images)]
     shown += [(one, out) for one in controls if one.label == SHUFFLED]
-    measured = {one.label: [_measured(counted_run(below, one, seed)) for seed in plan.seeds] for one, below in shown}
+    measured = {
+        one.label: [{at: measure(str(counted_run(below, one, seed)), at=at) for at in MODELS} for seed in plan.seeds]
+        for one, below in shown
+    }
     return _findings(plan, [*controls, *turned], measured)
 
 
@@ -86,13 +90,8 @@ def _given(images: int) -> str:
     return f"ñ = {images}"
 
 
-def _measured(run: Path) -> dict[str, Measured]:
-    return {at: measure(str(run), at=at) for at in ("initial", "final")}
-
-
 # ---- results
 
-MODELS = ("initial", "final")
 AllMeasured = Mapping[str, Sequence[Mapping[str, Measured]]]  # by line, by seed, by model
 
 

@@ -72,24 +72,16 @@ def _kinds(plan: GeneratorsPlan, once: TrainedOnce, out: Path, observer: Observe
         for label, generator in plan.generators.items()
         if label != VAE
     ]
-    rates = _rate(first[VAE])
-    return first | _played(_comparison(plan, plan.config, rates, others), out / "others", observer)
+    return first | _played(_comparison(plan, plan.config, _rate(first[VAE]), others), out / "others", observer)
 
 
-def _samplers(
-    plan: GeneratorsPlan, once: TrainedOnce, kinds: Curves, out: Path, observer: Observer
-) -> dict[str, StudyLine]:
-    base = plan.generators[plan.diffusion]
-    contenders = [
-        Contender(
-            _asked(sampler, steps),
-            {},
-            by_seed=once.shuffling(plan.diffusion, _asking(base, sampler, steps), images=plan.sampled),
-        )
-        for sampler, steps in plan.samplers
-    ]
-    rates = _rate(kinds[VAE])
-    return _played(_comparison(plan, plan.config, rates, contenders), out, observer)
+def _samplers(plan: GeneratorsPlan, once: TrainedOnce, kinds: Curves, out: Path, observer: Observer) -> Lines:
+    contenders = []
+    for sampler, steps in plan.samplers:
+        asked = {**plan.generators[plan.diffusion], "sampler": sampler, "sampling_steps": steps}
+        shuffling = once.shuffling(plan.diffusion, asked, images=plan.sampled)
+        contenders.append(Contender(_asked(sampler, steps), {}, by_seed=shuffling))
+    return _played(_comparison(plan, plan.config, _rate(kinds[VAE]), contenders), out, observer)
 
 
 def _private(plan: GeneratorsPlan, out: Path, observer: Observer) -> Lines:
@@ -125,10 +117,6 @@ def _played(comparison: Comparison, out: Path, observer: Observer) -> Lines:
 
 def _rate(line: StudyLine) -> tuple[float, ...]:
     return () if line.rate is None else (line.rate,)
-
-
-def _asking(generator: Changes, sampler: str, steps: int) -> Changes:
-    return {**generator, "sampler": sampler, "sampling_steps": steps}
 
 
 def _asked(sampler: str, steps: int) -> str:

@@ -6,14 +6,13 @@ layer, five local epochs, twenty rounds, and generators that train for seconds.
 """
 
 from collections.abc import Mapping
-from functools import partial
 
 from understudy.papers.demo import VAE as DEMO_VAE
 from understudy.papers.fedssyn.controls import ControlsPlan, controls_study
 from understudy.papers.fedssyn.generators import GeneratorsPlan, Private, generators_study
 from understudy.papers.fedssyn.peers import PeersPlan, peers_study
 from understudy.papers.fedssyn.rounds_to_target import RoundsPlan, Taking, rounds_study
-from understudy.papers.study import Changes, Shown, Study
+from understudy.papers.study import Changes, Scale, Shown, Study, at_scales
 
 SEEDS = (0, 1, 2)
 RATES = (0.03, 0.1, 0.3, 1.0)
@@ -32,29 +31,18 @@ TINY: Changes = {
 VAE: Changes = {**DEMO_VAE, "least_steps": 100}  # chosen on validation images; equally many updates for any size
 TINY_VAE: Changes = {**VAE, "epochs": 2, "least_steps": 2, "width": 4, "hidden": 8}
 
-ALL_OF_THEM = Taking("all clients", 1.0, 20, 10)
-FOUR_OF_TEN = Taking("4 of 10 clients", 0.4, 40, 20)
-
-
-def rounds_at_desk() -> RoundsPlan:
-    return RoundsPlan(SMALL, VAE, (0.01, 0.1), (ALL_OF_THEM, FOUR_OF_TEN), RATES, SEEDS)
-
-
-def rounds_smoke() -> RoundsPlan:
-    takings = (Taking("all clients", 1.0, 1, 1), Taking("1 of 2 clients", 0.5, 1, 1))
-    return RoundsPlan(TINY, TINY_VAE, (0.5,), takings, (0.1,), (0,), ("FedAvg", "SCAFFOLD"))
-
-
-def controls_at_desk() -> ControlsPlan:
-    vae = {**VAE, "checkpoints": [1, 5]}
+TAKINGS = (Taking("all clients", 1.0, 20, 10), Taking("4 of 10 clients", 0.4, 40, 20))
+QUICK_TAKINGS = (Taking("all clients", 1.0, 1, 1), Taking("1 of 2 clients", 0.5, 1, 1))
+ROUNDS: Mapping[Scale, RoundsPlan] = {
+    "smoke": RoundsPlan(TINY, TINY_VAE, (0.5,), QUICK_TAKINGS, (0.1,), (0,), ("FedAvg", "SCAFFOLD")),
+    "desk": RoundsPlan(SMALL, VAE, (0.01, 0.1), TAKINGS, RATES, SEEDS),
+}
+STAGED, QUICK_STAGED = {**VAE, "checkpoints": [1, 5]}, {**TINY_VAE, "checkpoints": [1]}
+CONTROLS: Mapping[Scale, ControlsPlan] = {
+    "smoke": ControlsPlan(TINY, QUICK_STAGED, (0.5,), (5,), (0.1,), (0,), {}),
     # p = 0.06, 0.2: 26 and 100 images beside 400 records.
-    return ControlsPlan(SMALL, vae, (0.1, 0.25), (26, 100), RATES, SEEDS, {"method.rounds": 10})
-
-
-def controls_smoke() -> ControlsPlan:
-    vae = {**TINY_VAE, "checkpoints": [1]}
-    return ControlsPlan(TINY, vae, (0.5,), (5,), (0.1,), (0,), {})
-
+    "desk": ControlsPlan(SMALL, STAGED, (0.1, 0.25), (26, 100), RATES, SEEDS, {"method.rounds": 10}),
+}
 
 # ---- generators
 
@@ -116,13 +104,12 @@ PRIVATE = Private(
 )
 
 
-def generators_at_desk() -> GeneratorsPlan:
-    tuning = {"method.rounds": 8}
-    rates = (0.01, *RATES)
-    return GeneratorsPlan(DIGITS, KINDS, "diffusion", SAMPLERS, 100, PRIVATE, rates, SEEDS, tuning)
+GENERATORS_AT_DESK = GeneratorsPlan(
+    DIGITS, KINDS, "diffusion", SAMPLERS, 100, PRIVATE, (0.01, *RATES), SEEDS, {"method.rounds": 8}
+)
 
 
-def generators_smoke() -> GeneratorsPlan:
+def _generators_smoke() -> GeneratorsPlan:
     """On images that need no download."""
     gan = {"name": "gan", "epochs": 1, "width": 4, "hidden": 8}
     small = {"name": "diffusion", "epochs": 1, "least_steps": 1, "width": 8, "head": 8, "multipliers": [1]}
@@ -157,19 +144,18 @@ PEERS: Mapping[str, Changes] = {
 }
 
 
-def peers_at_desk() -> PeersPlan:
-    return PeersPlan(CONV, VAE, PEERS, ("FedDM",), (0.01, *RATES), SEEDS, {"method.rounds": 5})
+PEERS_AT_DESK = PeersPlan(CONV, VAE, PEERS, ("FedDM",), (0.01, *RATES), SEEDS, {"method.rounds": 5})
 
 
-def peers_smoke() -> PeersPlan:
+def _peers_smoke() -> PeersPlan:
     feddm = {"name": "feddm", "rounds": 1, "ipc": 1, "steps": 1, "real_batch": 8, "server": {"epochs": 1}}
     config = {**TINY, "model": {"name": "small-convnet", "width": 2, "fast": "eager"}}
     dense = {"method.name": "dense", "method.alone.epochs": 1, "method.epochs_a_round": 1, "method.images": 4}
-    averaging: dict[str, Changes] = {
+    peers: dict[str, Changes] = {
         "FedGen": {"method.name": "fedgen"},
         "DENSE": {**dense, "method.generator_steps": 1},
+        "FedDM": {"method": feddm},
     }
-    peers = {**averaging, "FedDM": {"method": feddm}}
     return PeersPlan(config, TINY_VAE, peers, ("FedDM",), (0.1,), (0,), {})
 
 
@@ -177,13 +163,13 @@ STUDIES = (
     Study(
         "fedssyn-rounds",
         "rounds to a target accuracy of five methods with and without Fedssyn, rates tuned alike",
-        {"smoke": partial(rounds_study, rounds_smoke()), "desk": partial(rounds_study, rounds_at_desk())},
+        at_scales(rounds_study, ROUNDS),
         Shown("4000 MNIST images at 14×14, MLP, 10 clients: {}", r"(FedAvg \+ )?(?P<method>\w+), (?P<more>.+)"),
     ),
     Study(
         "fedssyn-controls",
         "Fedssyn's controls (a) to (f), records and epochs of its generators, few images, and ζ² measured",
-        {"smoke": partial(controls_study, controls_smoke()), "desk": partial(controls_study, controls_at_desk())},
+        at_scales(controls_study, CONTROLS),
         Shown(
             "4000 MNIST images at 14×14, MLP, 10 clients, Dirichlet 0.01, 20 rounds",
             r"\(\w\) (?P<method>shuffled images|central, records)",
@@ -193,15 +179,12 @@ STUDIES = (
     Study(
         "fedssyn-generators",
         "Fedssyn with diffusion, GANs and a VAE, with few and many sampling steps, and with privacy",
-        {
-            "smoke": partial(generators_study, generators_smoke()),
-            "desk": partial(generators_study, generators_at_desk()),
-        },
+        at_scales(generators_study, {"smoke": _generators_smoke(), "desk": GENERATORS_AT_DESK}),
     ),
     Study(
         "fedssyn-peers",
         "Fedssyn beside FedGen, DENSE and FedDM over rounds and over megabytes, rates tuned alike",
-        {"smoke": partial(peers_study, peers_smoke()), "desk": partial(peers_study, peers_at_desk())},
+        at_scales(peers_study, {"smoke": _peers_smoke(), "desk": PEERS_AT_DESK}),
         Shown("4000 MNIST images at 14×14, 10 clients, Dirichlet 0.1", r"(FedAvg \+ )?(?P<method>\w+)"),
     ),
 )

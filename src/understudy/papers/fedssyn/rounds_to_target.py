@@ -8,6 +8,7 @@ of gradient steps is the same with and without synthetic data. The target is fix
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from understudy.papers.study import Changes, Drawing, Findings, Panel, StudyLine, StudyTable, Trace, plain
@@ -113,7 +114,7 @@ def _label(method: str, alpha: float, taking: Taking) -> str:
 
 def _findings(plan: RoundsPlan, found: Mapping[str, StudyLine]) -> Findings:
     rows, ordered, faster = [], [], 0
-    for alpha, taking, method in _cells(plan):
+    for alpha, taking, method in product(plan.alphas, plan.takings, plan.methods):
         pair = [found[_label(name, alpha, taking)] for name in (method, method + WITH)]
         without, shuffled = (rounds_to(one, TARGET) for one in pair)
         rates, last = [plain(one.rate) for one in pair], [f"{100 * one.mean:.1f}" for one in pair]
@@ -132,14 +133,10 @@ def _findings(plan: RoundsPlan, found: Mapping[str, StudyLine]) -> Findings:
     return Findings(ABOUT, ordered, {"table": [table]}, {"table": drawing}, notes=[note], numbers=numbers)
 
 
-def _cells(plan: RoundsPlan) -> list[tuple[float, Taking, str]]:
-    return [(alpha, taking, method) for alpha in plan.alphas for taking in plan.takings for method in plan.methods]
-
-
 def _panels(plan: RoundsPlan, found: Mapping[str, StudyLine]) -> list[Panel]:
     """There are many lines, so they have no band."""
     panels = []
-    for alpha, taking in ((alpha, taking) for alpha in plan.alphas for taking in plan.takings):
+    for alpha, taking in product(plan.alphas, plan.takings):
         traces = []
         for look, method in enumerate(plan.methods):
             for name in (method, method + WITH):

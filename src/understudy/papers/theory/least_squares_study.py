@@ -88,12 +88,12 @@ def _best(excess: Array, goal: float, rates: Array) -> tuple[float, float]:
 
 def _drift(draws: int) -> Rows:
     """Full local gradients: no noise, so drift alone decides."""
-    rates = np.geomspace(1e-5, 2e-2, 150)
-    return [row for knob in DRIFT_ZETA2 for row in _drift_of(knob, draws, rates)]
+    return [row for knob in DRIFT_ZETA2 for row in _drift_of(knob, draws)]
 
 
-def _drift_of(knob: float, draws: int, rates: Array) -> Rows:
+def _drift_of(knob: float, draws: int) -> Rows:
     rows: Rows = []
+    rates = np.geomspace(1e-5, 2e-2, 150)
     for p in SHARES:
         problems = [_shuffled(drawn(knob, 0.0, draw), p, draw) for draw in range(draws)]
         best = [_best(clients_without_noise(one, rates, DRIFT_ROUNDS), DRIFT_GOAL, rates) for one in problems]

@@ -14,8 +14,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.synthesis.diffusion.schedule import library
 from understudy.synthesis.diffusion.settings import DiffusionSettings
-
-SMALLEST_SIDE, LARGEST_SIDE = 8, 64
+from understudy.synthesis.image_layout import image_shape_for
 
 
 class Frame:
@@ -23,12 +22,7 @@ class Frame:
     they are large, so that a square of pixels becomes the channels of one."""
 
     def __init__(self, problem: Problem, levels: int, largest: int):
-        shape = problem.shape
-        if len(shape) != 3 or not SMALLEST_SIDE <= min(shape[1:]) <= max(shape[1:]) <= LARGEST_SIDE:
-            raise UserError(
-                f"Generator 'diffusion' makes images (channels, height, width) of {SMALLEST_SIDE} to {LARGEST_SIDE} "
-                f"pixels per side, but the records have shape {shape}; resize them or use another generator."
-            )
+        shape = image_shape_for(problem, "diffusion")
         self.channels, self.high, self.wide = shape
         self.fold = -(-max(shape[1:]) // largest)
         halvings = 2 ** (levels - 1)

@@ -11,7 +11,7 @@ is clipped, which costs no privacy (Differentially Private Diffusion Models), an
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from understudy.errors import UserError
 from understudy.learning.ahead import ahead
+from understudy.learning.plan import shuffled_batches
 from understudy.privacy.sgd import PrivateGradients, PrivateSteps, fill_gradients
 from understudy.randomness import private_global_stream
 from understudy.synthesis.diffusion.network import predict
@@ -75,7 +76,8 @@ def train(
             average.update(live)
             done += 1
         kept = [w.to("cpu", copy=True) for w in (average.weights if settings.weights == "ema" else live)]
-        _require_finite(kept, settings)
+        if not all(bool(torch.isfinite(w).all()) for w in kept):
+            raise _diverged(settings)
         yield epoch, dict(zip(named, kept, strict=True))
 
 
@@ -85,12 +87,14 @@ def _plain_gradients(
     """One batch after another, each record once per epoch; the gradients are left in the network."""
     kept = remaining().to(x.device)
     stream = int(torch.randint(2**62, (1,), generator=rng))
-    batches = islice(_batches(len(x), settings.batch, rng), steps)
+    batches = shuffled_batches(len(x), settings.batch, steps, rng)
     draws = (_drawn(rows, (len(rows),), x.shape[1:], settings.flip, rng) for rows in batches)
     for step, (_, (rows, heads, t, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
         images = _mirrored(x[rows], heads) if settings.flip else x[rows]
         noisy, goal = add_noise(images, noise, kept[t]), wanted(settings.predicts, images, noise, kept[t])
-        loss = _with_dropout(settings.dropout, stream, step, lambda: _loss(net, noisy, t, y[rows], goal))  # noqa: B023
+        # Dropout can only draw from the global stream; here it gets its own, the same wherever training pauses.
+        with private_global_stream(stream, step) if settings.dropout else nullcontext():
+            loss = _loss(net, noisy, t, y[rows], goal)
         if step % LOOK_EVERY == 0 and not bool(torch.isfinite(loss)):
             raise _diverged(settings)
         net.zero_grad()
@@ -121,19 +125,6 @@ def _loss(net: nn.Module, noisy: Tensor, t: Tensor, labels: Tensor, goal: Tensor
     return functional.mse_loss(predict(net, noisy, t, labels), goal)
 
 
-def _with_dropout(share: float, stream: int, step: int, work: Callable[[], Tensor]) -> Tensor:
-    """Dropout can only draw from the global stream; here it gets its own, the same wherever training pauses."""
-    if not share:
-        return work()
-    with private_global_stream(stream, step):
-        return work()
-
-
-def _batches(records: int, batch: int, rng: torch.Generator) -> Iterator[Tensor]:
-    while True:
-        yield from torch.split(torch.randperm(records, generator=rng), batch)
-
-
 def _drawn(
     rows: Tensor, each: tuple[int, ...], shape: Sequence[int], flip: bool, rng: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -144,11 +135,6 @@ def _drawn(
 
 def _mirrored(x: Tensor, heads: Tensor) -> Tensor:
     return torch.where(heads, x.flip(3), x)
-
-
-def _require_finite(weights: Sequence[Tensor], settings: DiffusionSettings) -> None:
-    if not all(bool(torch.isfinite(w).all()) for w in weights):
-        raise _diverged(settings)
 
 
 def _diverged(settings: DiffusionSettings) -> UserError:

@@ -25,7 +25,7 @@ from understudy.synthesis.gan.settings import GanSettings
 from understudy.synthesis.gan.training import Gan, train, train_privately
 from understudy.synthesis.generator import Generator, Learnt, Stage, generator
 from understudy.synthesis.image_layout import layout_of
-from understudy.synthesis.labels_told import groups_of, require_seen, told_in_full
+from understudy.synthesis.labels import groups_of, require_seen, told_in_full
 
 AT_ONCE = 500  # images painted in one pass
 PAINTER = "painter."  # prefix of the names of its weights

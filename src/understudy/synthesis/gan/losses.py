@@ -25,6 +25,7 @@ from torch.nn import functional
 Variant = Literal["plain", "diffaugment", "consistency", "negative"]
 Loss = Literal["hinge", "non-saturating"]
 Score = Callable[[Tensor, Tensor], Tensor]  # images, encoded labels -> (n,)
+CostOfScore = Callable[[Tensor, Loss], Tensor]
 
 ORDERS = list(permutations(range(4)))[1:]  # of four quarters, all but the original
 
@@ -53,25 +54,22 @@ class Terms:
     negative: float  # share
 
     def real(self, score: Score, x: Tensor, changed: Tensor, told: Tensor) -> Tensor:
-        if self.variant == "diffaugment":
-            return real_cost(score(changed, told), self.loss)
-        here = score(x, told)
-        cost = real_cost(here, self.loss)
-        if self.variant == "consistency":
-            return cost + self.consistency * (here - score(changed, told)).square()
+        cost = self._on_either(real_cost, score, x, changed, told)
         if self.variant == "negative":
             return cost + self.negative * painted_cost(score(changed, told), self.loss)
         return cost
 
     def painted(self, score: Score, x: Tensor, changed: Tensor, told: Tensor) -> Tensor:
+        cost = self._on_either(painted_cost, score, x, changed, told)
+        return (1 - self.negative) * cost if self.variant == "negative" else cost
+
+    def _on_either(self, of: CostOfScore, score: Score, x: Tensor, changed: Tensor, told: Tensor) -> Tensor:
         if self.variant == "diffaugment":
-            return painted_cost(score(changed, told), self.loss)
+            return of(score(changed, told), self.loss)
         here = score(x, told)
-        cost = painted_cost(here, self.loss)
+        cost = of(here, self.loss)
         if self.variant == "consistency":
             return cost + self.consistency * (here - score(changed, told)).square()
-        if self.variant == "negative":
-            return (1 - self.negative) * cost
         return cost
 
 

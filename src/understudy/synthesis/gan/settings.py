@@ -3,16 +3,14 @@
 from pydantic import Field
 
 from understudy.learning import dsa
-from understudy.synthesis.checkpoints import CourseSettings
 from understudy.synthesis.gan.losses import Loss, Terms, Variant
+from understudy.synthesis.generator import CourseSettings
 
 SLIGHT: tuple[dsa.DsaKind, ...] = ("crop", "scale", "rotate")  # changes that leave an image as real as before
 
 
 class GanSettings(CourseSettings):
     epochs: int = Field(default=150, ge=1)
-    least_steps: int = Field(default=0, ge=0)  # fewest updates; with few records, more epochs
-    batch: int = Field(default=32, ge=1)  # records in a batch
     variant: Variant = "diffaugment"  # regularisation for few records
     loss: Loss = "non-saturating"  # loss of painter and judge
     augmentation: tuple[dsa.DsaKind, ...] | None = Field(
@@ -27,10 +25,6 @@ class GanSettings(CourseSettings):
     latent: int = Field(default=32, ge=1)  # length of the noise
     width: int = Field(default=16, ge=1)  # channels at full size
     hidden: int = Field(default=128, ge=1)  # units of the judge's dense layer
-
-    def steps(self, records: int) -> int:
-        """Steps of the judge."""
-        return max(self.epochs * -(-records // self.batch), self.least_steps)
 
     @property
     def kinds(self) -> tuple[dsa.DsaKind, ...]:

@@ -16,7 +16,7 @@ from torch.nn import functional
 from understudy.learning.ahead import ahead
 from understudy.learning.plan import shuffled_batches
 from understudy.privacy.sgd import PrivateGradients, PrivateSteps, RecordLoss, fill_gradients
-from understudy.synthesis.checkpoints import CourseSettings
+from understudy.synthesis.generator import CourseSettings
 from understudy.synthesis.vae.networks import Autoencoder
 
 
@@ -24,8 +24,7 @@ class VaeSettings(CourseSettings):
     """The defaults are Fedssyn's for dSprites."""
 
     epochs: int = Field(default=360, ge=1)
-    least_steps: int = Field(default=0, ge=0)  # fewest updates; with few records, more epochs
-    batch: int = Field(default=256, ge=1)  # records in a batch
+    batch: int = Field(default=256, ge=1)
     lr: float = Field(default=5e-4, gt=0)  # learning rate of Adam
     latent: int = Field(default=10, ge=1)  # length of the latent vector
     gamma: float = Field(default=100.0, ge=0)  # γ, weight of |KL − C|
@@ -41,9 +40,6 @@ class VaeSettings(CourseSettings):
         if self.spread == "prior" and not self.conditional:
             raise ValueError("spread: prior draws all classes alike, so it needs conditional: true")
         return self
-
-    def steps(self, records: int) -> int:
-        return max(self.epochs * -(-records // self.batch), self.least_steps)
 
     def capacity_at(self, step: int, steps: int) -> float:
         """C(t): from 0 to ``capacity``, linearly over the first ``capacity_share`` of all steps."""

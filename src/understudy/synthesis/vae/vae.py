@@ -22,7 +22,7 @@ from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import private_global_stream
 from understudy.synthesis.generator import Generator, Learnt, Stage, generator
 from understudy.synthesis.image_layout import ImageLayout, layout_of
-from understudy.synthesis.labels_told import groups_of, require_seen, told_in_full
+from understudy.synthesis.labels import groups_of, require_seen, told_in_full
 from understudy.synthesis.vae.networks import Autoencoder, Decoder, Encoder
 from understudy.synthesis.vae.training import VaeSettings, train, train_privately
 

@@ -1,0 +1,97 @@
+"""Likelihood ratios with shadow clients: how a candidate's score falls when it was in, and when it was not.
+
+Clients are taken in an order drawn beforehand, each with all its shadows, for as long as time allows, but at least one.
+Every finished shadow is on disk, so an interrupted audit continues.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.audits.attacks.lira import lira
+from understudy.audits.scene import Scene, Scores
+from understudy.audits.shadows import SHADOWS, shadow
+from understudy.audits.spread import spread
+from understudy.errors import UserError
+from understudy.federation.transcript import Exchanged
+from understudy.randomness import generator
+from understudy.runs.watching import Observer
+
+FOLDER = "audit-shadows"  # in the run's folder
+Found = tuple[str, Scores, Scores]  # a client, the ratios of its candidates by attack, and those of the null
+
+
+def with_shadows(scene: Scene, workers: int, seconds: float, observer: Observer) -> Iterator[Found]:
+    """As many clients as fit into that time, judging by those before."""
+    if not scene.left.whole:
+        raise UserError(
+            f"{scene.folder} kept no transcript, so no shadow can be asked what its clients were asked; run it again "
+            "with transcript=true, or leave out --thorough."
+        )
+    clients = list(scene.judged.clients)
+    order = torch.randperm(len(clients), generator=generator(scene.seed, "audit", "shadows")).tolist()
+    began, longest = time.monotonic(), 0.0
+    for number, place in enumerate(order):
+        so_far = time.monotonic() - began
+        if number and so_far + longest > seconds:
+            return
+        yield clients[place], *_ratios(scene, clients[place], workers, observer)
+        longest = max(longest, time.monotonic() - began - so_far)
+
+
+def _ratios(scene: Scene, client: str, workers: int, observer: Observer) -> tuple[Scores, Scores]:
+    candidates = scene.judged.clients[client]
+    inside, shadows = _all_shadows(scene, client, workers, observer)
+    observed = scene.scores(scene.left.clients[client], candidates)
+    by_chance = scene.scores(scene.null(client), candidates)
+    bases = [name for name in observed if name in shadows]
+    return (
+        {name: lira(observed[name], shadows[name], inside) for name in bases},
+        {name: lira(by_chance[name], shadows[name], inside) for name in bases if name in by_chance},
+    )
+
+
+def _all_shadows(scene: Scene, client: str, workers: int, observer: Observer) -> tuple[Tensor, dict[str, Tensor]]:
+    """(shadows, candidates): who was in which, and by attack how they scored."""
+    exchanges = list(scene.transcript.of(client))
+    folder = scene.folder / FOLDER / scene.digest
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def one(number: int) -> tuple[Tensor, Scores]:
+        return _one_shadow(scene, client, exchanges, number, folder / f"{client}-{number}.npz")
+
+    inside: list[Tensor] = []
+    by_attack: dict[str, list[Tensor]] = {}
+    for number, (who, scores) in enumerate(spread(one, list(range(SHADOWS)), workers), start=1):
+        observer.says(f"{client}: shadow {number} of {SHADOWS}")
+        inside.append(who)
+        for name, found in scores.items():
+            by_attack.setdefault(name, []).append(found)
+    whole = {name: torch.stack(found) for name, found in by_attack.items() if len(found) == SHADOWS}
+    return torch.stack(inside), whole
+
+
+def _one_shadow(
+    scene: Scene, client: str, exchanges: list[Exchanged], number: int, file: Path
+) -> tuple[Tensor, Scores]:
+    if file.exists():
+        return _stored(file)
+    candidates = scene.judged.clients[client]
+    made = shadow(scene.method, candidates, exchanges, client, scene.seed, number)
+    scores = scene.scores(made.seen, candidates)
+    draft = file.with_name(f".{file.name}")
+    arrays: dict[str, Any] = {"inside": made.inside.numpy(), **{name: found.numpy() for name, found in scores.items()}}
+    np.savez_compressed(draft, **arrays)
+    draft.replace(file)
+    return made.inside, scores
+
+
+def _stored(file: Path) -> tuple[Tensor, Scores]:
+    with np.load(file, allow_pickle=False) as arrays:
+        found = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    return found.pop("inside"), found

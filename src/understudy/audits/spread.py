@@ -1,0 +1,48 @@
+"""Work spread over processes, one torch thread each, with results in order as they come."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, TypeVar
+
+import torch
+
+from understudy.engines.with_parent import end_with_parent
+from understudy.threads import one_thread
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+_work: Callable[[Any], Any] | None = None  # inherited by forked processes, so that it need not be sent
+
+
+def spread(work: Callable[[Item], Found], items: Sequence[Item], workers: int) -> Iterator[Found]:
+    """``work`` on each item. Processes are forked, so ``work`` may hold anything; items and results are sent."""
+    if workers <= 1 or len(items) <= 1:
+        with one_thread():
+            yield from map(work, items)
+        return
+    global _work
+    _work = work
+    pool = ProcessPoolExecutor(
+        min(workers, len(items)), mp_context=get_context("fork"), initializer=_begin, initargs=(os.getpid(),)
+    )
+    try:
+        yield from pool.map(_do, items)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        _work = None
+
+
+def _begin(parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for the results handles Ctrl-C
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with_parent(parent)
+    torch.set_num_threads(1)
+
+
+def _do(item: Any) -> Any:
+    assert _work is not None
+    return _work(item)

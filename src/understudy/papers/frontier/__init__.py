@@ -1,0 +1,1 @@
+"""Accuracy against leak against megabytes, for every kind of stand-in."""

@@ -1,0 +1,81 @@
+"""Which stand-ins: real records, FedDM from several starts, Fedssyn's generators, weights, private methods."""
+
+from understudy.papers.frontier.plan import LOCAL_RATE, Point
+from understudy.papers.study import Changes
+
+REAL, MATCHED, NOISE, GENERATOR, SHUFFLED, WEIGHTS, PRIVATE = (
+    "real records",
+    "FedDM from records",
+    "FedDM from noise",
+    "FedDM from a generator",
+    "Fedssyn",
+    "weights",
+    "private",
+)
+SERVER: Changes = {"epochs": 50, "batch": 256, "momentum": 0.9, "weight_decay": 5e-4}
+DM: Changes = {"name": "feddm", "rounds": 5, "radius": 2.0, "real_batch": 32, "steps": 40, "server": SERVER}
+REAL_RECORDS: Changes = {"name": "real", "rounds": 5, "radius": 2.0, "server": SERVER}
+KEPT: Changes = {"keep_pool": 4, "min_class_records": 50, "pixels": "uint8"}
+VAE: Changes = {
+    "name": "vae",
+    "epochs": 20,
+    "batch": 64,
+    "lr": 0.002,
+    "gamma": 0.5,
+    "capacity": 0,
+    "conditional": True,
+    "spread": "class",
+}
+GAN: Changes = {"name": "gan", "epochs": 60}
+DIFFUSION: Changes = {"name": "diffusion", "epochs": 60}
+WARM: Changes = {"epochs": 20, "batch": 64, "lr": 0.1, "momentum": 0.9}
+
+
+def feddm(**changes: object) -> Changes:
+    return {"method": {**DM, **changes}}
+
+
+def fedssyn(generator: Changes, **changes: object) -> Changes:
+    add_on = {"name": "fedssyn", "generator": generator, "sound_only": False, "warm_start": WARM, **changes}
+    return {"with": [add_on]}
+
+
+POINTS = (
+    Point("REAL 10", REAL, {"method": REAL_RECORDS}, rates=(0.03, 0.1, 0.3), decides=True),
+    Point("REAL 3", REAL, {"method": {**REAL_RECORDS, "ipc": 3}}, like="REAL 10"),
+    Point("REAL 30", REAL, {"method": {**REAL_RECORDS, "ipc": 30}}, like="REAL 10"),
+    Point("40 steps", MATCHED, feddm(), decides=True),
+    Point("no step", MATCHED, feddm(steps=0), like="40 steps"),
+    Point("20 steps", MATCHED, feddm(steps=20), like="40 steps"),
+    Point("100 steps", MATCHED, feddm(steps=100), like="40 steps"),
+    Point("1000 steps", MATCHED, feddm(steps=1000), like="40 steps", splits=("α = 0.1",)),
+    Point("noise, 200 steps", NOISE, feddm(init="noise", steps=200, image_lr=10.0, **KEPT), like="40 steps"),
+    Point(
+        "noise, 500 steps", NOISE, feddm(init="noise", steps=500, image_lr=10.0, **KEPT), like="40 steps", decides=True
+    ),
+    Point(
+        "VAE, 100 steps",
+        GENERATOR,
+        feddm(init="generator", generator=VAE, steps=100, **KEPT),
+        like="40 steps",
+        decides=True,
+    ),
+    Point(
+        "VAE, 40 steps",
+        GENERATOR,
+        feddm(init="generator", generator=VAE, image_lr=10.0, **KEPT),
+        like="40 steps",
+    ),
+    Point("VAE, 20 epochs", SHUFFLED, fedssyn(VAE), LOCAL_RATE, decides=True),
+    Point("VAE, 400 epochs", SHUFFLED, fedssyn({**VAE, "epochs": 400}), LOCAL_RATE, like="VAE, 20 epochs"),
+    Point("GAN", SHUFFLED, fedssyn(GAN), LOCAL_RATE, like="VAE, 20 epochs", splits=("α = 0.1",)),
+    Point("diffusion", SHUFFLED, fedssyn(DIFFUSION), LOCAL_RATE, like="VAE, 20 epochs", splits=("α = 0.1",)),
+    Point("FedAvg", WEIGHTS, {}, LOCAL_RATE, decides=True),
+    Point(
+        "FedCOG",
+        WEIGHTS,
+        {"with": [{"name": "fedcog", "kd_weighting": "balanced", "images": 64, "steps": 30}]},
+        LOCAL_RATE,
+        like="FedAvg",
+    ),
+)

@@ -1,0 +1,59 @@
+"""The frontier at desk scale and as a smoke test.
+
+At the desk: 4000 MNIST images at 14×14 over ten clients, with MNIST's 10 000 test images as non-members where the files
+are there, and the 1000 of ``mnist-5k`` where they are not. Rates are tuned once per method, on a validation share with
+a seed of its own; three seeds for accuracy, attacks on the first.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from understudy.data.sets import SOURCES
+from understudy.papers.frontier.plan import FrontierPlan, Point
+from understudy.papers.frontier.points import POINTS
+from understudy.papers.frontier.study import frontier
+from understudy.papers.study import Changes, Findings, Study
+from understudy.runs.watching import Observer
+
+ABOUT = "Accuracy against what was given away: every kind of stand-in, attacked"
+SPLITS: dict[str, Changes] = {"α = 0.1": {"data.split.alpha": 0.1}, "α = 0.01": {"data.split.alpha": 0.01}}
+CONFIG: Changes = {
+    "model": {"name": "small-convnet", "width": 16, "fast": "eager"},
+    "method": {"name": "fedavg", "rounds": 5, "local": {"epochs": 2, "batch": 32}},
+    "engine": {"name": "inline"},
+}
+QUICK: Changes = {"data.limit": 300, "method.rounds": 1}
+IN_SMOKE = ("REAL 10", "40 steps", "FedAvg")
+
+
+def _data() -> Changes:
+    name = {"name": "mnist", "limit": 4000} if SOURCES["mnist"].here(None) else {"name": "mnist-5k"}
+    return {**name, "size": 14, "clients": 10, "split": {"kind": "dirichlet", "alpha": 0.1}}
+
+
+def at_desk() -> FrontierPlan:
+    return FrontierPlan("frontier", ABOUT, {"data": _data(), **CONFIG}, SPLITS, POINTS, (0.1, 0.3), (0, 1, 2))
+
+
+def smoke() -> FrontierPlan:
+    data: Changes = {"name": "digits", "clients": 3, "split": {"kind": "dirichlet", "alpha": 0.1}}
+    points = [_quick(point) for point in POINTS if point.label in IN_SMOKE]
+    return FrontierPlan("frontier", ABOUT, {"data": data, **CONFIG}, {"α = 0.1": {}}, points, (0.1,), (0,))
+
+
+def _quick(point: Point) -> Point:
+    matching: Changes = {"method.steps": 1} if point.label == "40 steps" else {}
+    server: Changes = {"method.server.epochs": 2} if point.rate.startswith("method.server") else {}
+    return replace(point, changes={**point.changes, **QUICK, **matching, **server}, rates=(0.1,), decides=False)
+
+
+def _run(plan: "partial[FrontierPlan]", out: Path, observer: Observer) -> Findings:
+    return frontier(plan(), min(8, os.cpu_count() or 1), out, observer)
+
+
+STUDIES: Sequence[Study] = (
+    Study("frontier", ABOUT, {"smoke": partial(_run, partial(smoke)), "desk": partial(_run, partial(at_desk))}),
+)
