@@ -13,7 +13,7 @@ from pathlib import Path
 from understudy.audits.claims.claimed import ClaimedConfig, ClaimedTask, claimed_by
 from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, JudgedRow
 from understudy.audits.claims.judging import UnjudgedRow, row_of
-from understudy.audits.claims.pairs import Pair
+from understudy.audits.claims.pairs import Neighbours
 from understudy.audits.claims.preparing import Prepared, prepare, steps_to_test
 from understudy.audits.claims.repetitions import AGAIN, FEWEST, PILOT, TEST, AuditProgress, HowLong, Repetitions
 from understudy.audits.claims.stored import StoredScores
@@ -66,7 +66,7 @@ def audit_claims(
 @dataclass
 class _Experiment:
     task: ClaimedTask
-    pair: Pair
+    pair: Neighbours
     prepared: Prepared | None = None
     why_not: str = ""
     tested: list[tuple[int, JudgedRow]] = field(default_factory=list)
@@ -92,7 +92,9 @@ def _experiments(
     return found
 
 
-def _prepared(claimed: ClaimedConfig, data: Federation, task: ClaimedTask, pair: Pair, how_long: HowLong) -> Prepared:
+def _prepared(
+    claimed: ClaimedConfig, data: Federation, task: ClaimedTask, pair: Neighbours, how_long: HowLong
+) -> Prepared:
     several = task.published is None and task.asked.round > 0 and claimed.config.plan.rounds > task.asked.round
     spent = replace(task.longest, rate=1.0) if pair.every_record else task.longest
     most = steps_to_test(spent, 2 if several else 1, task.delta)

@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 from understudy.audits.claims.claim import Claim
 from understudy.audits.claims.findings import JudgedRow
-from understudy.audits.claims.pairs import Pair
+from understudy.audits.claims.pairs import Neighbours
 from understudy.audits.claims.preparing import Scored
 from understudy.audits.claims.repetitions import PILOT, TEST
 from understudy.audits.claims.spread import Statistics
@@ -20,7 +20,7 @@ class UnjudgedRow:
     """One pair at one level, with the statistic that lies furthest below the claimed curve on the pilot half."""
 
     scored: Scored
-    pair: Pair
+    pair: Neighbours
     statistic: str
     pilot: Arms
     test: Arms
@@ -48,7 +48,7 @@ class UnjudgedRow:
 def row_of(
     at: int,
     scored: Scored,
-    pair: Pair,
+    pair: Neighbours,
     halves: Mapping[str, Sequence[Statistics]],
     again: Callable[[], Sequence[Statistics]],
     level: float,
@@ -63,7 +63,7 @@ def row_of(
     return UnjudgedRow(scored, pair, best.partition("|")[2], pilots[best], test, lambda: _arms(again(), best, pair))
 
 
-def _arms(scores: Sequence[Statistics], name: str, pair: Pair) -> Arms:
+def _arms(scores: Sequence[Statistics], name: str, pair: Neighbours) -> Arms:
     values = np.array([one.get(name, np.nan) for one in scores], dtype=np.float64)
     return Arms(f"{pair.name} · {name}", values[0::2], values[1::2], pair.note)
 
