@@ -103,8 +103,11 @@ def _prepared(
     seconds = how_long.seconds * how_long.workers / (len(task.pairs.all()) * 4 * FEWEST)
     try:
         return prepare(unlimited(short), data, pair, task.asked.task, most, seconds)
-    except UserError:  # a method whose σ only a budget can solve
-        return prepare(short, data, pair, task.asked.task, most, seconds)
+    except UserError as why:
+        try:  # a method whose σ only a budget can solve
+            return prepare(short, data, pair, task.asked.task, most, seconds)
+        except UserError:
+            raise why from None
 
 
 def _rows(one: _Experiment, repetitions: Repetitions) -> list[UnjudgedRow]:

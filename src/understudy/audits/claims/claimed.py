@@ -9,6 +9,7 @@ from understudy.audits.claims.rehearsal import AskedOnce
 from understudy.audits.claims.variants import planned_records_of, with_plan
 from understudy.config.schema import Config
 from understudy.data.federation import Federation
+from understudy.errors import UserError
 from understudy.privacy.accounting import Spending
 from understudy.privacy.charges import Charge
 from understudy.privacy.published import PublishedClaim
@@ -69,6 +70,9 @@ def claimed_by(config: Config, data: Federation) -> ClaimedConfig:
         for one in asked
         if one.charges or (published is not None and published.task == one.task)
     ]
+    refused = next((one.refusal for one in asked if one.refusal), "")
+    if not tasks and refused:
+        raise UserError(refused)
     return ClaimedConfig(planned, tuple(tasks))
 
 

@@ -88,8 +88,8 @@ def prepare(config: Config, data: Federation, pair: Neighbours, task: str, most:
     """``most``: releases per round. ``seconds``: how long a repetition may take before its reply is given up."""
     method, asked = asked_by(config, data, pair)
     first = next((one for one in asked if one.task == task), None)
-    if first is None:
-        raise UserError(f"{task} was not asked for.")
+    if first is None or (first.refusal and not first.charges):
+        raise UserError(first.refusal if first is not None else f"{task} was not asked for.")
     spent = _spent(config, method, first, pair)
     trial = _trial(config, method, first)
     if sum(some.steps for some in spent.spendings) > most + len(spent.spendings):  # no setting makes this task short
