@@ -35,8 +35,8 @@ def audit_claims(
     only: Sequence[str] | None = None,
     progress: AuditProgress = lambda doing, done, most: None,
 ) -> ClaimsAudit:
-    """``out``: a folder for scores, from which an interrupted audit goes on; a finished one leaves none. ``only``: pairs, by the beginning
-    of their names, for a narrower look."""
+    """``out``: a folder for scores, from which an interrupted audit goes on; a finished one leaves none.
+    ``only``: pairs, by the beginning of their names, for a narrower look."""
     begun, name, time_given = time.monotonic(), config.plan.name, how_long or HowLong()
     privacy = config.top.privacy
     if privacy is not None and privacy.test_noise:
