@@ -13,8 +13,8 @@ from understudy.audits.claims.pairs import Neighbours
 
 FEW, MANY = 6, 24  # pairs of runs: of slow tasks, and of quick ones
 RARE = 8  # times as many where the record was never sampled
-LOOKS = 3  # pairs of runs per client, for the choice among them
-NAMES = 12  # clients to choose among
+LOOKS = 2  # pairs of runs per client, for the choice among them
+NAMES = 24  # clients to choose among
 QUICK = 0.05  # seconds: repetitions so short that all of this is cheap
 
 
