@@ -48,18 +48,22 @@ from understudy.models.network import Network
 from understudy.privacy.accounting import Spending
 from understudy.privacy.mechanism import clip_rows, gaussian
 from understudy.privacy.planning import cost_of, solved_noise
+from understudy.synthesis.class_sums import cosines, packed, squares_by_class, sums_by_class
 from understudy.synthesis.moment_estimates import Estimates
-from understudy.synthesis.moments import cosines, packed, squares_by_class, sums_by_class
 from understudy.synthesis.warping import warped
 
-Share = Annotated[float, Field(gt=0)]
+BudgetShare = Annotated[float, Field(gt=0)]
 
 
 class MomentsSettings(Settings):
     frequencies: int = Field(default=10, ge=1)  # per side of an image, of the cosine transform
     axes: int = Field(default=40, ge=1)  # along which classes have their own covariance
     clip: float | None = Field(default=None, gt=0)  # C, norm of a record; null: √ of how many numbers it has
-    shares: tuple[Share, Share, Share] = (0.25, 0.2, 0.55)  # of the budget for rounds 1, 2 and 3, in 1/σ²
+    shares: tuple[BudgetShare, BudgetShare, BudgetShare] = (
+        0.25,
+        0.2,
+        0.55,
+    )  # of the budget for rounds 1, 2 and 3, in 1/σ²
     counted: float = Field(default=0.1, gt=0, lt=1)  # part of each share for counts
     noise: float | None = Field(default=None, gt=0)  # σ of the whole run; null: solved from privacy.epsilon
     trim: float = Field(default=0.25, ge=0)  # how far eigenvalues shrink, in units of what noise alone would reach
@@ -143,12 +147,12 @@ class Moments(Method):
         x = self.net.problem.scale(client.examples.x).flatten(1).to(torch.float32)
         return clip_rows(x @ self.basis.T, self.clip) / self.clip
 
-    def _charged(self, client: Client, stage: int) -> "_Release":
+    def _charged(self, client: Client, stage: int) -> "_NoisedSums":
         """Paid for before a record is touched."""
         noise = self.noises(len(client.own))[stage]
         if noise:
             client.budget.charge(rate=1.0, noise=noise, steps=1, clip=1.0, covers=("sums",), mechanism="Gaussian")
-        return _Release(client, noise)
+        return _NoisedSums(client, noise)
 
     # ---- on the server
 
@@ -215,7 +219,7 @@ class Moments(Method):
         return Examples(x, seen.repeat_interleave(settings.ipc))
 
 
-class _Release:
+class _NoisedSums:
     """What leaves in a round: sums of vectors of norm at most 1, with noise added once."""
 
     def __init__(self, client: Client, noise: float):
