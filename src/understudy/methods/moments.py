@@ -74,7 +74,7 @@ class MomentsSettings(Settings):
     server: Local = Local(epochs=8, batch=256, lr=0.1, momentum=0.9, weight_decay=5e-4)  # how it trains on each set
 
 
-@method("moments", settings=MomentsSettings, family="surrogates", sends="noised sums over its records")
+@method("moments", settings=MomentsSettings, family="a generator on the server", sends="noised sums over its records")
 class Moments(Method):
     def __init__(self, settings: MomentsSettings):
         self.settings = settings
