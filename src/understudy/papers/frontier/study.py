@@ -83,8 +83,7 @@ def _played(
 ) -> dict[str, StudyLine]:
     def play(at: int) -> StudyLine:
         point = points[at]
-        comparison = plan.comparison(plan.contender(point, split, rates[point.label]))
-        (line,) = compare_tuned(comparison, out, observer)
+        (line,) = compare_tuned(plan.comparison(point, split, rates[point.label]), out, observer)
         return line
 
     found = spread(play, list(range(len(points))), workers)
