@@ -12,7 +12,7 @@ from understudy.cli.app import Json, Overrides, app, print_json
 from understudy.errors import UserError
 
 if TYPE_CHECKING:
-    from understudy.audits.claims.repetitions import Progress
+    from understudy.audits.claims.repetitions import AuditProgress
     from understudy.runs.watching import Observer
 
 PICTURE = "audit-nearest.png"
@@ -55,7 +55,7 @@ def _attack(folder: Path, data: Path | None, thorough: bool, workers: int, as_js
     from understudy.audits.nearest_pairs import nearest_pairs
     from understudy.audits.scene import scene_of
     from understudy.threads import one_thread
-    from understudy.view.audit import print_audit
+    from understudy.view.attacked import print_audit
     from understudy.view.pairs import draw_pairs
     from understudy.view.progress import RichProgress
 
@@ -92,7 +92,7 @@ def _test_claims(source: str, changes: list[str], thorough: bool, workers: int, 
     print_json(found.as_dict()) if as_json else print_claims_audit(found)
 
 
-def _told(observer: "Observer") -> "Progress":
+def _told(observer: "Observer") -> "AuditProgress":
     """Says what is done when it begins, and now and then how far it is."""
     said: dict[str, float] = {}
 

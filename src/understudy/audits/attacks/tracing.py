@@ -57,9 +57,7 @@ class _Trace:
         self.sums = sums
         self.usual = view.once(("tracing", sums.key), lambda: _usual(sums, view))
         means = self.usual.means
-        square = means @ means.T
-        square += RIDGE * square.diagonal().mean() * torch.eye(len(square), dtype=torch.float64)
-        counts = torch.linalg.solve(square, means @ sums.total).clamp(min=0)
+        counts = (torch.linalg.pinv(means @ means.T) @ (means @ sums.total)).clamp(min=0)
         records = float(counts.sum().clamp(min=1))
         self.flat = sums.noise**2 + records * self.usual.rest
         self.flat += RIDGE * records * float(self.usual.variances.mean()) + 1e-30

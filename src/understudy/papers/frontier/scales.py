@@ -14,7 +14,7 @@ from pathlib import Path
 from understudy.data.sets import SOURCES
 from understudy.papers.frontier.plan import FrontierPlan, Point
 from understudy.papers.frontier.points import POINTS
-from understudy.papers.frontier.study import frontier
+from understudy.papers.frontier.standings import frontier
 from understudy.papers.study import Changes, Findings, Study
 from understudy.runs.watching import Observer
 
