@@ -25,6 +25,7 @@ from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import BudgetSpent, ChargeLog
 from understudy.privacy.mechanism import gaussian
 from understudy.privacy.promise import PrivacySettings
+from understudy.randomness import generator
 from understudy.runs.play import play
 from understudy.runs.rounds import Result
 from understudy.synthesis.matching import Draws, embedding
@@ -218,6 +219,32 @@ def test_the_published_noise_is_a_share_of_the_clip_by_the_batch(
     distilled(method(None, dp="paper", noise=3.0, steps=2), tmp_path)
     assert [clip for clip, _ in seen] == [5.0, 5.0]
     assert [noise for _, noise in seen] == pytest.approx([0.6, 0.6])
+
+
+def test_what_the_paper_claims_is_declared_for_its_own_variant_alone() -> None:
+    # 12 records of one class and 11 of another, |B| = 5: q is that of the smaller class.
+    chosen = method(None, dp="paper", noise=3.0, steps=7)
+    bound(chosen, image_net())
+    claim = chosen.published_claim(OWN)
+    assert claim is not None
+    assert (claim.task, claim.spending, claim.clip) == ("FedDM.distil", Spending(5 / 11, 3.0, 7), 5.0)
+    assert chosen.published_claim(OWN.none()) is None
+    for other in (method(), method(None, dp="none")):
+        bound(other, image_net())
+        assert other.published_claim(OWN) is None
+
+
+def test_the_published_variant_draws_batches_from_a_secret_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With secret streams that repeat, 11 and 12 equal records give the same images: networks follow no count.
+    monkeypatch.setattr(Budget, "secret_stream", lambda _, __, *words: generator("repeats", *words))
+    alike = OWN.take([0] * 12)
+    made = [
+        distilled(method(None, dp="paper", noise=3.0), tmp_path, alike.take(list(range(count))))["x"]
+        for count in (11, 12)
+    ]
+    assert torch.equal(*made)
 
 
 # ---- refusals

@@ -38,9 +38,10 @@ then divided by q times its class's noised count, and classes below ``min_class_
 (by default 10, or 3 σ_n if that is more).
 
 ``dp: paper`` is algorithm 2 as published, for comparison only: it clips the gradient after averaging over the batch and
-adds noise of σC/|B|. One record can reverse that average, so the noise is too small by a factor of up to 2|B| and no ε
-holds: nothing is charged, and the ledger reports no ε. The published claim (σ, q = |B|/n_c and T steps, one round) is
-declared for `understudy audit`, which refutes it.
+adds noise of σC/|B|; noise and batches come from secret streams, which its claim takes for granted. One record can
+reverse that average, so the noise is too small by a factor of up to 2|B| and no ε holds: nothing is charged, and the
+ledger reports no ε. The published claim (σ, q = |B|/n_c and T steps, one round) is declared for `understudy audit`,
+which refutes it.
 """
 
 from itertools import cycle, islice
@@ -194,8 +195,11 @@ class FedDM(Pooled):
         x = self.net.problem.scale(self._first_images(client, real, classes))
         if classes:
             near = self._near(client, brief["model"], self.settings.steps)
-            steps = self._image_steps(self._published_privacy(client, x) if self.settings.dp == "paper" else None)
-            x = match_distributions(self.net, x, RealClasses(real, classes), self.settings.real_batch, near, steps)
+            published = self.settings.dp == "paper"
+            steps = self._image_steps(self._published_privacy(client, x) if published else None)
+            sampling = client.secret_rng("feddm published records") if published else None
+            batch, mine = self.settings.real_batch, RealClasses(real, classes)
+            x = match_distributions(self.net, x, mine, batch, near, steps, sampling)
         return self.reply(x, self._labels(classes), real)
 
     def _first_images(self, client: Client, real: Examples, classes: list[int]) -> Tensor:

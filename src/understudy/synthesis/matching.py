@@ -99,15 +99,22 @@ def embedding(net: Network, x: Tensor) -> Tensor:
 
 
 def match_distributions(
-    net: Network, x: Tensor, real: RealClasses, batch: int, near: Neighbourhood, steps: ImageSteps
+    net: Network,
+    x: Tensor,
+    real: RealClasses,
+    batch: int,
+    near: Neighbourhood,
+    steps: ImageSteps,
+    sampling: torch.Generator | None = None,
 ) -> Tensor:
     """``x``: (classes · ipc, …) float, grouped by class; returned after one step of SGD per look on
 
     Σ_c ‖mean h(x_c) − mean h(x̃_c)‖² + ‖mean z(x_c) − mean z(x̃_c)‖²
 
-    with h the features and z the logits of a freshly drawn network, and x_c ``batch`` records of class c.
+    with h the features and z the logits of a freshly drawn network, and x_c ``batch`` records of class c, drawn from
+    ``sampling`` where they are not to share a stream with the networks.
     """
-    wanted = _RealMeans(net, real, batch, near.rng, steps.classes_at_once)
+    wanted = _RealMeans(net, real, batch, sampling or near.rng, steps.classes_at_once)
     looks = looks_near(net, near, wanted, len(real.classes))
     return match_means(net, x, looks, len(x) // len(real.classes), steps)
 

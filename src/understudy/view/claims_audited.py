@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, TestedRow
+from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, JudgedRow
 from understudy.view.numbers import epsilon_shown
 from understudy.view.ruled import filled, print_notes, print_table
 
@@ -30,7 +30,7 @@ def heading(mechanism: AuditedMechanism) -> str:
     )
 
 
-def rows_table(rows: Sequence[TestedRow], gap: int = 2) -> Table:
+def rows_table(rows: Sequence[JudgedRow], gap: int = 2) -> Table:
     numbers = ("runs", "ε\nclaimed", "ε\nshown", "at\nmost")
     cells = [
         [
@@ -46,7 +46,7 @@ def rows_table(rows: Sequence[TestedRow], gap: int = 2) -> Table:
     return filled({"pair: what was looked at": "words", **dict.fromkeys(numbers, "number"), "": "words"}, cells, gap)
 
 
-def _word(row: TestedRow) -> str:
+def _word(row: JudgedRow) -> str:
     if row.refuted:
         return "refuted"
     if row.verdict.refuted:

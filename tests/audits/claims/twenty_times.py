@@ -35,10 +35,11 @@ def _processor_seconds() -> float:
 
 
 def main(times: int, names: list[str]) -> None:
+    wanted = names or ["feddm, dp: paper", *FAULTS, *HONEST]
     refuted: Counter[str] = Counter()
     longest: dict[str, float] = {}
-    for name in names or ["feddm, dp: paper", *FAULTS, *HONEST]:
-        for time_round in range(times):
+    for number in range(1, times + 1):
+        for name in wanted:
             config, planted = audited(name)
             begun = _processor_seconds()
             with planted:
@@ -47,10 +48,9 @@ def main(times: int, names: list[str]) -> None:
             took = _processor_seconds() - begun
             refuted[name] += audit.word == "refuted"
             longest[name] = max(longest.get(name, 0.0), took)
-            print(f"{name} | {time_round + 1} | {took:.1f} s of processor | {audit.sentence}", flush=True)
-        print(
-            f"{name}: refuted {refuted[name]} of {times}, at most {longest[name]:.1f} s of processor each", flush=True
-        )
+            print(f"{number} | {name} | {took:.1f} s of processor | {audit.sentence}", flush=True)
+    for name in wanted:
+        print(f"{name}: refuted {refuted[name]} of {times}, at most {longest[name]:.1f} s of processor each")
 
 
 if __name__ == "__main__":

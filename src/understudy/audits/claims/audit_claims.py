@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from understudy.audits.claims.claimed import ClaimedConfig, ClaimedTask, claimed_by
-from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, TestedRow
-from understudy.audits.claims.judging import UntestedRow, row_of
-from understudy.audits.claims.pairs import Pair
+from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, JudgedRow
+from understudy.audits.claims.judging import UnjudgedRow, row_of
+from understudy.audits.claims.pairs import Neighbours
 from understudy.audits.claims.preparing import Prepared, prepare, steps_to_test
 from understudy.audits.claims.repetitions import AGAIN, FEWEST, PILOT, TEST, AuditProgress, HowLong, Repetitions
 from understudy.audits.claims.stored import StoredScores
@@ -66,10 +66,10 @@ def audit_claims(
 @dataclass
 class _Experiment:
     task: ClaimedTask
-    pair: Pair
+    pair: Neighbours
     prepared: Prepared | None = None
     why_not: str = ""
-    tested: list[tuple[int, TestedRow]] = field(default_factory=list)
+    tested: list[tuple[int, JudgedRow]] = field(default_factory=list)
 
 
 def _experiments(
@@ -92,7 +92,9 @@ def _experiments(
     return found
 
 
-def _prepared(claimed: ClaimedConfig, data: Federation, task: ClaimedTask, pair: Pair, how_long: HowLong) -> Prepared:
+def _prepared(
+    claimed: ClaimedConfig, data: Federation, task: ClaimedTask, pair: Neighbours, how_long: HowLong
+) -> Prepared:
     several = task.published is None and task.asked.round > 0 and claimed.config.plan.rounds > task.asked.round
     spent = replace(task.longest, rate=1.0) if pair.every_record else task.longest
     most = steps_to_test(spent, 2 if several else 1, task.delta)
@@ -101,11 +103,14 @@ def _prepared(claimed: ClaimedConfig, data: Federation, task: ClaimedTask, pair:
     seconds = how_long.seconds * how_long.workers / (len(task.pairs.all()) * 4 * FEWEST)
     try:
         return prepare(unlimited(short), data, pair, task.asked.task, most, seconds)
-    except UserError:  # a method whose σ only a budget can solve
-        return prepare(short, data, pair, task.asked.task, most, seconds)
+    except UserError as why:
+        try:  # a method whose σ only a budget can solve
+            return prepare(short, data, pair, task.asked.task, most, seconds)
+        except UserError:
+            raise why from None
 
 
-def _rows(one: _Experiment, repetitions: Repetitions) -> list[UntestedRow]:
+def _rows(one: _Experiment, repetitions: Repetitions) -> list[UnjudgedRow]:
     prepared = one.prepared
     assert prepared is not None
     halves = {half: repetitions.of(prepared, half) for half in (PILOT, TEST)}

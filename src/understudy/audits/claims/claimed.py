@@ -9,11 +9,13 @@ from understudy.audits.claims.rehearsal import AskedOnce
 from understudy.audits.claims.variants import planned_records_of, with_plan
 from understudy.config.schema import Config
 from understudy.data.federation import Federation
+from understudy.errors import UserError
 from understudy.privacy.accounting import Spending
 from understudy.privacy.charges import Charge
 from understudy.privacy.published import PublishedClaim
 
 MOST_OF_A_CLASS = 2000  # records in a set of one class
+SMALL_CLASS = 2
 MASKS = "secure-aggregation"  # hides single replies in a sum, and is no part of any claim on a client's reply
 
 
@@ -60,12 +62,17 @@ def claimed_by(config: Config, data: Federation) -> ClaimedConfig:
     of_one = replace(pairs, held=_of_a_class(data), of_one=True)
     method, asked = asked_by(planned, data, (of_one if privacy is None else pairs).one_record())
     published = method.published_claim(of_one.one_record().without)
+    if published is not None and published.spending.rate == 1:  # so does a smaller class, where one record shows more
+        of_one = replace(of_one, held=SMALL_CLASS)
     delta = DELTA if privacy is None else privacy.delta
     tasks = [
         ClaimedTask(one, None, pairs, delta) if one.charges else ClaimedTask(one, published, of_one, delta)
         for one in asked
         if one.charges or (published is not None and published.task == one.task)
     ]
+    refused = next((one.refusal for one in asked if one.refusal), "")
+    if not tasks and refused:
+        raise UserError(refused)
     return ClaimedConfig(planned, tuple(tasks))
 
 

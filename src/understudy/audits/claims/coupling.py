@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from understudy.audits.claims.experiment import Repetition, Trial
-from understudy.audits.claims.pairs import Pair
+from understudy.audits.claims.pairs import Neighbours
 
 FEW, MANY = 6, 24  # pairs of runs: of slow tasks, and of quick ones
 RARE = 8  # times as many where the record was never sampled
@@ -25,7 +25,7 @@ class Coupled:
     runs: tuple[tuple[Repetition, Repetition], ...]  # without and with the record
 
 
-def timed(trial: Trial, pair: Pair) -> tuple[float, Repetition]:
+def timed(trial: Trial, pair: Neighbours) -> tuple[float, Repetition]:
     """Seconds of a repetition, and what came out of it."""
     trial.run(pair.with_record, "warming up")  # a network's first pass is slow
     begun = time.monotonic()
@@ -33,7 +33,7 @@ def timed(trial: Trial, pair: Pair) -> tuple[float, Repetition]:
     return time.monotonic() - begun, outcome
 
 
-def coupled(trial: Trial, pair: Pair, seconds: float, *, sampled: bool) -> Coupled:
+def coupled(trial: Trial, pair: Neighbours, seconds: float, *, sampled: bool) -> Coupled:
     """``seconds``: of one repetition. ``sampled``: the record is not in every release."""
     quick = seconds < QUICK
     names = [f"client-{n}" for n in range(NAMES if sampled and quick else 1)]
@@ -46,7 +46,7 @@ def coupled(trial: Trial, pair: Pair, seconds: float, *, sampled: bool) -> Coupl
     return Coupled(trial, trial.run(pair.without, "reference"), tuple(found))
 
 
-def _runs(trial: Trial, pair: Pair, numbers: Sequence[int]) -> list[tuple[Repetition, Repetition]]:
+def _runs(trial: Trial, pair: Neighbours, numbers: Sequence[int]) -> list[tuple[Repetition, Repetition]]:
     return [(trial.run(pair.without, f"pair {n}"), trial.run(pair.with_record, f"pair {n}")) for n in numbers]
 
 

@@ -5,7 +5,6 @@ the operating system. Charges go to a log in memory. A task is run in two rounds
 with another model in its brief, because noise that is used again shows only between releases.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,7 +21,7 @@ from understudy.federation.method import Method
 from understudy.privacy.charges import Charge, UnloggedCharges
 from understudy.privacy.mechanism import NoisySum
 from understudy.privacy.promise import PrivacySettings
-from understudy.randomness import generator, private_global_stream, seed_from
+from understudy.randomness import generator, private_global_stream
 
 NUDGE = 0.1  # of a model's root mean square: how far the second round's model is from the first's
 
@@ -55,7 +54,7 @@ class Trial:
 
     method: Method
     privacy: PrivacySettings | None
-    seed: int | None  # the run's, which is public; None: a fresh one for every repetition
+    seed: int  # the run's, which is public
     task: str
     briefs: tuple[tuple[int, Message], ...]  # the round and its brief
     memory: Mapping[str, Tensor] = field(default_factory=dict)
@@ -65,21 +64,22 @@ class Trial:
     def run(self, own: Examples, key: str | None = None) -> Repetition:
         """On these records; the outcome is all that lasts."""
         memory, outcomes, why = Memory(self.memory), [], ""
-        seed = self.seed if self.seed is not None else _fresh_seed(key)
         for round, brief in self.briefs:
-            seen, reply, charges, refusal = self._round(round, brief, seed, own, memory, key)
+            seen, reply, charges, refusal = self._round(round, brief, own, memory, key)
             outcomes.append((seen, reply, charges))
             why = refusal or why
         releases, replies, charged = zip(*outcomes, strict=True)
         return Repetition(releases, replies, charged, why)
 
     def _round(
-        self, round: int, brief: Message, seed: int, own: Examples, memory: Memory, key: str | None
+        self, round: int, brief: Message, own: Examples, memory: Memory, key: str | None
     ) -> tuple[list[NoisySum], Message | None, list[Charge], str]:
         budget = ExperimentBudget(Occasion("audit", round, 0, self.task), self.privacy, len(own), key)
         work, reply, refusal = self.method.jobs()[self.task].work, None, ""
-        with private_global_stream(seed, round, self.client, self.task), watching(self.most) as seen:
-            client = Client(self.client, round, own=own, held_out=own.none(), memory=memory, seed=seed, budget=budget)
+        with private_global_stream(self.seed, round, self.client, self.task), watching(self.most) as seen:
+            client = Client(
+                self.client, round, own=own, held_out=own.none(), memory=memory, seed=self.seed, budget=budget
+            )
             try:
                 reply = work(client, brief)
             except EnoughSeen:
@@ -87,10 +87,6 @@ class Trial:
             except UserError as error:  # a generator that failed says so: that is an outcome as well
                 refusal = str(error)
         return seen, reply, budget.charged, refusal
-
-
-def _fresh_seed(key: str | None) -> int:
-    return int.from_bytes(os.urandom(7), "big") if key is None else seed_from("audit", key)
 
 
 def nudged(brief: Message, seed: int) -> Message:

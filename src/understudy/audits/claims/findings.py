@@ -26,7 +26,7 @@ class ClaimedMechanism:
 
 
 @dataclass(frozen=True)
-class TestedRow:
+class JudgedRow:
     """One pair at one level, with the statistic that the pilot chose."""
 
     pair: str
@@ -50,7 +50,7 @@ class TestedRow:
 @dataclass(frozen=True)
 class AuditedMechanism:
     claimed: ClaimedMechanism
-    rows: tuple[TestedRow, ...]
+    rows: tuple[JudgedRow, ...]
     left_out: Mapping[str, str]  # pairs that could not be run, and why
 
     @property
@@ -65,9 +65,9 @@ class AuditedMechanism:
     @property
     def sentence(self) -> str:
         if self.word == "refuted":
-            first = max((row for row in self.rows if row.refuted), key=lambda row: row.verdict.epsilon_lower)
-            note = f"; {first.verdict.note}" if first.verdict.note else ""
-            return f"refuted ({first.pair}, by {first.what}, {first.statistic}{note})"
+            best = max((row for row in self.rows if row.refuted), key=_persuades)
+            note = f"; {best.verdict.note}" if best.verdict.note else ""
+            return f"refuted ({best.pair}, by {best.what}, {best.statistic}{note})"
         return f"not refuted (these runs could have shown up to ε = {self.reach:.1f})"
 
     def as_dict(self) -> dict[str, Any]:
@@ -116,6 +116,11 @@ class ClaimsAudit:
             "mechanisms": [one.as_dict() for one in self.mechanisms],
         }
         return _finite(found)  # type: ignore[no-any-return]
+
+
+def _persuades(row: JudgedRow) -> tuple[bool, float]:
+    """A record that the data type can hold before one that it cannot."""
+    return not row.verdict.note, row.verdict.epsilon_lower
 
 
 def _finite(value: Any) -> Any:

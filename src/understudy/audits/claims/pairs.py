@@ -20,7 +20,7 @@ OUTSIDE = "the record lies outside what uint8 can hold"
 
 
 @dataclass(frozen=True)
-class Pair:
+class Neighbours:
     name: str
     without: Examples
     with_record: Examples
@@ -38,20 +38,20 @@ class PairMaker:
     held: int = 0
     of_one: bool = False
 
-    def all(self) -> tuple[Pair, ...]:
+    def all(self) -> tuple[Neighbours, ...]:
         return self.one_record(), self.cancelling(), self.one_more(), self.unbounded()
 
-    def one_record(self) -> Pair:
+    def one_record(self) -> Neighbours:
         return self._pair("nothing against one record" if not self.held else "some records against one more", [], False)
 
-    def cancelling(self) -> Pair:
+    def cancelling(self) -> Neighbours:
         """Each record with its negative and under every label, so that gradients cancel as far as outputs are even."""
         a, classes = self._pattern("a"), 1 if self.of_one else min(self.problem.classes, MOST_CLASSES)
         each = max(1, self.held // 2) if self.of_one else 1
         base = [(x, c) for c in range(classes) for x in (a, self._negative(a)) for _ in range(each)]
         return self._pair("records that cancel against one more", base, True, held=0)
 
-    def one_more(self) -> Pair:
+    def one_more(self) -> Neighbours:
         """Copies of one record: only their number differs, which divisors must not show."""
         copies = max(1, self.held) if self.of_one else 1
         a = self._pattern("a")
@@ -59,7 +59,7 @@ class PairMaker:
         held = 0 if self.of_one else self.held
         return self._pair(f"{copies} against {copies + 1}, all alike", base, True, one=a, held=held)
 
-    def unbounded(self) -> Pair:
+    def unbounded(self) -> Neighbours:
         copies = max(2, self.held) if self.of_one else 2
         far = FAR * torch.sign(torch.randn(self.problem.shape, generator=generator("audit", "far")))
         base = [(self._pattern("a"), 0)] * copies
@@ -77,13 +77,13 @@ class PairMaker:
         held: int | None = None,
         note: str = "",
         floats: bool = False,
-    ) -> Pair:
+    ) -> Neighbours:
         held = self.held if held is None else held
         classes = 1 if self.of_one else self.problem.classes
         common = [(self._pattern("a"), c) for c in range(classes) for _ in range(held)]
         with_one = [*common, *base, (self._pattern("b") if one is None else one, 0)]
         without, with_record = (self._examples(some, floats) for some in (with_one[:-1], with_one))
-        return Pair(name, without, with_record, every_record and not self.of_one, note)
+        return Neighbours(name, without, with_record, every_record and not self.of_one, note)
 
     def _pattern(self, name: str) -> Tensor:
         """Every entry at one of two values: black or white, or ±1."""

@@ -9,7 +9,7 @@ import numpy as np
 from understudy.audits.claims.claim import Claim
 from understudy.audits.claims.coupling import Coupled, coupled, timed
 from understudy.audits.claims.experiment import Trial, nudged
-from understudy.audits.claims.pairs import Pair
+from understudy.audits.claims.pairs import Neighbours
 from understudy.audits.claims.rehearsal import AskedOnce, rehearsed
 from understudy.audits.claims.statistics import ReleaseKind, ReleaseScores, ReplyScores, slots_of
 from understudy.config.build import build_method
@@ -43,7 +43,7 @@ class Scored:
 @dataclass(frozen=True)
 class Prepared:
     trial: Trial
-    pair: Pair
+    pair: Neighbours
     scored: tuple[Scored, ...]
     fitted_on: int  # pairs of runs
 
@@ -79,17 +79,17 @@ def steps_to_test(spent: Spending, rounds: int, delta: float) -> int:
     return min(2, max(1, spent.steps))
 
 
-def asked_by(config: Config, data: Federation, pair: Pair) -> tuple[Method, list[AskedOnce]]:
+def asked_by(config: Config, data: Federation, pair: Neighbours) -> tuple[Method, list[AskedOnce]]:
     method = build_method(config, data, "eager")
     return method, rehearsed(method, pair.with_record, config.top.seed, config.top.privacy)
 
 
-def prepare(config: Config, data: Federation, pair: Pair, task: str, most: int, seconds: float) -> Prepared:
+def prepare(config: Config, data: Federation, pair: Neighbours, task: str, most: int, seconds: float) -> Prepared:
     """``most``: releases per round. ``seconds``: how long a repetition may take before its reply is given up."""
     method, asked = asked_by(config, data, pair)
     first = next((one for one in asked if one.task == task), None)
-    if first is None:
-        raise UserError(f"{task} was not asked for.")
+    if first is None or (first.refusal and not first.charges):
+        raise UserError(first.refusal if first is not None else f"{task} was not asked for.")
     spent = _spent(config, method, first, pair)
     trial = _trial(config, method, first)
     if sum(some.steps for some in spent.spendings) > most + len(spent.spendings):  # no setting makes this task short
@@ -104,7 +104,7 @@ def prepare(config: Config, data: Federation, pair: Pair, task: str, most: int, 
     return Prepared(seen.trial, pair, (*_of_releases(seen, spent), *_of_reply(seen, spent)), len(seen.runs))
 
 
-def _spent(config: Config, method: Method, asked: AskedOnce, pair: Pair) -> RoundClaim:
+def _spent(config: Config, method: Method, asked: AskedOnce, pair: Neighbours) -> RoundClaim:
     if asked.charges:
         counted = tuple(Spending(charge.rate, charge.noise, charge.steps) for charge in asked.charges)
         return RoundClaim(asked.charges, counted, asked.charges[0].delta)
@@ -115,13 +115,11 @@ def _spent(config: Config, method: Method, asked: AskedOnce, pair: Pair) -> Roun
 
 
 def _trial(config: Config, method: Method, asked: AskedOnce) -> Trial:
-    """Two rounds where there are several. A published claim is one round's, and takes all sampling to be secret: there
-    public streams are fresh too."""
+    """Two rounds where there are several; a published claim is one round's."""
     briefs = [(asked.round, asked.brief)]
     if asked.charges and asked.round and method.rounds > asked.round:
         briefs.append((asked.round + 1, nudged(asked.brief, config.top.seed)))
-    seed = config.top.seed if asked.charges else None
-    return Trial(method, config.top.privacy, seed, asked.task, tuple(briefs), asked.memory)
+    return Trial(method, config.top.privacy, config.top.seed, asked.task, tuple(briefs), asked.memory)
 
 
 def _of_releases(seen: Coupled, spent: RoundClaim) -> list[Scored]:

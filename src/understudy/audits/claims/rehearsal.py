@@ -34,6 +34,7 @@ class AskedOnce:
     brief: Message
     memory: Mapping[str, Tensor]  # before it
     charges: tuple[Charge, ...]
+    refusal: str = ""  # why it did not do its work, if it did not
 
 
 class RehearsalServer(Server):
@@ -65,9 +66,8 @@ class RehearsalServer(Server):
     def _one(self, name: str, brief: Message) -> Message | None:
         trial = Trial(self._method, self._privacy, self._seed, name, ((self.round, brief),), dict(self._memory), CLIENT)
         outcome = replace(trial, most=1).run(self._own)
-        if outcome.refusal and not outcome.charges[0]:
-            raise UserError(outcome.refusal)
-        self.asked.append(AskedOnce(name, self.round, brief, trial.memory, tuple(outcome.charges[0])))
+        charges = tuple(outcome.charges[0])
+        self.asked.append(AskedOnce(name, self.round, brief, trial.memory, charges, outcome.refusal))
         return outcome.replies[0]
 
 
