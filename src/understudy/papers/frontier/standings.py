@@ -1,7 +1,7 @@
 """Runs the frontier's points, attacks one run of each, and puts accuracy beside what was given away."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,19 +40,27 @@ class Stand:
 
 
 def frontier(plan: FrontierPlan, workers: int, out: Path, observer: Observer) -> Findings:
-    stands = [stand for split in plan.splits for stand in _on_split(plan, split, workers, out, observer)]
-    table = StudyTable(COLUMNS, [_row(stand) for stand in stands], words=2)
-    numbers = {called(stand.point, stand.split): stand.audit.as_dict() for stand in stands}
+    return findings(plan, [one for split in plan.splits for one in _on_split(plan, split, workers, out, observer)])
+
+
+def findings(plan: FrontierPlan, stands: Sequence[Stand]) -> Findings:
+    table = StudyTable(COLUMNS, [_row(stand) for stand in sorted(stands, key=_in_order(plan))], words=2)
     return Findings(
         plan.about,
         [stand.line for stand in stands],
         {"table": [table]},
         {"table": _picture(plan, stands)},
-        notes=[_nearest_to_the_goal(stands, split) for split in plan.splits],
-        numbers={"audits": numbers},
+        notes=[_nearest_to_the_goal(stands, split) for split in dict.fromkeys(stand.split for stand in stands)],
+        numbers={"audits": {called(stand.point, stand.split): stand.audit.as_dict() for stand in stands}},
         config=plan.config,
         rates=plan.rates,
     )
+
+
+def _in_order(plan: FrontierPlan) -> Callable[[Stand], tuple[int, float]]:
+    """Split by split, the most accurate first."""
+    splits = list(plan.splits)
+    return lambda stand: (splits.index(stand.split), -stand.line.mean)
 
 
 # ---- runs
@@ -125,7 +133,7 @@ def _row(stand: Stand) -> list[str]:
 def _picture(plan: FrontierPlan, stands: Sequence[Stand]) -> Drawing:
     families = list(dict.fromkeys(stand.point.family for stand in stands))
     panels = []
-    for split in plan.splits:
+    for split in dict.fromkeys(stand.split for stand in stands):
         here = [stand for stand in stands if stand.split == split]
         traces = [
             Trace(
@@ -140,7 +148,7 @@ def _picture(plan: FrontierPlan, stands: Sequence[Stand]) -> Drawing:
         chance = 100 * max(stand.audit.leak.null for stand in here if stand.audit.leak is not None)
         panels.append(
             Panel(
-                split,
+                f"{split}; grey: what chance reaches",
                 "records recognised by the strongest attack, at 1 % false ones (%)",
                 "accuracy after the last round (%)",
                 traces,
