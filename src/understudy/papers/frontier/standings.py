@@ -29,6 +29,9 @@ COLUMNS = [
 ]
 
 
+MOST_CAUGHT, MOST_ABOVE_CHANCE = 0.02, 0.02  # of a stand-in that hardly leaks
+
+
 @dataclass(frozen=True)
 class Stand:
     """Where one point stands on one split."""
@@ -116,7 +119,7 @@ def _row(stand: Stand) -> list[str]:
     assert leak is not None
     return [
         stand.split,
-        f"{stand.point.family}: {stand.point.label}",
+        _named(stand),
         said(stand.line.accuracies),
         f"{stand.line.megabytes:.2f}",
         f"{audit.share_sent:.2f}",
@@ -137,7 +140,7 @@ def _picture(plan: FrontierPlan, stands: Sequence[Stand]) -> Drawing:
         here = [stand for stand in stands if stand.split == split]
         traces = [
             Trace(
-                f"{stand.point.family}: {stand.point.label}",
+                _named(stand),
                 [max(100 * _caught(stand), 0.1)],
                 [100 * statistics.fmean(stand.line.accuracies)],
                 families.index(stand.point.family),
@@ -172,16 +175,20 @@ def _nearest_to_the_goal(stands: Sequence[Stand], split: str) -> str:
         return f"{split}: no stand-in stays at or below 2 % caught and 0.02 above chance in AUC."
     safest = max(quiet, key=lambda stand: stand.line.mean)
     behind = 100 * (best.line.mean - safest.line.mean)
+    compared = f", {behind:.1f} points below {_named(best)}" if safest is not best else ", more than any other"
     return (
         f"{split}: of the stand-ins at or below 2 % caught and 0.02 above chance in AUC, small classes included, "
-        f"{safest.point.family}: {safest.point.label} is the most accurate, with {said(safest.line.accuracies)} %, "
-        f"{behind:.1f} points below {best.point.family}: {best.point.label}."
+        f"{_named(safest)} is the most accurate, with {said(safest.line.accuracies)} %{compared}."
     )
+
+
+def _named(stand: Stand) -> str:
+    return f"{stand.point.family}: {stand.point.label}"
 
 
 def _is_quiet(stand: Stand) -> bool:
     leak = stand.audit.leak
     if leak is None:
         return True
-    small = max(leak.small or 0.0, leak.caught), max(leak.small_auc or 0.0, leak.auc)
-    return small[0] <= 0.02 and small[1] <= leak.null_auc + 0.02
+    caught, auc = max(leak.small or 0.0, leak.caught), max(leak.small_auc or 0.0, leak.auc)
+    return caught <= MOST_CAUGHT and auc <= leak.null_auc + MOST_ABOVE_CHANCE
