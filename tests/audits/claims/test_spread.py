@@ -59,3 +59,14 @@ def test_finished_scores_are_found_again_and_half_a_line_is_not(tmp_path: Path) 
     assert again.get("another", "pilot") is None
     again.keep("digest", "test", [{"0|log size": 0.0}])
     assert [json.loads(line)["part"] for line in (tmp_path / FILE).read_text().splitlines()] == ["pilot", "test"]
+
+
+def test_a_finished_audit_forgets_its_own_scores_and_keeps_those_of_others(tmp_path: Path) -> None:
+    StoredScores(tmp_path).keep("another", "pilot", [{"0|log size": 1.0}])
+    mine = StoredScores(tmp_path)
+    assert mine.get("digest", "pilot") is None
+    mine.keep("digest", "pilot", [{"0|log size": 2.0}])
+    mine.forget()
+    again = StoredScores(tmp_path)
+    assert again.get("another", "pilot") == [{"0|log size": 1.0}]
+    assert again.get("digest", "pilot") is None

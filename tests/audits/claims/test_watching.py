@@ -51,6 +51,16 @@ def test_the_task_is_ended_at_the_release_that_is_enough() -> None:
     assert WATCHER.get() is None
 
 
+def test_of_large_releases_only_the_first_are_kept() -> None:
+    total, counts = torch.zeros(2), torch.zeros(3)
+    with watching(kept=2) as seen:
+        mean = mean_of(total)
+        released_sums = [mean(total) for _ in range(3)]
+        with_noise(counts, clip=1.0, noise=3.0, rng=generator("counts"))
+    assert [len(one.noised) for one in seen] == [2, 2, 3]
+    assert torch.equal(seen[1].noised / 4, released_sums[1])
+
+
 def test_in_a_run_nobody_watches_and_a_watched_run_has_the_same_bits(tmp_path: Path) -> None:
     watchers: list[Any] = []
 

@@ -35,7 +35,7 @@ def audit_claims(
     only: Sequence[str] | None = None,
     progress: AuditProgress = lambda doing, done, most: None,
 ) -> ClaimsAudit:
-    """``out``: a folder for finished scores, from which an interrupted audit goes on. ``only``: pairs, by the beginning
+    """``out``: a folder for scores, from which an interrupted audit goes on; a finished one leaves none. ``only``: pairs, by the beginning
     of their names, for a narrower look."""
     begun, name, time_given = time.monotonic(), config.plan.name, how_long or HowLong()
     privacy = config.top.privacy
@@ -59,6 +59,7 @@ def audit_claims(
         share = time_given.level / sum(map(len, rows.values()))
         for one in running:
             one.tested = [(row.scored.mechanism, row.tested(share)) for row in rows[id(one)]]
+        repetitions.stored.forget()
         found = [mechanism for task in claimed.tasks for mechanism in _mechanisms(task, experiments)]
         return ClaimsAudit(name, tuple(found), "", time_given.level, time.monotonic() - begun)
 

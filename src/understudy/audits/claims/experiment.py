@@ -60,6 +60,7 @@ class Trial:
     memory: Mapping[str, Tensor] = field(default_factory=dict)
     client: str = "client-0"
     most: int | None = None  # releases per round, after which the task is ended; None: to its reply
+    kept: int | None = None  # releases of a kind and round that are looked at; None: all
 
     def run(self, own: Examples, key: str | None = None) -> Repetition:
         """On these records; the outcome is all that lasts."""
@@ -76,7 +77,7 @@ class Trial:
     ) -> tuple[list[NoisySum], Message | None, list[Charge], str]:
         budget = ExperimentBudget(Occasion("audit", round, 0, self.task), self.privacy, len(own), key)
         work, reply, refusal = self.method.jobs()[self.task].work, None, ""
-        with private_global_stream(self.seed, round, self.client, self.task), watching(self.most) as seen:
+        with private_global_stream(self.seed, round, self.client, self.task), watching(self.most, self.kept) as seen:
             client = Client(
                 self.client, round, own=own, held_out=own.none(), memory=memory, seed=self.seed, budget=budget
             )

@@ -8,7 +8,7 @@ import numpy as np
 
 from understudy.audits.claims.claim import Claim
 from understudy.audits.claims.coupling import Coupled, coupled, timed
-from understudy.audits.claims.experiment import Trial, nudged
+from understudy.audits.claims.experiment import Repetition, Trial, nudged
 from understudy.audits.claims.pairs import Neighbours
 from understudy.audits.claims.rehearsal import AskedOnce, rehearsed
 from understudy.audits.claims.statistics import ReleaseKind, ReleaseScores, ReplyScores, slots_of
@@ -22,6 +22,7 @@ from understudy.privacy.accounting import Spending
 from understudy.privacy.charges import Charge
 from understudy.privacy.mechanism import NoisySum
 
+KEPT_NUMBERS = 1_000_000  # of a round's releases
 DELTA = 1e-5  # at which a published claim is printed, where the config has none
 
 # Releases per round that are tested: as many as still claim at least so many misses at so many false alarms, or no
@@ -98,10 +99,17 @@ def prepare(config: Config, data: Federation, pair: Neighbours, task: str, most:
     if trial.most is None and took > seconds:
         trial = replace(trial, most=most)
         took, outcome = timed(trial, pair)
+    trial = replace(trial, kept=_affordable(outcome))
     if not any(outcome.releases) and not any(reply is not None for reply in outcome.replies):
         raise UserError(outcome.refusal or f"{task} released nothing and sent nothing.")
     seen = coupled(trial, pair, took, sampled=any(some.rate < 1 for some in spent.spendings))
     return Prepared(seen.trial, pair, (*_of_releases(seen, spent), *_of_reply(seen, spent)), len(seen.runs))
+
+
+def _affordable(outcome: Repetition) -> int:
+    """Releases per round that fit into memory, dozens of times over; two at least."""
+    size = max((release.noised.numel() for some in outcome.releases for release in some), default=1)
+    return max(2, KEPT_NUMBERS // size)
 
 
 def _spent(config: Config, method: Method, asked: AskedOnce, pair: Neighbours) -> RoundClaim:

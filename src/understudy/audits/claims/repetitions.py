@@ -52,7 +52,8 @@ class Repetitions:
         digest = digest_of(
             self.config,
             self.problem,
-            *(one.trial.task, one.pair.name, one.trial.most, one.trial.client, one.fitted_on, self.how_long.runs),
+            *(one.trial.task, one.pair.name, one.trial.most, one.trial.client, one.fitted_on),
+            *(self.how_long.runs, self.how_long.seconds),
         )
         found = self.stored.get(digest, half)
         if found is None:

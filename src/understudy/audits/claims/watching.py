@@ -12,13 +12,18 @@ class EnoughSeen(Exception):
 
 
 @contextmanager
-def watching(most: int | None = None) -> Iterator[list[NoisySum]]:
-    """The releases made in here, as they come. ``most``: the task ends with `EnoughSeen` at that one."""
+def watching(most: int | None = None, kept: int | None = None) -> Iterator[list[NoisySum]]:
+    """The releases made in here, as they come. ``most``: the task ends with `EnoughSeen` at that one. ``kept``: only so
+    many of each shape are, the first ones."""
     seen: list[NoisySum] = []
+    came = 0
 
     def note(release: NoisySum) -> None:
-        seen.append(replace(release, noised=release.noised.detach().cpu().clone()))
-        if most is not None and len(seen) >= most:
+        nonlocal came
+        came += 1
+        if kept is None or sum(one.noised.shape == release.noised.shape for one in seen) < kept:
+            seen.append(replace(release, noised=release.noised.detach().cpu().clone()))
+        if most is not None and came >= most:
             raise EnoughSeen
 
     before = WATCHER.set(note)
