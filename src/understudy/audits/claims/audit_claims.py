@@ -5,6 +5,7 @@ chooses a statistic and its cuts, a test half that tries them, and, where that r
 and the same cuts. One per cent of false alarms is shared over all rows.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -35,8 +36,8 @@ def audit_claims(
     only: Sequence[str] | None = None,
     progress: AuditProgress = lambda doing, done, most: None,
 ) -> ClaimsAudit:
-    """``out``: a folder for scores, from which an interrupted audit goes on; a finished one leaves none. ``only``: pairs, by the beginning
-    of their names, for a narrower look."""
+    """``out``: a folder for scores, from which an interrupted audit goes on; a finished one leaves none.
+    ``only``: pairs, by the beginning of their names, for a narrower look."""
     begun, name, time_given = time.monotonic(), config.plan.name, how_long or HowLong()
     privacy = config.top.privacy
     if privacy is not None and privacy.test_noise:
@@ -101,7 +102,8 @@ def _prepared(
     most = steps_to_test(spent, 2 if several else 1, task.delta)
     short = with_steps(claimed.config, most, claimed.charges)
     short = with_every_record(short) if pair.every_record else short
-    seconds = how_long.seconds * how_long.workers / (len(task.pairs.all()) * 4 * FEWEST)
+    affordable = how_long.seconds * how_long.workers / (len(task.pairs.all()) * 4 * FEWEST)
+    seconds = affordable if how_long.runs is None else math.inf
     try:
         return prepare(unlimited(short), data, pair, task.asked.task, most, seconds)
     except UserError as why:

@@ -45,10 +45,12 @@ class PairMaker:
         return self._pair("nothing against one record" if not self.held else "some records against one more", [], False)
 
     def cancelling(self) -> Neighbours:
-        """Each record with its negative and under every label, so that gradients cancel as far as outputs are even."""
-        a, classes = self._pattern("a"), 1 if self.of_one else min(self.problem.classes, MOST_CLASSES)
-        each = max(1, self.held // 2) if self.of_one else 1
-        base = [(x, c) for c in range(classes) for x in (a, self._negative(a)) for _ in range(each)]
+        """One pattern under every label: gradients cancel as far as outputs are even. Of one class: with its negative,
+        around whose middle embeddings lie."""
+        a = self._pattern("a")
+        base = [(a, c) for c in range(min(self.problem.classes, MOST_CLASSES))]
+        if self.of_one:
+            base = [(x, 0) for x in (a, self._negative(a)) for _ in range(max(1, self.held // 2))]
         return self._pair("records that cancel against one more", base, True, held=0)
 
     def one_more(self) -> Neighbours:

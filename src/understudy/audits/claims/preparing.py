@@ -86,7 +86,8 @@ def asked_by(config: Config, data: Federation, pair: Neighbours) -> tuple[Method
 
 
 def prepare(config: Config, data: Federation, pair: Neighbours, task: str, most: int, seconds: float) -> Prepared:
-    """``most``: releases per round. ``seconds``: how long a repetition may take before its reply is given up."""
+    """``most``: releases per round. ``seconds``: how long a repetition may take; what takes longer gives up its reply,
+    then some of its releases."""
     method, asked = asked_by(config, data, pair)
     first = next((one for one in asked if one.task == task), None)
     if first is None or (first.refusal and not first.charges):
@@ -98,6 +99,9 @@ def prepare(config: Config, data: Federation, pair: Neighbours, task: str, most:
     took, outcome = timed(trial, pair)
     if trial.most is None and took > seconds:
         trial = replace(trial, most=most)
+        took, outcome = timed(trial, pair)
+    if took > seconds and most > 2:
+        trial = replace(trial, most=max(2, int(most * seconds / took)))
         took, outcome = timed(trial, pair)
     trial = replace(trial, kept=_affordable(outcome))
     if not any(outcome.releases) and not any(reply is not None for reply in outcome.replies):
