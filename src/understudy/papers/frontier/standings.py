@@ -52,7 +52,7 @@ def findings(plan: FrontierPlan, stands: Sequence[Stand]) -> Findings:
         plan.about,
         [stand.line for stand in stands],
         {"table": [table]},
-        {"table": _picture(plan, stands)},
+        _pictures(plan, stands),
         notes=[_nearest_to_the_goal(stands, split) for split in dict.fromkeys(stand.split for stand in stands)],
         numbers={"audits": {called(stand.point, stand.split): stand.audit.as_dict() for stand in stands}},
         config=plan.config,
@@ -133,33 +133,38 @@ def _row(stand: Stand) -> list[str]:
     ]
 
 
-def _picture(plan: FrontierPlan, stands: Sequence[Stand]) -> Drawing:
+def _pictures(plan: FrontierPlan, stands: Sequence[Stand]) -> dict[str, Drawing]:
+    """One per split: labels beside the dots need the room."""
     families = list(dict.fromkeys(stand.point.family for stand in stands))
-    panels = []
-    for split in dict.fromkeys(stand.split for stand in stands):
-        here = [stand for stand in stands if stand.split == split]
-        traces = [
-            Trace(
-                _named(stand),
-                [max(100 * _caught(stand), 0.1)],
-                [100 * statistics.fmean(stand.line.accuracies)],
-                families.index(stand.point.family),
-                "dots",
-            )
-            for stand in here
-        ]
-        chance = 100 * max(stand.audit.leak.null for stand in here if stand.audit.leak is not None)
-        panels.append(
-            Panel(
-                f"{split}; grey: what chance reaches",
-                "records recognised by the strongest attack, at 1 % false ones (%)",
-                "accuracy after the last round (%)",
-                traces,
-                log_x=True,
-                shaded=(0.5, chance),
-            )
+    splits = dict.fromkeys(stand.split for stand in stands)
+    return {
+        "table" if at == 0 else f"table-{at + 1}": Drawing(
+            plan.about, [_panel([one for one in stands if one.split == split], families)], legend="ends"
         )
-    return Drawing(plan.about, panels, across=1, legend="ends")
+        for at, split in enumerate(splits)
+    }
+
+
+def _panel(here: Sequence[Stand], families: Sequence[str]) -> Panel:
+    traces = [
+        Trace(
+            _named(stand),
+            [max(100 * _caught(stand), 0.1)],
+            [100 * statistics.fmean(stand.line.accuracies)],
+            families.index(stand.point.family),
+            "dots",
+        )
+        for stand in here
+    ]
+    chance = 100 * max(stand.audit.leak.null for stand in here if stand.audit.leak is not None)
+    return Panel(
+        f"{here[0].split}; grey: what chance reaches",
+        "records recognised by the strongest attack, at 1 % false ones (%)",
+        "accuracy after the last round (%)",
+        traces,
+        log_x=True,
+        shaded=(0.5, chance),
+    )
 
 
 def _caught(stand: Stand) -> float:
