@@ -1,5 +1,6 @@
 """Which stand-ins: real records, FedDM from several starts, Fedssyn's generators, weights, private methods."""
 
+from understudy.papers.demo import VAE
 from understudy.papers.frontier.plan import LAP_RATE, LOCAL_RATE, Point
 from understudy.papers.study import Changes
 
@@ -16,16 +17,6 @@ SERVER: Changes = {"epochs": 50, "batch": 256, "momentum": 0.9, "weight_decay": 
 DM: Changes = {"name": "feddm", "rounds": 5, "radius": 2.0, "real_batch": 32, "steps": 40, "server": SERVER}
 REAL_RECORDS: Changes = {"name": "real", "rounds": 5, "radius": 2.0, "server": SERVER}
 KEPT: Changes = {"keep_pool": 4, "min_class_records": 50, "pixels": "uint8"}
-VAE: Changes = {
-    "name": "vae",
-    "epochs": 20,
-    "batch": 64,
-    "lr": 0.002,
-    "gamma": 0.5,
-    "capacity": 0,
-    "conditional": True,
-    "spread": "class",
-}
 GAN: Changes = {"name": "gan", "epochs": 60}
 DIFFUSION: Changes = {"name": "diffusion", "epochs": 60}
 WARM: Changes = {"epochs": 20, "batch": 64, "lr": 0.1, "momentum": 0.9}
