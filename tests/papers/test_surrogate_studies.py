@@ -81,7 +81,7 @@ def test_at_desk_scale_every_baseline_meets_feddm_on_both_skewed_splits() -> Non
     plan = SKEW["desk"]
     assert len(plan.seeds) == 3
     for alpha in ("0.1", "0.01"):
-        assert list(plan.panels[f"α = {alpha}"]) == ["FedDM", "FedAvg", "FedProx", "FedNova", "SCAFFOLD"]
+        assert list(plan.panels[f"α = {alpha}"]) == ["FedDM", "REAL", "FedAvg", "FedProx", "FedNova", "SCAFFOLD"]
     drawn = {contender for lines in plan.panels.values() for contender in lines.values()}
     assert drawn == {contender.label for contender in plan.contenders}
 

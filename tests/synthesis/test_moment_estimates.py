@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from understudy.synthesis.moment_estimates import Estimates
-from understudy.synthesis.moments import (
+from understudy.synthesis.class_sums import (
     Weighing,
     cosines,
     edge,
@@ -16,6 +15,7 @@ from understudy.synthesis.moments import (
     trimmed,
     unpacked,
 )
+from understudy.synthesis.moment_estimates import Estimates
 
 
 def test_the_cosines_of_an_image_are_orthonormal_and_begin_with_its_mean() -> None:

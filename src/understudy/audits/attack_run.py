@@ -19,7 +19,7 @@ from understudy.audits.measures import Reached, reached, resolves
 from understudy.audits.members import SMALL
 from understudy.audits.nearest_pairs import copies_of
 from understudy.audits.result import AttackRow, Audit, write_audit
-from understudy.audits.scene import Scene, Scores, scene_of
+from understudy.audits.scene import AttackScores, Scene, scene_of
 from understudy.audits.spread import spread
 from understudy.config.schema import Live
 from understudy.errors import UserError
@@ -82,8 +82,8 @@ def audit_scene(
 
 
 @dataclass
-class Pool:
-    """Scores of all clients by one attack."""
+class PooledScores:
+    """AttackScores of all clients by one attack."""
 
     scores: list[Tensor] = field(default_factory=list)
     member: list[Tensor] = field(default_factory=list)  # bool
@@ -102,7 +102,7 @@ class Pool:
 def _attacked(scene: Scene, workers: int, observer: Observer) -> list[AttackRow]:
     clients = list(scene.judged.clients)
 
-    def scored(client: str) -> tuple[str, Scores, Scores]:
+    def scored(client: str) -> tuple[str, AttackScores, AttackScores]:
         candidates = scene.judged.clients[client]
         found = scene.scores(scene.left.clients[client], candidates)
         return client, found, scene.scores(scene.null(client), candidates)
@@ -124,7 +124,7 @@ def _with_ratios(scene: Scene, workers: int, seconds: float, observer: Observer)
 
 
 def _rows(
-    scene: Scene, results: Sequence[tuple[str, Scores, Scores]], called: dict[str, tuple[str, str]]
+    scene: Scene, results: Sequence[tuple[str, AttackScores, AttackScores]], called: dict[str, tuple[str, str]]
 ) -> list[AttackRow]:
     rows = []
     for attack, (name, about) in called.items():
@@ -137,8 +137,8 @@ def _rows(
     return rows
 
 
-def _pooled(scene: Scene, scored: Iterable[tuple[str, Tensor]]) -> Pool:
-    pool = Pool()
+def _pooled(scene: Scene, scored: Iterable[tuple[str, Tensor]]) -> PooledScores:
+    pool = PooledScores()
     for client, scores in scored:
         candidates = scene.judged.clients[client]
         members = len(candidates.members)

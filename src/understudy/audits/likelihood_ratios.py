@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from understudy.audits.attacks.lira import lira
-from understudy.audits.scene import Scene, Scores
+from understudy.audits.scene import AttackScores, Scene
 from understudy.audits.shadows import SHADOWS, shadow
 from understudy.audits.spread import spread
 from understudy.errors import UserError
@@ -23,10 +23,12 @@ from understudy.randomness import generator
 from understudy.runs.watching import Observer
 
 FOLDER = "audit-shadows"  # in the run's folder
-Found = tuple[str, Scores, Scores]  # a client, the ratios of its candidates by attack, and those of the null
+ClientRatios = tuple[
+    str, AttackScores, AttackScores
+]  # a client, the ratios of its candidates by attack, and those of the null
 
 
-def with_shadows(scene: Scene, workers: int, seconds: float, observer: Observer) -> Iterator[Found]:
+def with_shadows(scene: Scene, workers: int, seconds: float, observer: Observer) -> Iterator[ClientRatios]:
     """As many clients as fit into that time, judging by those before."""
     if not scene.left.whole:
         raise UserError(
@@ -44,7 +46,7 @@ def with_shadows(scene: Scene, workers: int, seconds: float, observer: Observer)
         longest = max(longest, time.monotonic() - began - so_far)
 
 
-def _ratios(scene: Scene, client: str, workers: int, observer: Observer) -> tuple[Scores, Scores]:
+def _ratios(scene: Scene, client: str, workers: int, observer: Observer) -> tuple[AttackScores, AttackScores]:
     candidates = scene.judged.clients[client]
     inside, shadows = _all_shadows(scene, client, workers, observer)
     observed = scene.scores(scene.left.clients[client], candidates)
@@ -62,7 +64,7 @@ def _all_shadows(scene: Scene, client: str, workers: int, observer: Observer) ->
     folder = scene.folder / FOLDER / scene.digest
     folder.mkdir(parents=True, exist_ok=True)
 
-    def one(number: int) -> tuple[Tensor, Scores]:
+    def one(number: int) -> tuple[Tensor, AttackScores]:
         return _one_shadow(scene, client, exchanges, number, folder / f"{client}-{number}.npz")
 
     inside: list[Tensor] = []
@@ -78,7 +80,7 @@ def _all_shadows(scene: Scene, client: str, workers: int, observer: Observer) ->
 
 def _one_shadow(
     scene: Scene, client: str, exchanges: list[Exchanged], number: int, file: Path
-) -> tuple[Tensor, Scores]:
+) -> tuple[Tensor, AttackScores]:
     if file.exists():
         return _stored(file)
     candidates = scene.judged.clients[client]
@@ -91,7 +93,7 @@ def _one_shadow(
     return made.inside, scores
 
 
-def _stored(file: Path) -> tuple[Tensor, Scores]:
+def _stored(file: Path) -> tuple[Tensor, AttackScores]:
     with np.load(file, allow_pickle=False) as arrays:
         found = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
     return found.pop("inside"), found

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from understudy.errors import UserError
 
-Numbers = npt.NDArray[np.float64]
+ScoreArray = npt.NDArray[np.float64]
 
 RESAMPLES = 1000
 TABLE = 2_000_000  # counts in memory at a time
@@ -79,7 +79,7 @@ def resolves(non_members: int, members: int, at: float = 0.01) -> str | None:
     return None
 
 
-def _by_score(members: Tensor, non_members: Tensor) -> tuple[Numbers, Numbers]:
+def _by_score(members: Tensor, non_members: Tensor) -> tuple[ScoreArray, ScoreArray]:
     """(distinct scores,) counts of members and of non-members, from the highest score down."""
     scores = [np.asarray(some.detach().cpu().numpy(), dtype=np.float64) for some in (members, non_members)]
     joined = np.concatenate([np.where(np.isnan(some), -np.inf, some) for some in scores])
@@ -91,7 +91,7 @@ def _by_score(members: Tensor, non_members: Tensor) -> tuple[Numbers, Numbers]:
     return counts[0], counts[1]
 
 
-def _rates(members: Numbers, others: Numbers, at: float) -> tuple[Numbers, Numbers]:
+def _rates(members: ScoreArray, others: ScoreArray, at: float) -> tuple[ScoreArray, ScoreArray]:
     """AUC and share of members caught, for each row of counts by score."""
     caught, accused = members.cumsum(1), others.cumsum(1)
     all_members, all_others = caught[:, -1], accused[:, -1]
@@ -102,7 +102,7 @@ def _rates(members: Numbers, others: Numbers, at: float) -> tuple[Numbers, Numbe
     return auc, before[np.arange(len(caught)), let_through] / all_members
 
 
-def _resampled(counts: Numbers, rng: np.random.Generator) -> Iterator[Numbers]:
+def _resampled(counts: ScoreArray, rng: np.random.Generator) -> Iterator[ScoreArray]:
     """Bootstrap samples, as counts by score, some at a time."""
     scores, rows = np.repeat(np.arange(len(counts)), counts.astype(np.int64)), max(1, TABLE // len(counts))
     for start in range(0, RESAMPLES, rows):
@@ -112,7 +112,7 @@ def _resampled(counts: Numbers, rng: np.random.Generator) -> Iterator[Numbers]:
         yield np.bincount(drawn.reshape(-1), minlength=some * len(counts)).reshape(some, -1).astype(np.float64)
 
 
-def _interval(value: float, resampled: Numbers) -> Interval:
+def _interval(value: float, resampled: ScoreArray) -> Interval:
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(value, min(value, float(low)), max(value, float(high)))
 

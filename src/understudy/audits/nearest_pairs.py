@@ -16,7 +16,7 @@ CLOSER = 5  # times as many images of each client are looked at, since several m
 
 
 @dataclass(frozen=True)
-class Pair:
+class NearPair:
     client: str
     label: int | None  # of the image; None: records have several labels
     image: Tensor  # uint8
@@ -31,7 +31,7 @@ def copies_of(scene: Scene) -> Copies | None:
     return Copies(sum(int(one.near.sum()) for one in found), sum(len(one.near) for one in found)) if found else None
 
 
-def nearest_pairs(scene: Scene, most: int = MOST, client: str | None = None) -> list[Pair]:
+def nearest_pairs(scene: Scene, most: int = MOST, client: str | None = None) -> list[NearPair]:
     """The nearest first, each record once; of one client, or of all."""
     everybody = {name: (shared, near) for name, shared, near in _by_client(scene) if client in (None, name)}
     places = [
@@ -39,7 +39,7 @@ def nearest_pairs(scene: Scene, most: int = MOST, client: str | None = None) -> 
         for name, (_, near) in everybody.items()
         for at in near.nearest_first(CLOSER * most)
     ]
-    chosen: dict[tuple[str, int], Pair] = {}
+    chosen: dict[tuple[str, int], NearPair] = {}
     for quantile, _, name, record, at in sorted(places):
         if (name, record) not in chosen and len(chosen) < most:
             shared, near = everybody[name]
@@ -47,10 +47,10 @@ def nearest_pairs(scene: Scene, most: int = MOST, client: str | None = None) -> 
     return list(chosen.values())
 
 
-def _pair(scene: Scene, name: str, shared: Examples, record: int, at: int, quantile: float, copy: bool) -> Pair:
+def _pair(scene: Scene, name: str, shared: Examples, record: int, at: int, quantile: float, copy: bool) -> NearPair:
     unscale, own = scene.data.problem.unscale, scene.data.sites[name].own
     label = None if shared.multilabel else int(shared.y[at])
-    return Pair(name, label, unscale(shared.x[at : at + 1])[0], unscale(own.x[record][None])[0], quantile, copy)
+    return NearPair(name, label, unscale(shared.x[at : at + 1])[0], unscale(own.x[record][None])[0], quantile, copy)
 
 
 def _by_client(scene: Scene) -> Iterator[tuple[str, Examples, NearCopies]]:

@@ -27,7 +27,7 @@ from understudy.runs.compare import label_of, last_counted, read_config
 from understudy.runs.folder import RunFolder
 
 ROWS = 500  # records whose rows are in memory at a time
-Scores = dict[str, Tensor]  # by attack: (candidates of a client,), members first
+AttackScores = dict[str, Tensor]  # by attack: (candidates of a client,), members first
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Scene:
         told = f"{self.identity} {self.rounds} {self.left.whole} {self.seed}"
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
-    def scores(self, seen: Seen, candidates: Candidates) -> Scores:
+    def scores(self, seen: Seen, candidates: Candidates) -> AttackScores:
         """By every attack that has something to go by."""
         found = {name: ATTACKS[name].attack(seen, candidates.all, self.view) for name in self.attacks}
         return {name: scores for name, scores in found.items() if scores is not None}

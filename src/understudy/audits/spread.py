@@ -13,12 +13,12 @@ from understudy.engines.with_parent import end_with_parent
 from understudy.threads import one_thread
 
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Done = TypeVar("Done")
 
 _work: Callable[[Any], Any] | None = None  # inherited by forked processes, so that it need not be sent
 
 
-def spread(work: Callable[[Item], Found], items: Sequence[Item], workers: int) -> Iterator[Found]:
+def spread(work: Callable[[Item], Done], items: Sequence[Item], workers: int) -> Iterator[Done]:
     """``work`` on each item. Processes are forked, so ``work`` may hold anything; items and results are sent."""
     if workers <= 1 or len(items) <= 1:
         with one_thread():

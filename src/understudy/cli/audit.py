@@ -55,7 +55,7 @@ def _attack(folder: Path, data: Path | None, thorough: bool, workers: int, as_js
     from understudy.audits.nearest_pairs import nearest_pairs
     from understudy.audits.scene import scene_of
     from understudy.threads import one_thread
-    from understudy.view.audit import print_audit
+    from understudy.view.attacked import print_audit
     from understudy.view.pairs import draw_pairs
     from understudy.view.progress import RichProgress
 

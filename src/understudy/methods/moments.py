@@ -49,19 +49,23 @@ from understudy.models.network import Network
 from understudy.privacy.accounting import Spending
 from understudy.privacy.mechanism import clip_rows, with_noise
 from understudy.privacy.planning import cost_of, solved_noise
+from understudy.synthesis.class_sums import cosines, packed
 from understudy.synthesis.moment_estimates import Estimates
-from understudy.synthesis.moments import cosines, packed
 from understudy.synthesis.warping import warped
 
 AT_ONCE = 500  # records whose rows are in memory at a time
-Share = Annotated[float, Field(gt=0)]
+BudgetShare = Annotated[float, Field(gt=0)]
 
 
 class MomentsSettings(Settings):
     frequencies: int = Field(default=10, ge=1)  # per side of an image, of the cosine transform
     axes: int = Field(default=40, ge=1)  # along which classes have their own covariance
     clip: float | None = Field(default=None, gt=0)  # C, norm of a record; null: √ of how many numbers it has
-    shares: tuple[Share, Share, Share] = (0.25, 0.2, 0.55)  # of the budget for rounds 1, 2 and 3, in 1/σ²
+    shares: tuple[BudgetShare, BudgetShare, BudgetShare] = (
+        0.25,
+        0.2,
+        0.55,
+    )  # of the budget for rounds 1, 2 and 3, in 1/σ²
     counted: float = Field(default=0.1, gt=0, lt=1)  # part of each share for counts
     noise: float | None = Field(default=None, gt=0)  # σ of the whole run; null: solved from privacy.epsilon
     trim: float = Field(default=0.25, ge=0)  # how far eigenvalues shrink, in units of what noise alone would reach
@@ -72,7 +76,7 @@ class MomentsSettings(Settings):
     server: Local = Local(epochs=8, batch=256, lr=0.1, momentum=0.9, weight_decay=5e-4)  # how it trains on each set
 
 
-@method("moments", settings=MomentsSettings, family="surrogates", sends="noised sums over its records")
+@method("moments", settings=MomentsSettings, family="a generator on the server", sends="noised sums over its records")
 class Moments(Method):
     def __init__(self, settings: MomentsSettings):
         self.settings = settings

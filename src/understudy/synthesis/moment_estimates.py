@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from understudy.synthesis.moments import Weighing, edge, principal, root, trimmed, unpacked
+from understudy.synthesis.class_sums import Weighing, edge, principal, root, trimmed, unpacked
 
 Found = Mapping[str, Tensor]
 STRETCH = 0.25  # v along an axis of variance λ is stretched by λ^−¼: halfway to equal lengths

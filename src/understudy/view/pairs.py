@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from understudy.audits.nearest_pairs import Pair
+from understudy.audits.nearest_pairs import NearPair
 from understudy.data.problem import Problem
 from understudy.view.canvas import INK, SOFT, empty_figure, save_figure
 from understudy.view.mosaic import Tile
@@ -19,14 +19,14 @@ ACROSS, BETWEEN = 5, 0.1  # pairs in a row; inches between rows
 SIDE, GAP, HEAD, TEXT = 0.86, 0.26, 0.62, 0.34  # inches
 
 
-def draw_pairs(pairs: Sequence[Pair], problem: Problem, file: Path, title: str = "") -> Path | None:
+def draw_pairs(pairs: Sequence[NearPair], problem: Problem, file: Path, title: str = "") -> Path | None:
     """None if there are none, or the records are no images."""
     if not pairs or len(problem.shape) != 3 or problem.shape[0] not in (1, 3):
         return None
     return save_figure(_figure(pairs, problem, title), file)
 
 
-def _figure(pairs: Sequence[Pair], problem: Problem, title: str) -> "Figure":
+def _figure(pairs: Sequence[NearPair], problem: Problem, title: str) -> "Figure":
     columns = min(ACROSS, len(pairs))
     rows = -(-len(pairs) // columns)
     width = max(columns * (2 * SIDE + GAP) + GAP, 5.2)
@@ -52,7 +52,7 @@ def _figure(pairs: Sequence[Pair], problem: Problem, title: str) -> "Figure":
     return figure
 
 
-def _how_near(pair: Pair) -> str:
+def _how_near(pair: NearPair) -> str:
     if pair.copy:
         return "a near-copy"
     return f"nearer than {100 * (1 - pair.quantile):.0f} % of held-out"

@@ -1,4 +1,4 @@
-"""Three words, and when each is said."""
+"""Three words, and when each is used."""
 
 import json
 import math

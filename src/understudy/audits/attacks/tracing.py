@@ -40,14 +40,20 @@ def by_tracing(seen: Seen, candidates: Examples, view: View) -> Tensor | None:
     sent = [one.sums for one in seen.sightings if one.sums is not None]
     if not sent or len(view.reference) < DIRECTIONS:
         return None
-    problem = view.net.problem
-    y, reference_y = classes_of(candidates, problem), classes_of(view.reference, problem)
+    problem, known = view.net.problem, _to_compare_with(view.reference)
+    y, reference_y = classes_of(candidates, problem), classes_of(known, problem)
     own, reference = torch.zeros(len(y), dtype=torch.float64), torch.zeros(len(reference_y), dtype=torch.float64)
     for sums in sent:
         trace = _Trace(sums, view)
         own += trace.scores(candidates, y)
-        reference += trace.scores(view.reference, reference_y)
+        reference += trace.scores(known, reference_y)
     return calibrated(own, y, reference, reference_y)
+
+
+def _to_compare_with(reference: Examples) -> Examples:
+    """Reference records that means and directions do not come from, if there are enough."""
+    others = torch.arange(len(reference))[RECORDS : 2 * RECORDS]
+    return reference.take(others) if len(others) == RECORDS else reference
 
 
 class _Trace:
@@ -57,9 +63,7 @@ class _Trace:
         self.sums = sums
         self.usual = view.once(("tracing", sums.key), lambda: _usual(sums, view))
         means = self.usual.means
-        square = means @ means.T
-        square += RIDGE * square.diagonal().mean() * torch.eye(len(square), dtype=torch.float64)
-        counts = torch.linalg.solve(square, means @ sums.total).clamp(min=0)
+        counts = (torch.linalg.pinv(means @ means.T) @ (means @ sums.total)).clamp(min=0)
         records = float(counts.sum().clamp(min=1))
         self.flat = sums.noise**2 + records * self.usual.rest
         self.flat += RIDGE * records * float(self.usual.variances.mean()) + 1e-30

@@ -21,7 +21,7 @@ class Point:
     rates: Sequence[float] = ()  # its own candidates
     decides: bool = False  # attacked by likelihood ratios with shadow clients too
     splits: Sequence[str] = ()  # only on these; empty: on all
-    epsilon: float | None = None  # what it promises
+    seeds: Sequence[int] = ()  # its own, where a run takes long; empty: those of the plan
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,9 @@ class FrontierPlan:
         changes = {**point.changes, **self.splits[split]}
         return Contender(called(point, split), changes, point.rate, rates, by_seed)
 
-    def comparison(self, contender: Contender) -> Comparison:
-        return Comparison(self.name, self.about, self.config, self.rates, self.seeds, [contender], tuning=self.tuning)
+    def comparison(self, point: Point, split: str, rates: Sequence[float]) -> Comparison:
+        contender, seeds = self.contender(point, split, rates), point.seeds or self.seeds
+        return Comparison(self.name, self.about, self.config, self.rates, seeds, [contender], tuning=self.tuning)
 
 
 def called(point: Point, split: str) -> str:

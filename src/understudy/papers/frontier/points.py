@@ -1,6 +1,7 @@
 """Which stand-ins: real records, FedDM from several starts, Fedssyn's generators, weights, private methods."""
 
-from understudy.papers.frontier.plan import LOCAL_RATE, Point
+from understudy.papers.demo import VAE
+from understudy.papers.frontier.plan import LAP_RATE, LOCAL_RATE, Point
 from understudy.papers.study import Changes
 
 REAL, MATCHED, NOISE, GENERATOR, SHUFFLED, WEIGHTS, PRIVATE = (
@@ -16,19 +17,39 @@ SERVER: Changes = {"epochs": 50, "batch": 256, "momentum": 0.9, "weight_decay": 
 DM: Changes = {"name": "feddm", "rounds": 5, "radius": 2.0, "real_batch": 32, "steps": 40, "server": SERVER}
 REAL_RECORDS: Changes = {"name": "real", "rounds": 5, "radius": 2.0, "server": SERVER}
 KEPT: Changes = {"keep_pool": 4, "min_class_records": 50, "pixels": "uint8"}
-VAE: Changes = {
-    "name": "vae",
-    "epochs": 20,
-    "batch": 64,
-    "lr": 0.002,
-    "gamma": 0.5,
-    "capacity": 0,
-    "conditional": True,
-    "spread": "class",
-}
 GAN: Changes = {"name": "gan", "epochs": 60}
 DIFFUSION: Changes = {"name": "diffusion", "epochs": 60}
 WARM: Changes = {"epochs": 20, "batch": 64, "lr": 0.1, "momentum": 0.9}
+
+
+SKEWED = ("α = 0.1",)  # for points that take long
+PRIVATE_STEPS: Changes = {"local": {"steps": 16, "batch": 128, "schedule": "constant"}, "clip": 1.0, "noise": None}
+LAP_DP: Changes = {
+    "name": "fedlap-dp",
+    "rounds": 3,
+    "restarts": 2,
+    "stages": 4,
+    "real_batches": 2,
+    "image_steps": 5,
+    "path_epochs": 1,
+    "batch": 128,
+    "ipc": 10,
+    "server_epochs": 25,
+    "schedule": "constant",
+    "flip": False,
+    "radius_rule": "fixed",  # a measured radius is not covered
+    "noise": None,
+}
+STAT: Changes = {
+    **DM,
+    "rounds": 3,
+    "dp": "stat",
+    "stat_releases": 10,
+    "steps": 100,
+    "count_noise": 5.0,
+    "min_class_records": 50,
+    "keep_pool": 2,
+}
 
 
 def feddm(**changes: object) -> Changes:
@@ -40,6 +61,10 @@ def fedssyn(generator: Changes, **changes: object) -> Changes:
     return {"with": [add_on]}
 
 
+def promising(epsilon: float) -> Changes:
+    return {"privacy": {"epsilon": epsilon, "delta": 1e-4, "records": 400}}
+
+
 POINTS = (
     Point("REAL 10", REAL, {"method": REAL_RECORDS}, rates=(0.03, 0.1, 0.3), decides=True),
     Point("REAL 3", REAL, {"method": {**REAL_RECORDS, "ipc": 3}}, like="REAL 10"),
@@ -48,7 +73,7 @@ POINTS = (
     Point("no step", MATCHED, feddm(steps=0), like="40 steps"),
     Point("20 steps", MATCHED, feddm(steps=20), like="40 steps"),
     Point("100 steps", MATCHED, feddm(steps=100), like="40 steps"),
-    Point("1000 steps", MATCHED, feddm(steps=1000), like="40 steps", splits=("α = 0.1",)),
+    Point("1000 steps", MATCHED, feddm(steps=1000), like="40 steps", splits=SKEWED, seeds=(0,)),
     Point("noise, 200 steps", NOISE, feddm(init="noise", steps=200, image_lr=10.0, **KEPT), like="40 steps"),
     Point(
         "noise, 500 steps", NOISE, feddm(init="noise", steps=500, image_lr=10.0, **KEPT), like="40 steps", decides=True
@@ -67,9 +92,17 @@ POINTS = (
         like="40 steps",
     ),
     Point("VAE, 20 epochs", SHUFFLED, fedssyn(VAE), LOCAL_RATE, decides=True),
-    Point("VAE, 400 epochs", SHUFFLED, fedssyn({**VAE, "epochs": 400}), LOCAL_RATE, like="VAE, 20 epochs"),
-    Point("GAN", SHUFFLED, fedssyn(GAN), LOCAL_RATE, like="VAE, 20 epochs", splits=("α = 0.1",)),
-    Point("diffusion", SHUFFLED, fedssyn(DIFFUSION), LOCAL_RATE, like="VAE, 20 epochs", splits=("α = 0.1",)),
+    Point(
+        "VAE, 400 epochs",
+        SHUFFLED,
+        fedssyn({**VAE, "epochs": 400}),
+        LOCAL_RATE,
+        like="VAE, 20 epochs",
+        splits=SKEWED,
+        seeds=(0,),
+    ),
+    Point("GAN", SHUFFLED, fedssyn(GAN), LOCAL_RATE, like="VAE, 20 epochs", splits=SKEWED, seeds=(0,)),
+    Point("diffusion", SHUFFLED, fedssyn(DIFFUSION), LOCAL_RATE, like="VAE, 20 epochs", splits=SKEWED, seeds=(0,)),
     Point("FedAvg", WEIGHTS, {}, LOCAL_RATE, decides=True),
     Point(
         "FedCOG",
@@ -77,5 +110,24 @@ POINTS = (
         {"with": [{"name": "fedcog", "kd_weighting": "balanced", "images": 64, "steps": 30}]},
         LOCAL_RATE,
         like="FedAvg",
+    ),
+    *(
+        Point(
+            f"moments, ε = {epsilon:g}",
+            PRIVATE,
+            {"method": {"name": "moments", "rounds": 3}, **promising(epsilon)},
+            rates=(0.1,),
+        )
+        for epsilon in (1.0, 3.0, 8.0)
+    ),
+    Point("FedDM stat, ε = 8", PRIVATE, {"method": STAT, **promising(8.0)}, splits=SKEWED),
+    Point("FedLAP-DP, ε = 8", PRIVATE, {"method": LAP_DP, **promising(8.0)}, LAP_RATE, rates=(0.1, 0.3), splits=SKEWED),
+    Point(
+        "DP-FedAvg, ε = 8",
+        PRIVATE,
+        {"method": {"name": "dp-fedavg", "rounds": 5, **PRIVATE_STEPS}, **promising(8.0)},
+        LOCAL_RATE,
+        rates=(1.0, 3.0),
+        splits=SKEWED,
     ),
 )

@@ -14,8 +14,8 @@ from pathlib import Path
 from understudy.data.sets import SOURCES
 from understudy.papers.frontier.plan import FrontierPlan, Point
 from understudy.papers.frontier.points import POINTS
-from understudy.papers.frontier.study import frontier
-from understudy.papers.study import Changes, Findings, Study
+from understudy.papers.frontier.standings import frontier
+from understudy.papers.study import Changes, Findings, Shown, Study
 from understudy.runs.watching import Observer
 
 ABOUT = "Accuracy against what was given away: every kind of stand-in, attacked"
@@ -55,5 +55,13 @@ def _run(plan: "partial[FrontierPlan]", out: Path, observer: Observer) -> Findin
 
 
 STUDIES: Sequence[Study] = (
-    Study("frontier", ABOUT, {"smoke": partial(_run, partial(smoke)), "desk": partial(_run, partial(at_desk))}),
+    Study(
+        "frontier",
+        ABOUT,
+        {"smoke": partial(_run, partial(smoke)), "desk": partial(_run, partial(at_desk))},
+        Shown(
+            "4000 MNIST images at 14×14, small ConvNet, 10 clients, 3 rounds, ε = {}",
+            r"(?P<method>moments), ε = (?P<more>.+)",
+        ),
+    ),
 )

@@ -1,7 +1,7 @@
 """Runs the frontier's points, attacks one run of each, and puts accuracy beside what was given away."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,9 @@ COLUMNS = [
 ]
 
 
+MOST_CAUGHT, MOST_ABOVE_CHANCE = 0.02, 0.02  # of a stand-in that hardly leaks
+
+
 @dataclass(frozen=True)
 class Stand:
     """Where one point stands on one split."""
@@ -40,19 +43,27 @@ class Stand:
 
 
 def frontier(plan: FrontierPlan, workers: int, out: Path, observer: Observer) -> Findings:
-    stands = [stand for split in plan.splits for stand in _on_split(plan, split, workers, out, observer)]
-    table = StudyTable(COLUMNS, [_row(stand) for stand in stands], words=2)
-    numbers = {called(stand.point, stand.split): stand.audit.as_dict() for stand in stands}
+    return findings(plan, [one for split in plan.splits for one in _on_split(plan, split, workers, out, observer)])
+
+
+def findings(plan: FrontierPlan, stands: Sequence[Stand]) -> Findings:
+    table = StudyTable(COLUMNS, [_row(stand) for stand in sorted(stands, key=_in_order(plan))], words=2)
     return Findings(
         plan.about,
         [stand.line for stand in stands],
         {"table": [table]},
-        {"table": _picture(plan, stands)},
-        notes=[_nearest_to_the_goal(stands, split) for split in plan.splits],
-        numbers={"audits": numbers},
+        _pictures(plan, stands),
+        notes=[_nearest_to_the_goal(stands, split) for split in dict.fromkeys(stand.split for stand in stands)],
+        numbers={"audits": {called(stand.point, stand.split): stand.audit.as_dict() for stand in stands}},
         config=plan.config,
         rates=plan.rates,
     )
+
+
+def _in_order(plan: FrontierPlan) -> Callable[[Stand], tuple[int, float]]:
+    """Split by split, the most accurate first."""
+    splits = list(plan.splits)
+    return lambda stand: (splits.index(stand.split), -stand.line.mean)
 
 
 # ---- runs
@@ -83,8 +94,7 @@ def _played(
 ) -> dict[str, StudyLine]:
     def play(at: int) -> StudyLine:
         point = points[at]
-        comparison = plan.comparison(plan.contender(point, split, rates[point.label]))
-        (line,) = compare_tuned(comparison, out, observer)
+        (line,) = compare_tuned(plan.comparison(point, split, rates[point.label]), out, observer)
         return line
 
     found = spread(play, list(range(len(points))), workers)
@@ -109,7 +119,7 @@ def _row(stand: Stand) -> list[str]:
     assert leak is not None
     return [
         stand.split,
-        f"{stand.point.family}: {stand.point.label}",
+        _named(stand),
         said(stand.line.accuracies),
         f"{stand.line.megabytes:.2f}",
         f"{audit.share_sent:.2f}",
@@ -123,33 +133,38 @@ def _row(stand: Stand) -> list[str]:
     ]
 
 
-def _picture(plan: FrontierPlan, stands: Sequence[Stand]) -> Drawing:
+def _pictures(plan: FrontierPlan, stands: Sequence[Stand]) -> dict[str, Drawing]:
+    """One per split: labels beside the dots need the room."""
     families = list(dict.fromkeys(stand.point.family for stand in stands))
-    panels = []
-    for split in plan.splits:
-        here = [stand for stand in stands if stand.split == split]
-        traces = [
-            Trace(
-                f"{stand.point.family}: {stand.point.label}",
-                [max(100 * _caught(stand), 0.1)],
-                [100 * statistics.fmean(stand.line.accuracies)],
-                families.index(stand.point.family),
-                "dots",
-            )
-            for stand in here
-        ]
-        chance = 100 * max(stand.audit.leak.null for stand in here if stand.audit.leak is not None)
-        panels.append(
-            Panel(
-                split,
-                "records recognised by the strongest attack, at 1 % false ones (%)",
-                "accuracy after the last round (%)",
-                traces,
-                log_x=True,
-                shaded=(0.5, chance),
-            )
+    splits = dict.fromkeys(stand.split for stand in stands)
+    return {
+        "table" if at == 0 else f"table-{at + 1}": Drawing(
+            plan.about, [_panel([one for one in stands if one.split == split], families)], legend="ends"
         )
-    return Drawing(plan.about, panels, across=1, legend="ends")
+        for at, split in enumerate(splits)
+    }
+
+
+def _panel(here: Sequence[Stand], families: Sequence[str]) -> Panel:
+    traces = [
+        Trace(
+            _named(stand),
+            [max(100 * _caught(stand), 0.1)],
+            [100 * statistics.fmean(stand.line.accuracies)],
+            families.index(stand.point.family),
+            "dots",
+        )
+        for stand in here
+    ]
+    chance = 100 * max(stand.audit.leak.null for stand in here if stand.audit.leak is not None)
+    return Panel(
+        f"{here[0].split}; grey: what chance reaches",
+        "records recognised by the strongest attack, at 1 % false ones (%)",
+        "accuracy after the last round (%)",
+        traces,
+        log_x=True,
+        shaded=(0.5, chance),
+    )
 
 
 def _caught(stand: Stand) -> float:
@@ -165,16 +180,20 @@ def _nearest_to_the_goal(stands: Sequence[Stand], split: str) -> str:
         return f"{split}: no stand-in stays at or below 2 % caught and 0.02 above chance in AUC."
     safest = max(quiet, key=lambda stand: stand.line.mean)
     behind = 100 * (best.line.mean - safest.line.mean)
+    compared = f", {behind:.1f} points below {_named(best)}" if safest is not best else ", more than any other"
     return (
         f"{split}: of the stand-ins at or below 2 % caught and 0.02 above chance in AUC, small classes included, "
-        f"{safest.point.family}: {safest.point.label} is the most accurate, with {said(safest.line.accuracies)} %, "
-        f"{behind:.1f} points below {best.point.family}: {best.point.label}."
+        f"{_named(safest)} is the most accurate, with {said(safest.line.accuracies)} %{compared}."
     )
+
+
+def _named(stand: Stand) -> str:
+    return f"{stand.point.family}: {stand.point.label}"
 
 
 def _is_quiet(stand: Stand) -> bool:
     leak = stand.audit.leak
     if leak is None:
         return True
-    small = max(leak.small or 0.0, leak.caught), max(leak.small_auc or 0.0, leak.auc)
-    return small[0] <= 0.02 and small[1] <= leak.null_auc + 0.02
+    caught, auc = max(leak.small or 0.0, leak.caught), max(leak.small_auc or 0.0, leak.auc)
+    return caught <= MOST_CAUGHT and auc <= leak.null_auc + MOST_ABOVE_CHANCE
