@@ -7,6 +7,8 @@ from understudy.papers.study import Changes
 from understudy.papers.tuned import Comparison, Contender
 
 SERVER_RATE, LOCAL_RATE, LAP_RATE = "method.server.lr", "method.local.lr", "method.lr"
+MILD, EXTREME = "α = 0.1", "α = 0.01"  # digits by Dirichlet splits
+CLOTHES = "Fashion-MNIST, class pairs"  # many records per client, for what is private
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Point:
     like: str = ""  # takes the rate of the point with this label; empty: tuned itself
     rates: Sequence[float] = ()  # its own candidates
     decides: bool = False  # attacked by likelihood ratios with shadow clients too
-    splits: Sequence[str] = ()  # only on these; empty: on all
+    splits: Sequence[str] = (MILD, EXTREME)
     seeds: Sequence[int] = ()  # its own, where a run takes long; empty: those of the plan
 
 
@@ -37,13 +39,13 @@ class FrontierPlan:
     tuning: Changes = field(default_factory=dict)
 
     def on(self, split: str) -> list[Point]:
-        return [point for point in self.points if not point.splits or split in point.splits]
+        return [point for point in self.points if split in point.splits]
 
     def contender(self, point: Point, split: str, rates: Sequence[float]) -> Contender:
         def by_seed(seed: int) -> Changes:
             return {"transcript": seed == self.audited}
 
-        changes = {**point.changes, **self.splits[split]}
+        changes = {**self.splits[split], **point.changes}
         return Contender(called(point, split), changes, point.rate, rates, by_seed)
 
     def comparison(self, point: Point, split: str, rates: Sequence[float]) -> Comparison:

@@ -1,7 +1,7 @@
 """Which stand-ins: real records, FedDM from several starts, Fedssyn's generators, weights, private methods."""
 
 from understudy.papers.demo import VAE
-from understudy.papers.frontier.plan import LAP_RATE, LOCAL_RATE, Point
+from understudy.papers.frontier.plan import CLOTHES, LAP_RATE, LOCAL_RATE, MILD, SERVER_RATE, Point
 from understudy.papers.study import Changes
 
 REAL, MATCHED, NOISE, GENERATOR, SHUFFLED, WEIGHTS, PRIVATE = (
@@ -22,8 +22,14 @@ DIFFUSION: Changes = {"name": "diffusion", "epochs": 60}
 WARM: Changes = {"epochs": 20, "batch": 64, "lr": 0.1, "momentum": 0.9}
 
 
-SKEWED = ("α = 0.1",)  # for points that take long
-PRIVATE_STEPS: Changes = {"local": {"steps": 16, "batch": 128, "schedule": "constant"}, "clip": 1.0, "noise": None}
+SKEWED = (MILD,)  # for points that take long
+AVERAGED: Changes = {
+    "name": "dp-fedavg",
+    "rounds": 5,
+    "local": {"steps": 16, "batch": 128, "schedule": "constant"},
+    "clip": 1.0,
+    "noise": None,
+}
 LAP_DP: Changes = {
     "name": "fedlap-dp",
     "rounds": 3,
@@ -61,8 +67,22 @@ def fedssyn(generator: Changes, **changes: object) -> Changes:
     return {"with": [add_on]}
 
 
+MOMENTS: Changes = {"name": "moments", "rounds": 3}
+
+
 def promising(epsilon: float) -> Changes:
     return {"privacy": {"epsilon": epsilon, "delta": 1e-4, "records": 400}}
+
+
+def private_on_clothes(name: str, method: Changes, rate: str, rates: tuple[float, ...]) -> list[Point]:
+    """At ε 8, where the rate is tuned, 3 and 1. A client's two classes are public, as in the study `fedlap-dp`."""
+    points = []
+    for epsilon in (8.0, 3.0, 1.0):
+        promise = {"epsilon": epsilon, "delta": 1e-5, "records": 12_000, "public": ["labels"]}
+        label, changes = f"{name}, ε = {epsilon:g}", {"method": method, "privacy": promise}
+        like = "" if epsilon == 8.0 else f"{name}, ε = 8"
+        points.append(Point(label, PRIVATE, changes, rate, like, rates, splits=(CLOTHES,)))
+    return points
 
 
 POINTS = (
@@ -115,7 +135,7 @@ POINTS = (
         Point(
             f"moments, ε = {epsilon:g}",
             PRIVATE,
-            {"method": {"name": "moments", "rounds": 3}, **promising(epsilon)},
+            {"method": MOMENTS, **promising(epsilon)},
             rates=(0.1,),
         )
         for epsilon in (1.0, 3.0, 8.0)
@@ -125,9 +145,14 @@ POINTS = (
     Point(
         "DP-FedAvg, ε = 8",
         PRIVATE,
-        {"method": {"name": "dp-fedavg", "rounds": 5, **PRIVATE_STEPS}, **promising(8.0)},
+        {"method": AVERAGED, **promising(8.0)},
         LOCAL_RATE,
         rates=(1.0, 3.0),
         splits=SKEWED,
     ),
+    *private_on_clothes("moments", MOMENTS, SERVER_RATE, (0.1,)),
+    *private_on_clothes("FedDM stat", STAT, SERVER_RATE, (0.1, 0.3)),
+    *private_on_clothes("FedLAP-DP", {**LAP_DP, "batch": 256, "labels": "owned"}, LAP_RATE, (0.03, 0.1)),
+    *private_on_clothes("DP-FedAvg", AVERAGED, LOCAL_RATE, (1.0, 3.0)),
+    *private_on_clothes("DP-FedProx", {**AVERAGED, "name": "dp-fedprox", "mu": 0.1}, LOCAL_RATE, (0.3, 1.0)),
 )
