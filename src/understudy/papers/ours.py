@@ -1,11 +1,11 @@
 """Our own comparisons, which no paper has: all averaging methods on one skewed split, and personal models there."""
 
 from collections.abc import Mapping
-from functools import partial
 
-from understudy.papers.compared import compared
-from understudy.papers.study import Changes, Shown, Study
-from understudy.papers.tuned import Comparison, Contender
+from understudy.papers.compared import comparing
+from understudy.papers.comparison import Comparison, Contender
+from understudy.papers.published import Study
+from understudy.papers.study import Changes, Shown
 
 SKEWED: Changes = {
     "data": {"name": "mnist-5k", "size": 14, "clients": 10, "split": {"kind": "dirichlet", "alpha": 0.1}},
@@ -75,8 +75,8 @@ STUDIES = (
         "averaging-family",
         "all averaging methods on one skewed split, learning rates tuned alike",
         {
-            "smoke": partial(compared, _family(QUICK, (0.05,), (0,))),
-            "desk": partial(compared, _family({}, (0.01, 0.03, 0.1, 0.3, 1.0), (0, 1, 2))),
+            "smoke": comparing(_family(QUICK, (0.05,), (0,))),
+            "desk": comparing(_family({}, (0.01, 0.03, 0.1, 0.3, 1.0), (0, 1, 2))),
         },
         Shown(
             "4000 MNIST images at 14×14, MLP, 10 clients, Dirichlet 0.1, 20 rounds", r"(fedavg\+)?(?P<method>[\w-]+)"
@@ -86,8 +86,8 @@ STUDIES = (
         "personal-models",
         "how well each client's own model does on its own held-out records, learning rates tuned alike",
         {
-            "smoke": partial(compared, _personal(QUICK, (0.05,), (0,))),
-            "desk": partial(compared, _personal({}, (0.01, 0.03, 0.1, 0.3), (0, 1, 2))),
+            "smoke": comparing(_personal(QUICK, (0.05,), (0,))),
+            "desk": comparing(_personal({}, (0.01, 0.03, 0.1, 0.3), (0, 1, 2))),
         },
         Shown(
             "4000 MNIST images at 14×14, MLP, 10 clients, Dirichlet 0.1, 20 rounds, own models on own held-out records",

@@ -25,3 +25,7 @@ class Aloud(Observer):
 
 class RunStopped(UserError):
     """The run ended before its last round, in good order."""
+
+
+class RunDiverged(RunStopped):
+    """It ended because nothing finite came of its rounds, so that running it again would end no better."""
