@@ -126,6 +126,6 @@ def samples_per_second(config: Config) -> float:
             loss = F.cross_entropy(module.head(module.features(x)), y)
             module.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            float(loss)  # waits for the device
+            float(loss.detach())  # waits for the device
             steps += 1
         return BATCH * steps / (time.perf_counter() - begun)
