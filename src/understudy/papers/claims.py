@@ -94,6 +94,21 @@ def row_above(row: str, others: Sequence[str], columns: Sequence[str], by: float
     return all_of(above((row, column), (other, column), by) for column in columns for other in others if other != row)
 
 
+def wider(gap: tuple[TableCell, TableCell], than: tuple[TableCell, TableCell]) -> ClaimTest:
+    """The first of ``gap`` above its second by more than the first of ``than`` above its second."""
+
+    def test(evidence: Evidence) -> Verdict:
+        cells = (*gap, *than)
+        found = [evidence.of(cell) for cell in cells]
+        if any(not values for values in found):
+            return _not_run([cell for cell, values in zip(cells, found, strict=True) if not values])
+        (here, spread), (there, other) = (_difference(*found[at : at + 2], evidence.grain) for at in (0, 2))
+        word = _settled(here - there, math.hypot(spread, other))
+        return Verdict(word, f"{_said(gap[0])} {here:+.3g} and {_said(than[0])} {there:+.3g}")
+
+    return test
+
+
 def rising(cells: Sequence[TableCell]) -> ClaimTest:
     """From the first to the last, and never clearly down on the way."""
     ends = above(cells[-1], cells[0])
