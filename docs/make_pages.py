@@ -77,11 +77,13 @@ def _numbers(name: str) -> str:
 
 def _our_line(study: str, shown: Shown, name: str) -> str:
     """All rows of a method in one study beside each other; nothing where there is no table, or none of it."""
-    folder = HERE / "studies" / study
-    if not (folder / "table.json").exists():
+    own = study not in ARTEFACTS
+    folder = (HERE / "studies" if own else PAPERS) / study
+    table = folder / ("table.json" if own else f"{shown.scale}.json")
+    if not table.exists():
         return ""
     found = []
-    for row in read_rows(json.loads((folder / "table.json").read_text())):
+    for row in read_rows(json.loads(table.read_text())):
         match = re.fullmatch(shown.label, row.label)
         if match and shown.called.get(match["method"], match["method"]).lower() == name:
             found.append((match.groupdict().get("more") or "", row))
@@ -92,10 +94,11 @@ def _our_line(study: str, shown: Shown, name: str) -> str:
     tuned = f"; rate {' / '.join(rates if len(set(rates)) > 1 else rates[:1])}" if rates else ""
     seeds = len(found[0][1].accuracies)
     figures = " / ".join(row.figure for _, row in found)
-    about = f"{folder.name}/README.md" if (folder / "README.md").exists() else "README.md"
+    has_page = not own or (folder / "README.md").exists()
+    about = f"{folder.name}/README.md" if has_page else "README.md"
     command = f"understudy reproduce {study} --scale {shown.scale}"
     said = f"{setup}{tuned}; {seeds} {'seed' if seeds == 1 else 'seeds'}"
-    return f"| {said} | {figures} | [ours](../studies/{about}), `{command}` |"
+    return f"| {said} | {figures} | [ours](../{folder.parent.name}/{about}), `{command}` |"
 
 
 @dataclass(frozen=True)
