@@ -6,27 +6,32 @@ from functools import partial
 
 from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.claims import PaperClaim, above, all_of, row_above, wider
-from understudy.papers.comparison import Comparison
+from understudy.papers.comparison import Contender
+from understudy.papers.fedcog.cells import by_name, filled, rounds_table
 from understudy.papers.fedcog.main_experiment import (
     BALANCED,
     BASELINES,
+    CIFAR10,
+    CIFAR100,
+    DESK,
+    FASHION,
     FEDAVG,
     FIXED,
+    ONE_SPLIT,
     OURS,
     PAPER,
+    Group,
     Setting,
-    papers_settings,
-    smoke_settings,
+    compared,
 )
-from understudy.papers.fedcog.telling import filled, rounds_table
 from understudy.papers.published import FromRuns, Published, Study
-from understudy.papers.study import Findings, TableCell
+from understudy.papers.study import Findings, Shown, TableCell
 
 ABOUT = "eleven methods and FedCOG with both of its weightings, on three data sets, each split in two ways"
-FASHION = ("Fashion-MNIST NIID-1", "Fashion-MNIST NIID-2")
-CIFAR10 = ("CIFAR-10 NIID-1", "CIFAR-10 NIID-2")
-CIFAR100 = ("CIFAR-100 NIID-1", "CIFAR-100 NIID-2")
-COLUMNS = (*FASHION, *CIFAR10, *CIFAR100)
+FASHION_MNIST = ("Fashion-MNIST NIID-1", "Fashion-MNIST NIID-2")
+CIFAR_10 = ("CIFAR-10 NIID-1", "CIFAR-10 NIID-2")
+CIFAR_100 = ("CIFAR-100 NIID-1", "CIFAR-100 NIID-2")
+COLUMNS = (*FASHION_MNIST, *CIFAR_10, *CIFAR_100)
 AVERAGE = "Avg."
 PRINTED: Mapping[str, Sequence[float]] = {
     FEDAVG: (73.07, 64.11, 64.36, 50.55, 39.07, 30.93, 53.68),
@@ -50,19 +55,17 @@ CELLS: Mapping[TableCell, float] = {
 }
 
 
-def compared_in(setting: Setting) -> Comparison:
+def every_line(setting: Setting) -> list[Contender]:
     baselines = [setting.baseline(row) for row in BASELINES]
-    ours = [setting.variant(row, weighting) for row, weighting in OURS.items()]
-    return setting.comparison("fedcog-table1", ABOUT, [*baselines, *ours])
+    return [*baselines, *(setting.variant(row, weighting) for row, weighting in OURS.items())]
 
 
-def every_method(settings: Sequence[Setting]) -> FromRuns:
-    since = settings[0].averaged
-    return FromRuns([compared_in(one) for one in settings], partial(tell, since))
+def every_method(groups: Sequence[Group]) -> FromRuns:
+    return FromRuns(compared("fedcog-table1", ABOUT, groups, every_line), partial(tell, groups[0][0].averaged))
 
 
 def tell(since: int, lines: PlayedLines) -> Findings:
-    values = filled(lines, CELLS)
+    values = filled(lines, by_name(CELLS))
     for row in PRINTED:
         if all((row, column) in values for column in COLUMNS):
             by_seed = zip(*(values[row, column] for column in COLUMNS), strict=False)
@@ -74,7 +77,7 @@ def tell(since: int, lines: PlayedLines) -> Findings:
 def _best(row: str, columns: Sequence[str]) -> PaperClaim:
     data, weighting = columns[0].split()[0], OURS[row]
     sentence = f"FedCOG, with the {weighting} weighting, is above all eleven baselines on {data}, on both splits."
-    on_paper = ("paper",) if columns != FASHION else ("smoke", "desk", "paper")
+    on_paper = ("paper",) if columns != FASHION_MNIST else ("smoke", "desk", "paper")
     return PaperClaim(sentence, row_above(row, list(BASELINES), columns), on_paper)
 
 
@@ -89,25 +92,25 @@ def _gains(row: str, first: str, second: str) -> PaperClaim:
 
 
 CLAIMS = (
-    _best(BALANCED, FASHION),
-    _best(BALANCED, CIFAR10),
-    _best(BALANCED, CIFAR100),
-    _best(FIXED, FASHION),
-    _best(FIXED, CIFAR10),
-    _best(FIXED, CIFAR100),
-    *(_gains(BALANCED, *columns) for columns in (FASHION, CIFAR10, CIFAR100)),
+    _best(BALANCED, FASHION_MNIST),
+    _best(BALANCED, CIFAR_10),
+    _best(BALANCED, CIFAR_100),
+    _best(FIXED, FASHION_MNIST),
+    _best(FIXED, CIFAR_10),
+    _best(FIXED, CIFAR_100),
+    *(_gains(BALANCED, *columns) for columns in (FASHION_MNIST, CIFAR_10, CIFAR_100)),
     PaperClaim(
         "Where clients lack whole labels, SCAFFOLD falls below FedAvg on Fashion-MNIST.",
-        above((FEDAVG, FASHION[1]), ("SCAFFOLD", FASHION[1])),
+        above((FEDAVG, FASHION_MNIST[1]), ("SCAFFOLD", FASHION_MNIST[1])),
     ),
     PaperClaim(
         "Where clients lack whole labels, SCAFFOLD falls below FedAvg on CIFAR-10.",
-        above((FEDAVG, CIFAR10[1]), ("SCAFFOLD", CIFAR10[1])),
+        above((FEDAVG, CIFAR_10[1]), ("SCAFFOLD", CIFAR_10[1])),
         ("paper",),
     ),
     PaperClaim(
         "FedExP is unstable with 400 local steps: it stays below FedAvg on both splits of Fashion-MNIST.",
-        all_of(above((FEDAVG, column), ("FedExp", column)) for column in FASHION),
+        all_of(above((FEDAVG, column), ("FedExp", column)) for column in FASHION_MNIST),
     ),
 )
 REMARKS = (
@@ -124,9 +127,27 @@ REMARKS = (
     "0.9 here, so it has its authors' plain SGD, at 0.01.",
     "At paper scale one seed, and the rate of the paper (0.01); at desk scale rates are tuned alike.",
 )
+MORE = (
+    "One seed at the paper's scale: where clients lack whole labels, the gain on Fashion-MNIST reproduces with the "
+    "balanced weighting and not with the fixed one, which rises for six rounds and then swings as FedAvg does. FedAvg "
+    "itself swings between 70 and 78 % from round 40 to 50 on the Dirichlet split, so a single round says little, and "
+    "FedCOG's rounds swing far less than FedAvg's on both splits.",
+    "FedAvg and both forms of FedCOG on Fashion-MNIST were run before the study had a command, all with one commit.",
+)
+SHOWN = Shown(
+    "SimpleCNN, 10 clients, 70 rounds, of which FedCOG joins in the last 20: {}",
+    r"(?P<method>[\w-]+)(?P<more>(?: \(\w+\))?, .+)",
+    scale="paper",
+)
 STUDY = Study(
     "fedcog-table1",
     ABOUT,
-    {"smoke": every_method(smoke_settings()[1:]), "paper": every_method(papers_settings())},
-    published=Published(PAPER, "table 1", CELLS, CLAIMS, remarks=REMARKS),
+    {
+        "smoke": every_method(ONE_SPLIT),
+        "desk": every_method(DESK),
+        "paper": every_method([*FASHION, *CIFAR10, *CIFAR100]),
+    },
+    SHOWN,
+    Published(PAPER, "table 1", CELLS, CLAIMS, remarks=REMARKS),
+    MORE,
 )
