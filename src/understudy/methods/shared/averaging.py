@@ -189,8 +189,6 @@ class Averaging(Method):
     @by_sums
     def start(self, server: Server) -> State:
         state = super().start(server).but(self.rule.first_state(self.shared.stop))
-        if self.settings.score_local:
-            state = state.but({local_scores.PART: torch.zeros(local_scores.SIZE)})
         for term in self.terms:
             state = state.but(term.first_state(self.net))
         return state

@@ -40,10 +40,14 @@ def last_metrics(lines: PlayedLines, keys: Sequence[str]) -> dict[str, dict[str,
     found: dict[str, dict[str, list[float]]] = {label: dict(stored[label]) for label in stored if label in lines}
     for label in lines:
         runs = [RunFolder(folder).metrics()[-1] for (name, _), folder in lines.folders.items() if name == label]
-        there = {key: [_mean(run[key]) for run in runs] for key in keys if runs and all(key in run for run in runs)}
+        there = {key: [_mean(run[key]) for run in runs] for key in keys if _all_have(runs, key)}
         if there:
             found[label] = there
     return found
+
+
+def _all_have(runs: Sequence[Mapping[str, Any]], key: str) -> bool:
+    return bool(runs) and all(run.get(key) is not None for run in runs)
 
 
 def _mean(value: Any) -> float:

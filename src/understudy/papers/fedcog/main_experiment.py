@@ -49,6 +49,7 @@ class Setting:
     fedcog: Changes = field(default_factory=dict)  # what is smaller than in the paper
     tuning: Changes = field(default_factory=dict)  # likewise, while rates are tuned
     seeds_of: Mapping[str, Sequence[int]] = field(default_factory=dict)  # of methods that take long
+    measure: str = "accuracy"
     common: Changes = field(default_factory=dict)  # what a variation changes for all methods
     varies: str = ""  # of a variation: the column of the setting that it varies, whose rates it takes
 
@@ -69,25 +70,33 @@ class Setting:
     def baseline(self, row: str) -> Contender:
         """A method of table 1 that is not FedCOG."""
         if row == FEDAVG:
-            return self.continued(row, {}, like=f"{row}, {self.varies}" if self.varies else "")
-        changes = self._whole(BASELINES[row])
-        if self.varies:
-            seeds = self.seeds_of.get(row, ())
-            return Contender(self.label(row), changes, like=f"{row}, {self.varies}", seeds=seeds)
-        return Contender(self.label(row), changes, rates=self.rates_of.get(row, ()), seeds=self.seeds_of.get(row, ()))
+            return self.continued(row, {})
+        return Contender(self.label(row), self._whole(BASELINES[row]), **self._rated(row), seeds=self._seeds(row))
 
     def variant(self, row: str, weighting: str, **settings: Any) -> Contender:
-        """FedCOG with some of its settings changed, after the shared rounds, with FedAvg's rate."""
+        """FedCOG with some of its settings changed, after the shared rounds."""
         return self.continued(row, {"with": [self.cog(weighting, **settings)]})
 
-    def continued(self, row: str, changes: Changes, like: str | None = None, kept: bool = False) -> Contender:
-        """Any line that goes on from the shared rounds; by default with FedAvg's rate."""
-        tuned = f"{FEDAVG}, {self.varies or self.column}" if like is None else like
-        return Contender(self.label(row), self._whole(changes), like=tuned, begins=self.beginning(), kept=kept)
+    def continued(self, row: str, changes: Changes, after: str = FEDAVG, kept: bool = False) -> Contender:
+        """Any line that goes on from the first rounds of the method ``after``, with its rate."""
+        begins = FirstRounds({**BASELINES[after], **self.common, "with": [self.cog("fixed")]}, self.averaged)
+        # FedCOG takes part in them only by keeping each client's local model, to disagree with later.
+        changes, rated = self._whole({**BASELINES[after], **changes}), self._rated(after, row)
+        return Contender(self.label(row), changes, **rated, seeds=self._seeds(after), begins=begins, kept=kept)
 
-    def beginning(self, row: str = FEDAVG) -> FirstRounds:
-        # With FedCOG, which so far only keeps each client's local model, to disagree with later.
-        return FirstRounds({**BASELINES[row], **self.common, "with": [self.cog("fixed")]}, self.averaged)
+    def tunes(self, method: str) -> bool:
+        """Whether there is a rate to choose."""
+        return len(self.rates_of.get(method, self.rates)) > 1
+
+    def _rated(self, method: str, row: str = "") -> dict[str, Any]:
+        """Its own rates, or those of the line that is tuned for it."""
+        tuned = f"{method}, {self.varies or self.column}"
+        if self.tunes(method) and tuned != self.label(row or method):
+            return {"like": tuned}
+        return {"rates": self.rates_of.get(method, ())}
+
+    def _seeds(self, method: str) -> Sequence[int]:
+        return self.seeds_of.get(method, ())
 
     def _whole(self, changes: Changes) -> Changes:
         return {"with": [], **changes, **self.common, "method.rounds": self.rounds}
@@ -96,8 +105,8 @@ class Setting:
         return f"{row}, {self.column}"
 
     def comparison(self, name: str, about: str, contenders: Sequence[Contender]) -> Comparison:
-        found = f"{name}, {self.column}"
-        return Comparison(found, about, self.config, self.rates, self.seeds, contenders, tuning=self.tuning)
+        named, of_lines = f"{name}, {self.column}", (self.rates, self.seeds, contenders, self.measure)
+        return Comparison(named, about, self.config, *of_lines, tuning=self.tuning)
 
 
 Group = Sequence[Setting]  # of one comparison: the first is tuned, the others vary it
@@ -116,7 +125,8 @@ def compared(
     found = []
     for group in groups:
         wanted = [one for one in group if not split or split_of(one) == split]
-        every = [*(group[0].baseline(row) for row in tuned), *(line for one in wanted for line in lines(one))]
+        chosen = [group[0].baseline(row) for row in tuned if group[0].tunes(row)]
+        every = [*chosen, *(line for one in wanted for line in lines(one))]
         by_label = {line.label: line for line in every}
         found.append(group[0].comparison(name, about, list(by_label.values())))
     return found
