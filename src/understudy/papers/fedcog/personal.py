@@ -34,8 +34,8 @@ def _tell(labels: Mapping[str, str], lines: PlayedLines) -> Findings:
 
 
 def _as_published(setting: Setting) -> FromRuns:
-    """Local models of the last round are the fine-tuned ones. FedRep's heads stay with the clients, so they must hold out
-    records to score on; then all do."""
+    """Local models of the last round are the fine-tuned ones. FedRep's heads stay with the clients, who must hold out
+    records to score on; so all do."""
     setting = setting.within(setting.column, {"data.held_out": HELD_OUT, **SCORED})
     alone = {"with": [], **setting.common, "method.rounds": setting.rounds}
     plan = setting.comparison(
