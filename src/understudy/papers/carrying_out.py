@@ -5,7 +5,7 @@ tune rates, then those that count, then audits. So a study that was stopped, or 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -227,6 +227,7 @@ class PlayedLines(Mapping[str, StudyLine]):
 
     lines: Mapping[str, StudyLine]
     folders: Mapping[tuple[str, int], Path]  # of the runs that count, by label and seed
+    numbers: Mapping[str, Any] = field(default_factory=dict)  # stored earlier, beside lines whose runs are not there
 
     def __getitem__(self, label: str) -> StudyLine:
         return self.lines[label]

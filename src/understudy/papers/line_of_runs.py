@@ -39,6 +39,7 @@ def line_of_runs(
         [[total for _, total, _ in run] for run in points],
         _leak(runs),
         None if None in epsilons else max(epsilons),
+        "; ".join(sorted({run.made_by for run in runs})),
     )
 
 

@@ -1,11 +1,13 @@
 """Which code made a number: the version, and the commit where the package is read from a clone."""
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from understudy import __version__
 
 
+@cache
 def made_by() -> str:
     here = Path(__file__).parent
     try:

@@ -15,6 +15,7 @@ from typing import Any
 from understudy.config.schema import Config
 from understudy.errors import UserError
 from understudy.files import write_whole
+from understudy.papers.made_by import made_by
 from understudy.reading import json_of, text_of
 from understudy.runs.branching import branch
 from understudy.runs.folder import Line, RunFolder
@@ -32,6 +33,7 @@ class FinishedRun:
     folder: Path
     metrics: list[Line]
     summary: dict[str, Any]
+    made_by: str = ""  # version and commit of the code that ran
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,7 @@ class RunStore:
                 return Diverged(str(mark["diverged"]))
             if mark.get("sha256") != _digests(folder):
                 return None
-            there = RunFolder(folder)
-            return FinishedRun(folder, there.metrics(), there.summary())
+            return _finished(folder, str(mark.get("made_by", "")))
         except (UserError, OSError):
             return None
 
@@ -120,9 +121,13 @@ class RunStore:
             return Diverged(str(diverged))
         if not run.keep_all:
             shutil.rmtree(folder / MEMORIES, ignore_errors=True)
-        _mark(folder, {"sha256": _digests(folder)})
-        there = RunFolder(folder)
-        return FinishedRun(folder, there.metrics(), there.summary())
+        _mark(folder, {"sha256": _digests(folder), "made_by": made_by()})
+        return _finished(folder, made_by())
+
+
+def _finished(folder: Path, by: str) -> FinishedRun:
+    there = RunFolder(folder)
+    return FinishedRun(folder, there.metrics(), there.summary(), by)
 
 
 def _mark(folder: Path, words: Mapping[str, Any]) -> None:

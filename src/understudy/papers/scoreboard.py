@@ -24,7 +24,7 @@ SUMMARY = "scoreboard.json"
 class ScoredClaim:
     sentence: str
     printed: VerdictWord  # whether the paper's own numbers bear it out
-    said: Mapping[str, str]  # by scale: the numbers that decided
+    said: Mapping[str, str]  # by scale, and "print": the numbers that decided
     verdicts: Mapping[str, VerdictWord]  # by scale
 
 
@@ -53,15 +53,12 @@ def _score(study: Study, stored: Mapping[Scale, Findings]) -> Score:
     published = study.published
     assert published is not None
     found = {scale: published.verdicts(stored.get(scale), scale) for scale in KEPT}
-    claims = [
-        ScoredClaim(
-            claim.sentence,
-            in_print(claim, published.cells).word,
-            {scale: found[scale][at].because for scale in KEPT},
-            {scale: found[scale][at].word for scale in KEPT},
-        )
-        for at, claim in enumerate(published.claims)
-    ]
+    claims = []
+    for at, claim in enumerate(published.claims):
+        theirs, ours = in_print(claim, published.cells), {scale: found[scale][at] for scale in KEPT}
+        said = {"print": theirs.because, **{scale: verdict.because for scale, verdict in ours.items()}}
+        words = {scale: verdict.word for scale, verdict in ours.items()}
+        claims.append(ScoredClaim(claim.sentence, theirs.word, said, words))
     leaks = [leak_of(published, findings, row) for findings in stored.values() for row in published.stand_ins]
     leak = next(
         (each for each in leaks if each and each != "not audited"), "not audited" if published.stand_ins else ""

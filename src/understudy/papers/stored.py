@@ -55,6 +55,7 @@ def findings_of(content: Any, where: str = "table.json") -> Findings:
             numbers=content["numbers"],
             config=content.get("config", {}),
             rates=content.get("rates", ()),
+            made_by=content.get("made_by", ""),
             values={(row, column): seeds for row, column, seeds in content.get("values", ())},
         )
     except (AttributeError, KeyError, TypeError):

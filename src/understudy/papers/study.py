@@ -37,6 +37,7 @@ class StudyLine:
     sent: Sequence[Sequence[float]] = ()  # megabytes from the opening to that round
     leak: float | None = None  # records recognised where 1 % of others are taken for members; None: not audited
     epsilon: float | None = None  # promised to each record, the largest of all seeds; None: not everything is covered
+    made_by: str = ""  # version and commit of the code that ran
 
     @property
     def mean(self) -> float:
@@ -151,6 +152,7 @@ class Findings:
     config: Changes = field(default_factory=dict)  # what all lines have in common
     rates: Sequence[float] = ()  # rates tried
     values: Mapping[TableCell, Sequence[float]] = field(default_factory=dict)  # by seed, as the paper would print them
+    made_by: str = ""  # version and commit of the code that ran, where lines do not tell
 
 
 @dataclass(frozen=True)

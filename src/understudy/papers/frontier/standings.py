@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from understudy.audits.result import Audit, read_audit
+from understudy.audits.result import Audit, audit_of, read_audit
 from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.frontier.plan import FrontierPlan, Point, called
 from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Trace, said
@@ -44,11 +44,17 @@ def frontier(plan: FrontierPlan, lines: PlayedLines) -> Findings:
     for split in plan.splits:
         for point in plan.on(split):
             label = called(point, split)
-            folder = lines.folders.get((label, (point.seeds or plan.seeds)[0]))
-            audit = None if folder is None else read_audit(folder)
+            audit = _audit_of(label, (point.seeds or plan.seeds)[0], lines)
             if label in lines and audit is not None:
                 stands.append(Stand(point, split, lines[label], audit))
     return findings(plan, stands)
+
+
+def _audit_of(label: str, seed: int, lines: PlayedLines) -> Audit | None:
+    if (label, seed) in lines.folders:
+        return read_audit(lines.folders[label, seed])
+    stored = lines.numbers.get("audits", {}).get(label)
+    return None if stored is None else audit_of(stored)
 
 
 def findings(plan: FrontierPlan, stands: Sequence[Stand]) -> Findings:

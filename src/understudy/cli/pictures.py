@@ -1,4 +1,4 @@
-"""Studies and pictures."""
+"""The demo, and pictures of what left."""
 
 import time
 from pathlib import Path
@@ -6,36 +6,8 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.app import Json, app, print_json
+from understudy.cli.app import app
 from understudy.errors import UserError
-
-
-@app.command()
-def reproduce(
-    name: Annotated[str | None, typer.Argument(help="A study; without a name they are listed.")] = None,
-    scale: Annotated[
-        str, typer.Option(help="smoke, desk or paper; not every study has all three, see the list.")
-    ] = "desk",
-    out: Annotated[Path | None, typer.Option(help="Where its runs, table and picture go.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Run a study that compares methods, all tuned the same way; a stopped study continues where it was."""
-    from understudy.papers.reproduce import STUDIES, study
-    from understudy.papers.stored import write_table
-    from understudy.view.findings import write_findings
-    from understudy.view.progress import RichProgress
-
-    if name is None:
-        listed = {one.name: {"about": one.about, "scales": list(one.scales)} for one in STUDIES.values()}
-        lines = [f"{key:24} {one['about']} ({', '.join(one['scales'])})" for key, one in listed.items()]
-        print_json(listed) if as_json else print("\n".join(lines))
-        return
-    carry_out, folder = study(name, scale), out or Path("studies", f"{name}-{scale}")
-    with RichProgress() as progress:
-        found = carry_out(folder, progress)
-    table = write_table(folder / "table.json", name, scale, found)
-    text = write_findings(found, folder)
-    print_json(table) if as_json else print(f"\n{text}\n{folder / 'table.png'}")
 
 
 @app.command()

@@ -1,0 +1,97 @@
+"""Tables and figures of the papers, and our own studies."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from understudy.cli.app import Json, app, print_json
+from understudy.errors import UserError
+
+if TYPE_CHECKING:
+    from understudy.papers.run_store import RunStore
+    from understudy.papers.study import Scale
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(help="A table or figure, such as feddm-table1, or a study of ours; none: all of them.")
+    ] = None,
+    scale: Annotated[str, typer.Option(help="smoke (seconds), desk (minutes) or paper (as published).")] = "desk",
+    out: Annotated[Path, typer.Option(help="Where runs are kept, shared by all studies, and results go.")] = Path(
+        "studies"
+    ),
+    plan: Annotated[bool, typer.Option("--plan", help="Say what is missing and what it costs, and run nothing.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every table and figure of the papers.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core, at most 8.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Repeat a table or figure of a paper: printed numbers beside ours, and whether its claims hold."""
+    from understudy.papers.reproduce import ARTEFACTS
+    from understudy.papers.run_store import RunStore
+
+    if name is not None and every:
+        raise UserError(f"--all means every table and figure; leave it out, or leave out '{name}'.")
+    if name is None and not every:
+        _list(as_json)
+        return
+    names, store = list(ARTEFACTS) if name is None else [name], RunStore(out)
+    found = [_planned(one, scale, store) if plan else _carried_out(one, scale, store, workers) for one in names]
+    if as_json:
+        print_json(found[0]["json"] if name is not None else {one["name"]: one["json"] for one in found})
+    else:
+        print("\n\n".join(one["text"] for one in found))
+
+
+def _list(as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from understudy.papers.reproduce import ARTEFACTS, STUDIES
+    from understudy.papers.scoreboard import packaged
+    from understudy.view.scoreboard import scoreboard_text
+
+    scores = packaged()
+    own = {one.name: one for one in STUDIES.values() if one.name not in ARTEFACTS}
+    if as_json:
+        ours = {key: {"about": one.about, "scales": list(one.scales)} for key, one in own.items()}
+        print_json({"papers": [asdict(one) for one in scores], "ours": ours})
+        return
+    print(scoreboard_text(scores))
+    print("Our own studies:")
+    for key, one in own.items():
+        print(f"  {key:18} {one.about} ({', '.join(one.scales)})")
+
+
+def _planned(name: str, scale: str, store: "RunStore") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from understudy.papers.planning import planned
+    from understudy.papers.reproduce import experiment
+    from understudy.view.scoreboard import plan_text
+
+    found = planned(experiment(name, scale).runs(store), store)
+    return {"name": name, "json": asdict(found), "text": plan_text(name, scale, found)}
+
+
+def _carried_out(name: str, scale: str, store: "RunStore", workers: int | None) -> dict[str, Any]:
+    import os
+
+    from understudy.papers.made_by import made_by
+    from understudy.papers.planning import planned
+    from understudy.papers.reproduce import STUDIES, experiment
+    from understudy.papers.stored import write_table
+    from understudy.papers.telling import told
+    from understudy.view.findings import write_findings
+    from understudy.view.progress import RichProgress
+    from understudy.view.scoreboard import plan_text
+
+    asked, folder = experiment(name, scale), store.root / f"{name}-{scale}"
+    with RichProgress() as progress:
+        progress.says(plan_text(name, scale, planned(asked.runs(store), store)))
+        found = asked.run(store, progress, workers or min(8, os.cpu_count() or 1))
+    found = told(STUDIES[name], found, cast("Scale", scale))
+    table = write_table(folder / "table.json", name, scale, found, made_by())
+    text = write_findings(found, folder)
+    pictures = [str(path) for path in sorted(folder.glob("*.png"))]
+    return {"name": name, "json": table, "text": "\n".join([f"{name}: {found.about}", "", text, *pictures])}
