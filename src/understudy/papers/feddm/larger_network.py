@@ -29,9 +29,7 @@ DESK = SIXTEEN.but(
     server_rates=(0.03, 0.1),
 )
 TINY = with_resnet(smoke("CIFAR10"), width=2, fast="eager")
-SMOKE = TINY.but(
-    config={**TINY.config, "data": {**TINY.config["data"], "name": "mnist-5k", "size": 16, "limit": 60}}
-)
+SMOKE = TINY.but(config={**TINY.config, "data": {**TINY.config["data"], "name": "mnist-5k", "size": 16, "limit": 60}})
 
 
 def on_resnet(ground: Ground) -> FromRuns:

@@ -9,6 +9,7 @@ from understudy.papers.cells import Cells, percent, tabulated, tabulating
 from understudy.papers.claims import PaperClaim, above, row_above
 from understudy.papers.combined_claims import falls_less, wherever_run
 from understudy.papers.comparison import Comparison
+from understudy.papers.early_rounds import FIRST, early
 from understudy.papers.feddm.setups import (
     BASELINES,
     DESK_CIFAR10,
@@ -22,7 +23,7 @@ from understudy.papers.feddm.setups import (
 )
 from understudy.papers.printed import DM
 from understudy.papers.published import FromRuns, Published, Study
-from understudy.papers.study import Changes, Findings, Shown, StudyLine, TableCell
+from understudy.papers.study import Changes, Findings, Shown, TableCell
 
 ALPHA = "data.split.alpha"
 PARTITIONS: Mapping[str, Changes] = {
@@ -34,8 +35,7 @@ PARTITIONS: Mapping[str, Changes] = {
 }
 THREE_IMAGES: Changes = {"method.ipc": 3}  # with fifty clients, by the paper's message size
 DEFAULT, MILDER, HARDER = "Dir₁₀(0.5)", "Dir₁₀(0.1)", "Dir₁₀(0.01)"
-FIRST, SAME = "first rounds", "same megabytes"
-EARLY = 5  # of so many rounds, one counts as the first ones
+SAME = "same megabytes"
 
 
 def labelled(row: str, ground: Ground, partition: str) -> str:
@@ -172,13 +172,6 @@ def fig2_values(grounds: Sequence[Ground], lines: PlayedLines) -> dict[TableCell
             found[row, f"{ground.name}, {FIRST}"] = percent(early(line))
             found[row, f"{ground.name}, {SAME}"] = percent(line.within(min(totals)))
     return found
-
-
-def early(line: StudyLine) -> list[float]:
-    """By seed, after the first of every five rounds."""
-    wanted = max(1, line.rounds[-1] // EARLY)
-    at = next(at for at, number in enumerate(line.rounds) if number >= wanted)
-    return [seed[at] for seed in line.values]
 
 
 def over_rounds(*grounds: Ground) -> FromRuns:
