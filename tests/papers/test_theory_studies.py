@@ -22,7 +22,6 @@ from understudy.papers.theory.least_squares import (
 )
 from understudy.papers.theory.least_squares_findings import findings
 from understudy.papers.theory.softmax import Shards, federated, gradient, loss
-from understudy.papers.theory.surrogate import Records, best_within, losses, surrogate
 from understudy.randomness import generator, numpy_generator
 from understudy.runs.watching import Observer
 from understudy.view.findings import write_findings
@@ -156,15 +155,6 @@ def test_rates_are_tuned_by_the_mean_of_the_last_five_rounds(monkeypatch: pytest
     workers = Shards(torch.ones(10, 1, 1), torch.full((10, 1, 10), 0.1))
     (row,) = theory_softmax._tuned(workers, "iid", 1, [0.0], 6, [0.1, 0.3])
     assert row["rate"] == 0.1
-
-
-def test_a_surrogate_of_as_many_records_as_there_are_is_the_loss_itself() -> None:
-    client = Records(torch.tensor([-1.0, -0.8, 0.9, 1.1]).double(), torch.tensor([0.0, 0, 1, 1]).double())
-    made = surrogate(client, 0.5, 0.2, generator("test"), steps=3, lr=0.1)
-    w = torch.linspace(-1, 2, 7).double()
-    assert torch.allclose(losses(made, w), losses(client, w))
-    # Class 1 lies right of nought, so larger weights are better as long as they stay within the ball.
-    assert best_within([client], 0.5, 0.2) == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)

@@ -189,6 +189,26 @@ def as_printed(cells: Sequence[TableCell], within: float) -> ClaimTest:
     return test
 
 
+def drawn_like(cells: Sequence[TableCell], deviations: float = 2.0) -> ClaimTest:
+    """For printed numbers of a single random draw: one that our seeds could have given."""
+
+    def test(evidence: Evidence) -> Verdict:
+        absent = [cell for cell in cells if len(evidence.of(cell)) < 2 or cell not in evidence.printed]
+        if absent:
+            return _not_run(absent)
+        off = {
+            cell: abs(statistics.fmean(seeds) - evidence.printed[cell]) / (statistics.stdev(seeds) or math.inf)
+            for cell in cells
+            if (seeds := evidence.of(cell))
+        }
+        worst = max(off, key=lambda cell: off[cell])
+        word: VerdictWord = "holds" if off[worst] <= deviations else "does not hold"
+        said = f"{off[worst]:.1f} standard deviations of our seeds from the mean; at most {deviations:g} expected"
+        return Verdict(word, f"furthest off: {_said(worst)}, {said}")
+
+    return test
+
+
 # ---- how two numbers compare
 
 

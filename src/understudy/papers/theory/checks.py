@@ -6,7 +6,6 @@ from understudy.papers.study import Study
 from understudy.papers.theory.dsprites import VAE, dsprites
 from understudy.papers.theory.least_squares_study import least_squares
 from understudy.papers.theory.softmax import SoftmaxPlan, softmax_regression
-from understudy.papers.theory.surrogate import surrogate_study
 
 SMALL = {"method.rounds": 1, "data.shapes": {"scales": 1, "rotations": 1, "positions": 8}}
 STUDIES = (
@@ -23,11 +22,6 @@ STUDIES = (
             "desk": partial(softmax_regression, SoftmaxPlan("mnist-5k", 400, 60)),
             "paper": partial(softmax_regression, SoftmaxPlan("mnist", 1024, 200)),
         },
-    ),
-    Study(
-        "theory-surrogate",
-        "FedDM's surrogate of a loss with one weight: close within its ball, off elsewhere",
-        {"smoke": partial(surrogate_study, 10, 1), "desk": partial(surrogate_study, 400, 4)},
     ),
     Study(
         "dsprites",
