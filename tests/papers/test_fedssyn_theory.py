@@ -12,6 +12,7 @@ from understudy.papers.fedssyn.shuffled_softmax import (
     APART,
     SoftmaxLine,
     SoftmaxPlan,
+    after_last,
     best_run,
     gained,
     softmax_findings,
@@ -196,15 +197,16 @@ def test_records_of_one_class_each_and_what_shuffling_moves() -> None:
     assert torch.equal(shuffled_rows(rows, 0.0, seed=0), rows)
 
 
-def test_gains_of_softmax_are_ratios_of_last_losses() -> None:
+def test_gains_of_softmax_are_ratios_of_mean_losses_over_rounds() -> None:
     plan = SoftmaxPlan("digits", 1, 2, (0, 1), {APART: (0.0, 0.1)})
     lines = [
-        SoftmaxLine(APART, p, steps, noise, [0.1], [[9.0, 4.0 / scale], [9.0, 2.0 / scale]], [1.0, 1.0 - p])
+        SoftmaxLine(APART, p, steps, noise, [0.1], [[6.0 / scale, 2.0], [2.0 / scale, 0.0]], [1.0, 1.0 - p])
         for p, scale in ((0.0, 1), (0.1, 2))
         for steps in (1, 5)
         for noise in (0.0, 30.0)
     ]
     found = softmax_findings(plan, lines)
-    assert found.values[workers(APART, 0.1), training(5, True)] == [2.0, 1.0]
-    assert found.values[gained(APART, 0.1), training(1, False)] == [2.0, 2.0]
+    assert found.values[workers(APART, 0.1), training(5, True)] == [2.5, 0.5]
+    assert found.values[gained(APART, 0.1), training(1, False)] == [1.6, 2.0]
+    assert found.values[after_last(workers(APART, 0.1)), training(5, True)] == [2.0, 0.0]
     assert "0.950 at p = 0.1 (0.810)" in found.notes[0]
