@@ -31,12 +31,16 @@ def _central(column: Column, **more: Any) -> dict[str, Any]:
     return {**chosen, **split}
 
 
+def central_records(column: Column) -> Contender:
+    return Contender(column.label(ALL_REAL), _central(column, source="real"))
+
+
 def _controls(column: Column) -> list[Contender]:
     real = {"with": [{"name": "fedssyn", "source": "real", **column.exchange()}], **column.changes}
     made = _central(column, source="generator", generator=dict(column.generator), sound_only=False, **column.exchange())
     return [
         Contender(column.label(REAL), real),
-        Contender(column.label(ALL_REAL), _central(column, source="real")),
+        central_records(column),
         Contender(column.label(ALL_MADE), made, like=column.label(ALL_REAL)),
     ]
 
