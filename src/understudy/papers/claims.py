@@ -209,6 +209,36 @@ def drawn_like(cells: Sequence[TableCell], deviations: float = 2.0) -> ClaimTest
     return test
 
 
+def near(one: TableCell, other: TableCell, within: float) -> ClaimTest:
+    """One number off another by at most this share of it; within the spread of that limit nothing is settled."""
+
+    def test(evidence: Evidence) -> Verdict:
+        a, b = evidence.of(one), evidence.of(other)
+        if not a or not b:
+            return _not_run([cell for cell, found in ((one, a), (other, b)) if not found])
+        limit = within * abs(statistics.fmean(b))
+        difference, spread = _difference(a, b, evidence.grain)
+        word = _settled(limit - abs(difference), spread)
+        return Verdict(word, f"{_said(one)} {_mean(a)} against {_said(other)} {_mean(b)}, {within:.0%} allowed")
+
+    return test
+
+
+def closer(one: TableCell, to: TableCell, than: TableCell) -> ClaimTest:
+    """One number closer to the second than to the third, compared in each seed."""
+
+    def test(evidence: Evidence) -> Verdict:
+        found = [evidence.of(cell) for cell in (one, to, than)]
+        if not all(found) or len({len(each) for each in found}) > 1:
+            return _not_run([cell for cell, each in zip((one, to, than), found, strict=True) if not each])
+        nearer = [abs(a - c) - abs(a - b) for a, b, c in zip(*found, strict=True)]
+        spread = statistics.stdev(nearer) if len(nearer) > 1 else evidence.grain
+        said = f"{_said(one)} {_mean(found[0])}; {_said(to)} {_mean(found[1])}, {_said(than)} {_mean(found[2])}"
+        return Verdict(_settled(statistics.fmean(nearer), spread), said)
+
+    return test
+
+
 # ---- how two numbers compare
 
 
