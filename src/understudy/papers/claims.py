@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from understudy.papers.study import Scale, TableCell
@@ -112,7 +113,7 @@ def wider(gap: tuple[TableCell, TableCell], than: tuple[TableCell, TableCell]) -
 def rising(cells: Sequence[TableCell]) -> ClaimTest:
     """From the first to the last, and never clearly down on the way."""
     ends = above(cells[-1], cells[0])
-    steps = [above(after, before) for before, after in zip(cells, cells[1:], strict=False)]
+    steps = [above(after, before) for before, after in pairwise(cells)]
 
     def test(evidence: Evidence) -> Verdict:
         whole, found = ends(evidence), [step(evidence) for step in steps]
