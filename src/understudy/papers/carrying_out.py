@@ -130,7 +130,7 @@ def tuning_runs(plan: Comparison, contender: Contender, store: RunStore) -> list
         return []
     more = dict(plan.tuning)
     if plan.tuned_on == "validation_accuracy":
-        more["data.validation"] = VALIDATION
+        more["data.validation"] = _validation(plan)
     return [_needed(plan, contender, "tuning", rate, TUNING_SEED, more, store) for rate in rates]
 
 
@@ -154,6 +154,12 @@ def _needed(
     return NeededRun(contender.label, purpose, run, rate, seed)
 
 
+def _validation(plan: Comparison) -> float:
+    """The share that its config keeps back anyway, as some papers do, or else ours."""
+    data = plan.config.get("data")
+    return float(data.get("validation") or VALIDATION) if isinstance(data, Mapping) else VALIDATION
+
+
 def _of_a_branch(config: Config, changes: Changes) -> tuple[tuple[str, Any], ...]:
     """What a run changes after its first rounds: method and add-ons, and how many rounds there are in all."""
     later = {key: value for key, value in changes.items() if key.split(".")[0] in ("method", "with")}
@@ -166,7 +172,7 @@ def _shared(plan: Comparison, contender: Contender, rate: float | None, seed: in
         split = {key: value for key, value in contender.changes.items() if key.split(".")[0] == "data"}
         changes = {**split, **contender.images.training(), "seed": seed}
         if seed == TUNING_SEED:
-            changes["data.validation"] = VALIDATION
+            changes["data.validation"] = _validation(plan)
         config = resolve(dict(plan.config), changes)
         return NeededRun(contender.label, "generators", StoredConfig(config, keep_all=True), seed=seed)
     if contender.begins is not None and seed != TUNING_SEED:

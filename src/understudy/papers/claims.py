@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from understudy.papers.study import Scale, TableCell
@@ -112,7 +113,7 @@ def wider(gap: tuple[TableCell, TableCell], than: tuple[TableCell, TableCell]) -
 def rising(cells: Sequence[TableCell]) -> ClaimTest:
     """From the first to the last, and never clearly down on the way."""
     ends = above(cells[-1], cells[0])
-    steps = [above(after, before) for before, after in zip(cells, cells[1:], strict=False)]
+    steps = [above(after, before) for before, after in pairwise(cells)]
 
     def test(evidence: Evidence) -> Verdict:
         whole, found = ends(evidence), [step(evidence) for step in steps]
@@ -185,6 +186,56 @@ def as_printed(cells: Sequence[TableCell], within: float) -> ClaimTest:
         word: VerdictWord = "holds" if abs(off[worst]) <= within else "does not hold"
         ours, theirs = statistics.fmean(evidence.of(worst)), evidence.printed[worst]
         return Verdict(word, f"furthest off: {_said(worst)}, {ours:.6g} here and {theirs:.6g} printed")
+
+    return test
+
+
+def drawn_like(cells: Sequence[TableCell], deviations: float = 2.0) -> ClaimTest:
+    """For printed numbers of a single random draw: one that our seeds could have given."""
+
+    def test(evidence: Evidence) -> Verdict:
+        absent = [cell for cell in cells if len(evidence.of(cell)) < 2 or cell not in evidence.printed]
+        if absent:
+            return _not_run(absent)
+        off = {
+            cell: abs(statistics.fmean(seeds) - evidence.printed[cell]) / (statistics.stdev(seeds) or math.inf)
+            for cell in cells
+            if (seeds := evidence.of(cell))
+        }
+        worst = max(off, key=lambda cell: off[cell])
+        word: VerdictWord = "holds" if off[worst] <= deviations else "does not hold"
+        said = f"{off[worst]:.1f} standard deviations of our seeds from the mean; at most {deviations:g} expected"
+        return Verdict(word, f"furthest off: {_said(worst)}, {said}")
+
+    return test
+
+
+def near(one: TableCell, other: TableCell, within: float) -> ClaimTest:
+    """One number off another by at most this share of it; within the spread of that limit nothing is settled."""
+
+    def test(evidence: Evidence) -> Verdict:
+        a, b = evidence.of(one), evidence.of(other)
+        if not a or not b:
+            return _not_run([cell for cell, found in ((one, a), (other, b)) if not found])
+        limit = within * abs(statistics.fmean(b))
+        difference, spread = _difference(a, b, evidence.grain)
+        word = _settled(limit - abs(difference), spread)
+        return Verdict(word, f"{_said(one)} {_mean(a)} against {_said(other)} {_mean(b)}, {within:.0%} allowed")
+
+    return test
+
+
+def closer(one: TableCell, to: TableCell, than: TableCell) -> ClaimTest:
+    """One number closer to the second than to the third, compared in each seed."""
+
+    def test(evidence: Evidence) -> Verdict:
+        found = [evidence.of(cell) for cell in (one, to, than)]
+        if not all(found) or len({len(each) for each in found}) > 1:
+            return _not_run([cell for cell, each in zip((one, to, than), found, strict=True) if not each])
+        nearer = [abs(a - c) - abs(a - b) for a, b, c in zip(*found, strict=True)]
+        spread = statistics.stdev(nearer) if len(nearer) > 1 else evidence.grain
+        said = f"{_said(one)} {_mean(found[0])}; {_said(to)} {_mean(found[1])}, {_said(than)} {_mean(found[2])}"
+        return Verdict(_settled(statistics.fmean(nearer), spread), said)
 
     return test
 
