@@ -86,3 +86,6 @@ class WrappedMethod(Method):
 
     def effort(self, records: int, classes: int) -> int:
         return self.inner.effort(records, classes)
+
+    def samples(self, records: int, classes: int, rounds: range) -> float:
+        return self.inner.samples(records, classes, rounds)

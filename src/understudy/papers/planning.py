@@ -17,7 +17,7 @@ from understudy.data.sets import SOURCES
 from understudy.errors import UserError
 from understudy.federation.cohorts import cohort_size
 from understudy.papers.carrying_out import NeededRun
-from understudy.papers.run_store import FinishedRun, RunStore
+from understudy.papers.run_store import FinishedRun, RunStore, StoredConfig
 from understudy.runs.folder import RunFolder
 from understudy.threads import one_thread
 
@@ -37,7 +37,7 @@ class StudyPlan:
 
 def planned(runs: Sequence[NeededRun], store: RunStore) -> StudyPlan:
     missing = [one for one in runs if not isinstance(store.find(one.run), FinishedRun)]
-    samples = {one.run.digest: samples_of(one.run.config) for one in missing}
+    samples = {one.run.digest: samples_of(one.run) for one in missing}
     hours, timed, measured = 0.0, 0, {}
     for one in missing:
         seconds = _seconds_left(one, store)
@@ -69,11 +69,13 @@ def _absent(runs: Sequence[NeededRun]) -> list[str]:
 # ---- samples
 
 
-def samples_of(config: Config) -> float:
-    """Through the network, in all rounds, roughly."""
+def samples_of(run: StoredConfig) -> float:
+    """Through the network, in all rounds, roughly; a branch's first rounds belong to the run it continues from."""
+    config = run.config
     records, classes, clients = _size(config)
-    per_client = method_with_add_ons(config).effort(records // clients, classes)
-    return float(config.plan.rounds * cohort_size(config.plan.cohort, clients) * per_client)
+    rounds = range(1 if run.first is None else run.first.config.plan.rounds + 1, config.plan.rounds + 1)
+    per_client = method_with_add_ons(config).samples(records // clients, classes, rounds)
+    return cohort_size(config.plan.cohort, clients) * per_client
 
 
 def _size(config: Config) -> tuple[int, int, int]:

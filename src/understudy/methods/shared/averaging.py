@@ -96,6 +96,10 @@ class Averaging(Method):
     def effort(self, records: int, classes: int) -> int:
         return self.settings.local.step_count(records) * self.settings.local.batch
 
+    def samples(self, records: int, classes: int, rounds: range) -> float:
+        steps = self.settings.local.step_count(records)
+        return super().samples(records, classes, rounds) + sum(term.samples(steps, rounds) for term in self.terms)
+
     # ---- on the client
 
     @task()  # what it sends depends on the rule and the terms: see `jobs`

@@ -235,8 +235,12 @@ SCAN_STUDY = Study(
                 "The less skewed the split, the higher the accuracy of all three.",
                 all_of(rising([(row, _beta(beta)) for beta in BETAS]) for row in COMPARED),
             ),
-            _best_weight("λ_dis = 0.1 is best on both splits.", _dis(0.1), [_dis(one) for one in DISAGREEMENTS]),
-            _best_weight("λ_kd = 0.01 is best on both splits.", _kd(0.01), [_kd(one) for one in DISTILLATIONS]),
+            _best_weight(
+                "A weight λ_dis of 0.1 is best on both splits.", _dis(0.1), [_dis(one) for one in DISAGREEMENTS]
+            ),
+            _best_weight(
+                "A weight λ_kd of 0.01 is best on both splits.", _kd(0.01), [_kd(one) for one in DISTILLATIONS]
+            ),
         ],
         remarks=[WEIGHTED, SMALLER, "The paper prints no numbers for this figure."],
     ),
