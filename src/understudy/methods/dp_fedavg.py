@@ -32,6 +32,7 @@ from understudy.learning.loop import Descent, Feed, Pull, Slope, Step, Trained, 
 from understudy.learning.plan import EMPTY
 from understudy.methods.fedprox import Proximal
 from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.planned_releases import charge, noisy_means
 from understudy.methods.shared.terms_and_rules import Term
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum, clipped_gradient_sum_with
@@ -97,17 +98,9 @@ class PrivateAveraging(Averaging):
 
     def _charged(self, client: Client, plan: NoisePlan) -> NoisyMeans:
         """The gradients of a round, paid for before a record is touched."""
-        clip, expected = self.settings.clip, plan.rate * (plan.records + len(client.dealt))
-        client.budget.charge(
-            rate=plan.rate,
-            noise=plan.noise,
-            steps=plan.steps,
-            clip=clip,
-            covers=("weight", *self.rule.up, *(part for term in self.terms for part in term.up)),
-            divisor=expected,
-        )
-        rng, like = client.secret_rng("noise"), self.net.grad
-        return NoisyMeans(like, clip=clip, noise=plan.noise, expected=expected, releases=plan.steps, rng=rng)
+        clip, sent = self.settings.clip, ("weight", *self.rule.up, *(part for term in self.terms for part in term.up))
+        charge(client, plan, clip, covers=sent)
+        return noisy_means(client, plan, clip, self.net.grad, client.secret_rng("noise"))
 
 
 def _check_private(term: Term) -> None:
