@@ -8,7 +8,7 @@ images of earlier rounds (``methods.shared.kept_pool``). The checks of such repl
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -81,13 +81,8 @@ class Pooled(Method):
     # ---- on the server
 
     def round(self, server: Server, state: State) -> State:
-        replies = []
-        for reply in server.ask(self.client_task, Message(model=state["model"]), to=server.cohort()):
-            wrong = self.why_refused(reply)
-            if wrong:
-                reply.refuse(wrong)
-            elif len(reply["y"]):
-                replies.append(reply)
+        asked = server.ask(self.client_task, Message(model=state["model"]), to=server.cohort())
+        replies = [reply for reply in accepted(asked, self.why_refused) if len(reply["y"])]
         if not replies:
             return state
         earlier = kept_images(state, server.round, self.settings.keep_pool)
@@ -113,12 +108,8 @@ class Pooled(Method):
 
     def _learn(self, server: Server, w: Tensor, replies: Sequence[Reply], earlier: Sequence[KeptImages] = ()) -> Tensor:
         settings, local, problem = self.settings, self.settings.server, self.net.problem
-        now = pooled(replies, problem)
         pool = PoolFeed(
-            Examples(
-                torch.cat([now.x, *(problem.scale(kept.x) for kept in earlier)]),
-                torch.cat([now.y, *(labels_from_wire(kept.y) for kept in earlier)]),
-            ),
+            pooled([*replies, *(kept.parts for kept in earlier)], problem),
             order=server.rng("pool"),
             rng=server.rng("augmentation"),
             weights=self._weights(replies, earlier),
@@ -196,7 +187,17 @@ def of_one_kind(replies: Sequence[Reply], known: Sequence[torch.dtype] = ()) -> 
     return [reply for reply in replies if reply.refusal is None]
 
 
-def pooled(replies: Sequence[Reply], problem: Problem) -> Examples:
+def accepted(replies: Iterable[Reply], fault: Callable[[Reply], str | None]) -> Iterator[Reply]:
+    """The replies that have no fault; the others are refused."""
+    for reply in replies:
+        wrong = fault(reply)
+        if wrong is None:
+            yield reply
+        else:
+            reply.refuse(wrong)
+
+
+def pooled(replies: Sequence[Mapping[str, Tensor]], problem: Problem) -> Examples:
     """All images, scaled reply by reply, so that one reply's number type does not affect the others."""
     x = torch.cat([problem.scale(reply["x"]) for reply in replies])
     return Examples(x, torch.cat([labels_from_wire(reply["y"]) for reply in replies]))
