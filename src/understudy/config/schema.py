@@ -34,22 +34,18 @@ class MethodPlan(Settings):
 
 class ModelPlan(Settings):
     name: str = "small-convnet"  # a name from `understudy models`, or file.py:build
-    fast: Literal["auto", "eager", "channels-last", "batch-last", "compiled"] = Field(
-        default="auto"
-    )  # memory layout or compilation; auto: the fastest measured for this network
+    # memory layout or compilation; auto: the fastest measured for this network
+    fast: Literal["auto", "eager", "channels-last", "batch-last", "compiled"] = "auto"
 
 
 class EngineSettings(Settings):
     name: Literal["inline", "workers", "flower"] = "workers"  # clients run in this process, in several, or by Flower
-    workers: int = Field(
-        default_factory=lambda: min(8, os.cpu_count() or 1), ge=1, le=1024
-    )  # processes, one thread each
-    timeout: float = Field(
-        default=600.0, gt=0
-    )  # flower: how long a site may take to answer, in seconds, including time offline
-    most_held_out: int = Field(
-        default=10_000, ge=0
-    )  # flower: most held-out records a site may claim; more is a failure
+    # processes, one thread each
+    workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1, le=1024)
+    # flower: how long a site may take to answer, in seconds, including time offline
+    timeout: float = Field(default=600.0, gt=0)
+    # flower: most held-out records a site may claim; more is a failure
+    most_held_out: int = Field(default=10_000, ge=0)
 
 
 class Top(Settings):

@@ -63,9 +63,8 @@ class CondensationSettings(Settings):
     net_lr: float = Field(default=0.01, gt=0)  # learning rate of the network
     dsa: bool = False  # differentiable augmentation
     dsa_kinds: tuple[DsaKind, ...] = ALL  # kinds to draw from; leave out flip for digits and letters
-    server: Local = Local(
-        epochs=300, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4
-    )  # how the server trains on all images
+    # how the server trains on all images
+    server: Local = Local(epochs=300, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4)
 
     @property
     def loops(self) -> tuple[int, int]:

@@ -58,9 +58,8 @@ class DenseSettings(AveragingSettings):
     generator_lr: float = Field(default=1e-3, gt=0)  # learning rate of Adam
     statistics_weight: float = Field(default=1.0, ge=0)  # a, weight of the BatchNorm statistics
     adversarial_weight: float = Field(default=1.0, ge=0)  # b, weight of the student's disagreement
-    student: Local = Local(
-        epochs=1, batch=256, lr=0.005, momentum=0.9
-    )  # how the student trains; its epochs: passes over the pool in each epoch of the server
+    # how the student trains; its epochs: passes over the pool in each epoch of the server
+    student: Local = Local(epochs=1, batch=256, lr=0.005, momentum=0.9)
     temperature: float = Field(default=20.0, gt=0)  # T of the distillation
 
 

@@ -61,11 +61,8 @@ class MomentsSettings(Settings):
     frequencies: int = Field(default=10, ge=1)  # per side of an image, of the cosine transform
     axes: int = Field(default=40, ge=1)  # along which classes have their own covariance
     clip: float | None = Field(default=None, gt=0)  # C, norm of a record; null: √ of how many numbers it has
-    shares: tuple[BudgetShare, BudgetShare, BudgetShare] = (
-        0.25,
-        0.2,
-        0.55,
-    )  # of the budget for rounds 1, 2 and 3, in 1/σ²
+    # of the budget for rounds 1, 2 and 3, in 1/σ²
+    shares: tuple[BudgetShare, BudgetShare, BudgetShare] = (0.25, 0.2, 0.55)
     counted: float = Field(default=0.1, gt=0, lt=1)  # part of each share for counts
     noise: float | None = Field(default=None, gt=0)  # σ of the whole run; null: solved from privacy.epsilon
     trim: float = Field(default=0.25, ge=0)  # how far eigenvalues shrink, in units of what noise alone would reach

@@ -44,9 +44,8 @@ class PooledSettings(Settings):
     keep_weight: float = Field(default=1.0, gt=0, le=1)  # factor of a kept image's weight, per round of its age
     dsa: bool = False  # differentiable augmentation
     dsa_kinds: tuple[DsaKind, ...] = ALL  # kinds to draw from; leave out flip for digits and letters
-    server: Local = Local(
-        epochs=500, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4
-    )  # how the server trains on the images
+    # how the server trains on the images
+    server: Local = Local(epochs=500, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4)
 
 
 class Pooled(Method):

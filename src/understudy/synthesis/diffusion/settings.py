@@ -41,9 +41,8 @@ class DiffusionSettings(Settings):
     batch: int = Field(default=32, ge=1)  # records in a batch
     lr: float = Field(default=2e-3, gt=0)  # learning rate of AdamW
     decay: float = Field(default=0.01, ge=0)  # weight decay of AdamW
-    ema: float = Field(
-        default=0.9995, ge=0, lt=1
-    )  # largest share of the moving average kept per update; rises as (1+s)/(10+s)
+    # largest share of the moving average kept per update; rises as (1+s)/(10+s)
+    ema: float = Field(default=0.9995, ge=0, lt=1)
     weights: Literal["ema", "raw"] = "ema"  # which to sample from: the moving average, or the last
     flip: bool = False  # mirror half of the images; not for digits or letters
     predicts: Literal["noise", "velocity"] = "velocity"  # what the network predicts; velocity takes far fewer updates
