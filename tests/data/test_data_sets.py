@@ -95,7 +95,7 @@ def test_what_comes_along_is_here_and_needs_no_fetching(tmp_path: Path) -> None:
     assert (sets.get("digits") / "digits.csv.gz").is_file()
     with pytest.raises(UserError, match="nothing to fetch"):
         sets.get("shapes")
-    assert sets.names(tmp_path)[0].as_dict()["records"] == (1437, 360)
+    assert sets.names(tmp_path)[0].records == (1437, 360)
 
 
 def test_these_tests_see_no_data_set_that_only_this_machine_has() -> None:

@@ -111,7 +111,7 @@ def test_records_that_make_it_diverge_are_refused_and_the_others_count() -> None
     plain = stage.ask
 
     def noted(reply: Reply) -> Reply:
-        return Reply(reply.client, reply.message, lambda why: refused.update({reply.client: why}))
+        return Reply(reply.client, reply, lambda why: refused.update({reply.client: why}))
 
     stage.ask = lambda *given, **more: map(noted, plain(*given, **more))  # type: ignore[method-assign]
     state = opened(stage)

@@ -1,6 +1,6 @@
 """Data sets by name."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,6 @@ class Listed:
     records: tuple[int, int]  # training, test
     origin: str
     here: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def names(folder: Path | None = None) -> list[Listed]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import traceback
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from understudy.errors import UserError
@@ -52,7 +52,7 @@ def _failure(site: Site, request: Request, given: Answer) -> Answer:
     with contextlib.suppress(UserError):  # a charge log that cannot be read was the reason
         spent = _spent(site, request)
         site.charge_log.close(spent)
-        return replace(given, charges=[charge.as_dict() for charge in spent])
+        return replace(given, charges=[asdict(charge) for charge in spent])
     return given
 
 
@@ -158,7 +158,7 @@ class _Step:
             return []
         places = {charge.place for charge in paid}
         spent = _spent(self.site, self.request)
-        return [replace(charge, covers=()).as_dict() for charge in spent if charge.place not in places]
+        return [asdict(replace(charge, covers=())) for charge in spent if charge.place not in places]
 
     def _check(self, reply: Message, others: int, paid: list[Charge]) -> None:
         check_against_policy(self.site.policy, reply, self.kinds, self.site.holding.own, self.problem, others, paid)
@@ -169,7 +169,7 @@ class _Step:
     def _write(self, worked: Worked) -> dict[str, Any]:
         """Writes memory, charges and reply to disk; they count once listed."""
         version = _keep(self.site, self.request, worked.memory)
-        charges = [charge.as_dict() for charge in worked.paid]
+        charges = [asdict(charge) for charge in worked.paid]
         if self._costly(charges):
             write_whole(self.file, worked.reply.to_bytes())
         else:

@@ -122,7 +122,7 @@ class Dense(Averaging):
         for reply in server.ask(self.train_alone, self._brief(state), to=server.cohort()):
             model = reply.get("model", wanted)
             if model.shape != wanted.shape or model.dtype != wanted.dtype:
-                reply.refuse(f"its model is {reply.message!r}, expected {wanted.numel()} numbers in float32")
+                reply.refuse(f"its model is {reply!r}, expected {wanted.numel()} numbers in float32")
             elif "model" in reply:
                 teachers.append(reply)
         return teachers

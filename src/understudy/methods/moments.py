@@ -197,7 +197,7 @@ class Moments(Method):
         replies, numbers = [], self._numbers(stage)
         for reply in server.ask(work, brief, to=server.cohort()):
             if tuple(reply) != ("sums",) or reply["sums"].dtype != torch.float32 or reply["sums"].shape != (numbers,):
-                reply.refuse(f"it holds {reply.message!r}, but {numbers} sums are expected")
+                reply.refuse(f"it holds {reply!r}, but {numbers} sums are expected")
             else:
                 replies.append(reply)
         if not replies:

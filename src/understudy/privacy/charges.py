@@ -97,9 +97,6 @@ class Charge:
             and all(map(is_short_line, words))
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def _listed(words: object) -> tuple[Any, ...]:
     if not isinstance(words, list | tuple) or len(words) > MOST_PARTS:
@@ -155,7 +152,7 @@ class ChargeLog:
 
     def open(self, charge: Charge, limits: Sequence[Limit]) -> Charge:
         """The charge as logged: on disk before this returns; nothing is written if a limit would be exceeded."""
-        charge = Charge.of(charge.as_dict())  # a line that cannot be read back would end all spending
+        charge = Charge.of(asdict(charge))  # a line that cannot be read back would end all spending
         closed = self._closed()
         before = self.charges()
         if charge in before and charge.place not in closed:
@@ -169,7 +166,7 @@ class ChargeLog:
                     f"its privacy budget is used up: this would bring ε to {after:.3f}, "
                     f"and {limit.whose} allows {limit.epsilon:g} at δ = {limit.delta:g}"
                 )
-        self._add({"charge": charge.as_dict()})
+        self._add({"charge": asdict(charge)})
         return charge
 
     def close(self, charges: Sequence[Charge]) -> None:
@@ -223,4 +220,4 @@ def _entry(line: Mapping[str, Any]) -> "Charge | Place":
 
 def _renumbered(charge: Charge, before: Sequence[Charge]) -> Charge:
     taken = [other.number for other in before if other.place[:4] == charge.place[:4]]
-    return Charge.of({**charge.as_dict(), "number": max(taken) + 1})
+    return Charge.of({**asdict(charge), "number": max(taken) + 1})

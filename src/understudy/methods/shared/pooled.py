@@ -127,7 +127,7 @@ class Pooled(Method):
         settings = self.settings
         if settings.weights == "pool" and (settings.keep_weight == 1 or not earlier):
             return None
-        images = [(reply.message, 0) for reply in replies] + [(kept.parts, kept.age) for kept in earlier]
+        images = [(reply, 0) for reply in replies] + [(kept.parts, kept.age) for kept in earlier]
         sized = settings.weights == "size"
         plain = [(parts["weight"] if sized else torch.ones(len(parts["y"])), age) for parts, age in images]
         return torch.cat([weight * settings.keep_weight**age for weight, age in plain])
