@@ -199,7 +199,7 @@ def test_words_that_do_not_fit_are_refused() -> None:
         load_dataset(words(size=15), seed=0)
     with pytest.raises(UserError, match=r"data\.canvases: these settings belong to the data set 'canvases'"):
         load_dataset(DataSettings(canvases=CanvasesSettings()), seed=0)
-    with pytest.raises(UserError, match="canvases: the option 'digits' is wrong"):
+    with pytest.raises(UserError, match=r"'canvases\.digits': input should be"):
         sets.load("canvases", digits=5)
     with pytest.raises(UserError, match="nothing to fetch"):
         sets.get("canvases")

@@ -11,7 +11,7 @@ import torch
 
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
-from understudy.data.own import Scaling, examples_of, problem_of
+from understudy.data.own import Scaling, problem_of
 from understudy.data.problem import Problem
 from understudy.data.splits import Split, hold_out
 from understudy.errors import UserError
@@ -146,7 +146,7 @@ def _examples(pair: Arrays, who: str) -> Examples:
         return pair
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise UserError(f"{who}: give a pair (records, labels).")
-    return examples_of(pair[0], pair[1], who)
+    return Examples.from_arrays(*pair, who)
 
 
 def _fitted(part: Examples, template: Examples, problem: Problem, who: str) -> Examples:

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from understudy.base_settings import Settings
-from understudy.complaints import unknown_name
+from understudy.complaints import checked, unknown_name
 from understudy.data import cifar, digits, flair, mnist
 from understudy.data.canvases import CanvasesSettings, read_canvases
 from understudy.data.dataset import Dataset, Source
@@ -65,7 +63,7 @@ def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:
     shape, mean, std, test.
     """
     if name in SETTINGS:
-        return _read_with(_settings_of(name, options), folder)
+        return _read_with(checked(SETTINGS[name], options, name), folder)
     if is_path(name) and name not in SOURCES:
         test = options.pop("test", None)
         scaling = {key: options.pop(key) for key in ("classes", "mean", "std") if key in options}
@@ -89,15 +87,6 @@ def _read_with(settings: Settings, folder: Path | None) -> Dataset:
         return read_canvases(settings)
     assert isinstance(settings, FlairSettings)
     return read_flair(folder, settings)
-
-
-def _settings_of(name: str, options: dict[str, Any]) -> Settings:
-    try:
-        return SETTINGS[name](**options)
-    except ValidationError as wrong:
-        first = wrong.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise UserError(f"{name}: the option '{field}' is wrong: {first['msg']}.") from None
 
 
 def _refuse(name: str, options: dict[str, Any], known: str) -> None:
