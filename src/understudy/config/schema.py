@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -126,13 +126,7 @@ class Config:
             "version": version,
             "seed": self.top.seed,
             "data": data,
-            "problem": {
-                "shape": list(problem.shape),
-                "classes": problem.classes,
-                "multilabel": problem.multilabel,
-                "mean": list(problem.mean),
-                "std": list(problem.std),
-            },
+            "problem": {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(problem).items()},
             "model": {"name": self.model.name, "fast": fast, **self.model_settings},
             "method": {**self.plan.model_dump(mode="json"), **self.method.settings.model_dump(mode="json")},
             "with": [chosen.words() for chosen in self.add_ons],

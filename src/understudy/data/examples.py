@@ -1,7 +1,7 @@
 """Examples: what a client holds and what synthesis produces."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -48,6 +48,11 @@ class Examples:
     def to(self, device: torch.device) -> Self:
         """On that device, for a loop that reads them again and again."""
         return type(self)(self.x.to(device), self.y.to(device))
+
+    def batches(self, size: int) -> Iterator[Self]:
+        """In order; the last one may be smaller."""
+        for start in range(0, len(self), size):
+            yield type(self)(self.x[start : start + size], self.y[start : start + size])
 
     def none(self) -> Self:
         """No records, but of the same kind."""

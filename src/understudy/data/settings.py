@@ -127,7 +127,9 @@ def _whole(settings: DataSettings) -> Dataset:
     if _names_a_path(settings.name):
         scaling = Scaling(settings.classes, settings.mean, settings.std)
         return read_own(settings.name, scaling, settings.test, labels=settings.labels, shape=settings.shape)
-    _refuse_own_words(settings)
+    for word in OF_OWN_DATA:
+        if getattr(settings, word) not in (None, (), False):
+            raise UserError(f"data.{word}: this is for your own data; {settings.name} comes with it, so leave it out.")
     folder = None if settings.folder is None else Path(settings.folder).expanduser()
     return _scaled(load(settings.name, folder=folder, **_options(settings)), settings)
 
@@ -154,12 +156,6 @@ def _options(settings: DataSettings) -> dict[str, Any]:
         said = wrong.errors()[0]["msg"]
         raise UserError(f"data.size: {said} for '{settings.name}', not {settings.size}.") from None
     return options
-
-
-def _refuse_own_words(settings: DataSettings) -> None:
-    for word in OF_OWN_DATA:
-        if getattr(settings, word) not in (None, (), False):
-            raise UserError(f"data.{word}: this is for your own data; {settings.name} comes with it, so leave it out.")
 
 
 def build_federation(settings: DataSettings, *, seed: int) -> Federation:

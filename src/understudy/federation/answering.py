@@ -188,18 +188,12 @@ def _spent(site: Site, request: Request) -> list[Charge]:
 def _check_request(site: Site, request: Request) -> None:
     if request.config != site.config:
         raise Refused("other-config")
-    strange = _cannot_be_a_file(request)
-    if strange:
-        raise Refused("bad-request", f"the request's {strange} cannot name a file")
+    # Files here are named after what the server sends: no name may lead out of the site's folder.
+    for name, allowed in (("run", RUN), ("start", VERSION), ("settled", VERSION)):
+        if not allowed.fullmatch(getattr(request, name)):
+            raise Refused("bad-request", f"the request's {name} cannot name a file")
     if not all(0 <= place <= LAST_PLACE for place in (request.round, request.step)):
         raise Refused("bad-request", "the request's round or step is out of bounds")
-
-
-def _cannot_be_a_file(request: Request) -> str | None:
-    """Files here are named after what the server sends: no name may lead out of the site's folder."""
-    if not RUN.fullmatch(request.run):
-        return "run"
-    return next((name for name in ("start", "settled") if not VERSION.fullmatch(getattr(request, name))), None)
 
 
 def _answered(site: Site, request: Request) -> dict[str, Any]:

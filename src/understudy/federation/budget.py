@@ -1,7 +1,7 @@
 """What a task may spend: it charges here before it touches a record."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import torch
@@ -49,10 +49,7 @@ class Budget:
         records only through them, ``divisor`` is what each sum is divided by. Raises if the budget does not suffice."""
         privacy = self._promise()
         charge = Charge(
-            self._occasion.run,
-            self._occasion.round,
-            self._occasion.step,
-            self._occasion.task,
+            *astuple(self._occasion),
             self.charged[-1].number + 1 if self.charged else 0,
             mechanism,
             clip,

@@ -108,6 +108,5 @@ def _of_labels(problem: Problem, logits: Tensor, y: Tensor) -> tuple[float, tupl
 
 
 def _in_batches(predict: Predict, examples: Examples, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
-    for start in range(0, len(examples), batch):
-        x, y = examples.x[start : start + batch], examples.y[start : start + batch]
-        yield predict(x).detach().cpu(), y.cpu()
+    for some in examples.batches(batch):
+        yield predict(some.x).detach().cpu(), some.y.cpu()

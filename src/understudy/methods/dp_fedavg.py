@@ -22,6 +22,7 @@ from typing import Literal
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from understudy.errors import UserError
 from understudy.federation.client import Client
@@ -131,11 +132,9 @@ def private(means: NoisyMeans, *, with_losses: bool = False) -> Slope:
 
 
 def _poisson_plan(pool: int, plan: NoisePlan, rng: torch.Generator) -> Tensor:
-    drawn = [poisson_rows(pool, plan.rate, rng) for _ in range(plan.steps)]
-    table = torch.full((plan.steps, max([1, *map(len, drawn)])), EMPTY)
-    for row, records in zip(table, drawn, strict=True):
-        row[: len(records)] = records
-    return table
+    nobody = torch.tensor([EMPTY])  # a table has at least one column, even if no record was drawn
+    drawn = [nobody, *(poisson_rows(pool, plan.rate, rng) for _ in range(plan.steps))]
+    return pad_sequence(drawn, batch_first=True, padding_value=EMPTY)[1:]
 
 
 @method("dp-fedavg", settings=DpSettings)

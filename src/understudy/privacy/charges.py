@@ -158,7 +158,8 @@ class ChargeLog:
         if charge in before and charge.place not in closed:
             return charge
         if any(charge.place == other.place for other in before):  # it left or failed before: this is another release
-            charge = _renumbered(charge, before)
+            taken = [other.number for other in before if other.place[:4] == charge.place[:4]]
+            charge = Charge.of({**asdict(charge), "number": max(taken) + 1})
         for limit in limits:
             after = composed([*before, charge], limit.delta, limit.accountant)
             if after > limit.epsilon:
@@ -216,8 +217,3 @@ def _entry(line: Mapping[str, Any]) -> "Charge | Place":
         return Charge.of(line["charge"])
     run, round, step, task, number = line["closed"]
     return str(run), int(round), int(step), str(task), int(number)
-
-
-def _renumbered(charge: Charge, before: Sequence[Charge]) -> Charge:
-    taken = [other.number for other in before if other.place[:4] == charge.place[:4]]
-    return Charge.of({**asdict(charge), "number": max(taken) + 1})

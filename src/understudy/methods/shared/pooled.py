@@ -161,13 +161,8 @@ def why_unfit(reply: Reply, net: Network, *, most: int | None = None, weighted: 
         return f"its labels run from {int(y.min())} to {int(y.max())}, but there are only {kinds}"
     if most is not None and len(y) > most:
         return f"it sent {len(y)} images, but at most {most} are planned"
-    if weighted:
-        return _why_weights_unfit(reply["weight"], len(y))
-    return None
-
-
-def _why_weights_unfit(weight: Tensor, images: int) -> str | None:
-    if tuple(weight.shape) != (images,) or weight.dtype != torch.float32 or bool((weight <= 0).any()):
+    weight = reply["weight"] if weighted else torch.ones(len(y))
+    if tuple(weight.shape) != (len(y),) or weight.dtype != torch.float32 or bool((weight <= 0).any()):
         return "it needs a weight above 0 for each image"
     return None
 
