@@ -112,10 +112,8 @@ def _single_gradients(net: Network) -> Callable[[Tensor, Tensor], Tensor]:
 
 def _logits(net: Network, trained: Tensor, x: Tensor) -> Tensor:
     """Through the plain layers, without the network's memory layout, which vmap does not support."""
-    parts = {
-        name: trained[where].view(shape) for name, (where, shape) in net.windows.items() if where.stop <= net.parameters
-    }
-    inside = {f"module.{name}": part for name, part in parts.items()}
+    windows = {f"module.{name}": net.windows[name] for name in net.trained}
+    inside = {name: trained[where].view(shape) for name, (where, shape) in windows.items()}
     found: Tensor = functional_call(RawLogits(net.module, net.problem), inside, (x,))
     return found
 

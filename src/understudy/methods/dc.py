@@ -40,7 +40,7 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Descent, full_gradient
 from understudy.learning.pool import PerImage, PoolFeed, learn_from_pool
 from understudy.methods.shared.outliers import learnt_from
-from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, first_noise, pooled, why_unfit
+from understudy.methods.shared.pooled import check_images, first_noise, pooled, why_unfit
 from understudy.methods.shared.sent_once import SentOnce
 from understudy.models.network import Network
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, image_gradient
@@ -91,9 +91,7 @@ class Condensing(Method):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
-        check_classes_alone(net, "It")
-        if self.settings.dsa:
-            check_augmentation(net, self.settings.dsa_kinds)
+        check_images(net, "It", self.settings.dsa_kinds if self.settings.dsa else None)
         if net.needs_company:
             raise UserError(
                 "model: BatchNorm is refused, because randomly drawn networks have no running statistics; "

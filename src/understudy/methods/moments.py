@@ -44,7 +44,7 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Descent
 from understudy.learning.pool import PoolFeed, learn_from_pool
 from understudy.methods.shared.outliers import learnt_from
-from understudy.methods.shared.pooled import check_classes_alone
+from understudy.methods.shared.pooled import check_images
 from understudy.models.network import Network
 from understudy.privacy.accounting import Spending
 from understudy.privacy.mechanism import clip_rows, with_noise
@@ -81,7 +81,7 @@ class Moments(Method):
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
         settings, shape = self.settings, net.problem.shape
-        check_classes_alone(net, "moments")
+        check_images(net, "moments")
         if self.privacy is None and settings.noise is not None:
             raise UserError("method.noise spends privacy; write `privacy: {epsilon: 8, delta: 1e-5}` in the config.")
         self.basis = cosines(shape, settings.frequencies)

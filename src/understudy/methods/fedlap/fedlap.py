@@ -43,7 +43,7 @@ from understudy.learning.loop import Descent, full_gradient
 from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_from_pool, record_weights
 from understudy.methods.fedlap.settings import MEASURED, PRESETS, FedLapSettings
 from understudy.methods.shared.outliers import learnt_from
-from understudy.methods.shared.pooled import accepted, check_augmentation, check_classes_alone, pooled, why_unfit
+from understudy.methods.shared.pooled import accepted, check_images, pooled, why_unfit
 from understudy.models.network import Network
 from understudy.privacy.mechanism import poisson_rows
 from understudy.synthesis.gradient_matching import MovingImages, Target, match_gradient
@@ -59,9 +59,7 @@ class FedLap(Method):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
-        check_classes_alone(net, "fedlap")
-        if self.settings.dsa:
-            check_augmentation(net, self.settings.kinds)
+        check_images(net, "fedlap", self.settings.kinds if self.settings.dsa else None)
 
     def effort(self, records: int, classes: int) -> int:
         settings = self.settings

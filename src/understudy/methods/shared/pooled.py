@@ -59,9 +59,7 @@ class Pooled(Method):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
-        check_classes_alone(net, type(self).__name__)
-        if self.settings.dsa:
-            check_augmentation(net, self.settings.dsa_kinds)
+        check_images(net, type(self).__name__, self.settings.dsa_kinds if self.settings.dsa else None)
 
     # ---- on the client
 
@@ -133,15 +131,13 @@ class Pooled(Method):
         return torch.cat([weight * settings.keep_weight**age for weight, age in plain])
 
 
-def check_classes_alone(net: Network, who: str) -> None:
+def check_images(net: Network, who: str, dsa_kinds: tuple[DsaKind, ...] | None = None) -> None:
+    """``who`` makes images class by class; ``dsa_kinds``: how they are augmented, if they are."""
     if net.problem.multilabel:
         raise UserError(f"{who} makes images class by class, so every record must have exactly one label.")
-
-
-def check_augmentation(net: Network, kinds: tuple[DsaKind, ...]) -> None:
-    if len(net.problem.shape) != 3:
+    if dsa_kinds is not None and len(net.problem.shape) != 3:
         raise UserError("method.dsa needs images (channels, height, width), which these records are not; write false.")
-    if not kinds:
+    if dsa_kinds == ():
         raise UserError("method.dsa_kinds is empty; name at least one kind, or write dsa: false.")
 
 
