@@ -12,7 +12,8 @@ from understudy.data.dataset import Dataset
 from understudy.data.digits import read_mnist_5k
 from understudy.data.settings import DataSettings, build_federation, load_dataset
 from understudy.data.skew import measure_skew
-from understudy.data.splits import Iid, Users, make_split
+from understudy.data.splits.make import make_split
+from understudy.data.splits.simple import Iid, Users
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 from understudy.view.split import split_figure

@@ -14,7 +14,8 @@ from understudy.data import sets
 from understudy.data.resize import average, overlaps
 from understudy.data.settings import DataSettings, load_dataset, unused_records
 from understudy.data.shapes import SHAPES, ShapesSettings, draw_all, grid, hues, read_shapes
-from understudy.data.splits import Factor, make_split
+from understudy.data.splits.make import make_split
+from understudy.data.splits.simple import Factor
 from understudy.errors import UserError
 
 

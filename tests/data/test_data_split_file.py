@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from understudy.data.splits import Split
+from understudy.data.splits.split import Split
 from understudy.errors import UserError
 
 

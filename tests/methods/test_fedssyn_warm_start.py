@@ -23,7 +23,8 @@ from understudy.learning.pool import PoolFeed, learn_from_pool
 from understudy.methods.dc import DC, DCSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.feddyn import FedDynSettings, feddyn
-from understudy.methods.fedssyn.fedssyn import POOL_X, POOL_Y, Fedssyn, FedssynSettings
+from understudy.methods.fedssyn.fedssyn import POOL_X, POOL_Y, Fedssyn
+from understudy.methods.fedssyn.settings import FedssynSettings
 from understudy.methods.scaffold import ScaffoldSettings, scaffold
 from understudy.methods.shared.averaging import AveragingSettings
 from understudy.randomness import generator

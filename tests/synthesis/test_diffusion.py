@@ -11,7 +11,7 @@ from understudy.complaints import checked
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
-from understudy.methods.fedssyn.fedssyn import FedssynSettings
+from understudy.methods.fedssyn.settings import FedssynSettings
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator
 from understudy.synthesis.diffusion import diffusion

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from understudy.errors import UserError
 
-Arrays = Mapping[str, NDArray[np.generic]]  # of an .npz file, by name
+NpzArrays = Mapping[str, NDArray[np.generic]]  # of an .npz file, by name
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Examples:
         return cls.from_npz(read_npz(path), path)
 
     @classmethod
-    def from_npz(cls, arrays: Arrays, path: Path, x: str = "x", y: str = "y") -> Self:
+    def from_npz(cls, arrays: NpzArrays, path: Path, x: str = "x", y: str = "y") -> Self:
         """From two of the arrays that ``path`` holds."""
         for name in (x, y):
             if name not in arrays:

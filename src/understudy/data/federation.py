@@ -13,7 +13,8 @@ from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
 from understudy.data.own import Scaling, problem_of
 from understudy.data.problem import Problem
-from understudy.data.splits import Split, hold_out
+from understudy.data.splits.make import hold_out
+from understudy.data.splits.split import Split
 from understudy.errors import UserError
 from understudy.site_names import check_site_name
 

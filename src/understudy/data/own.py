@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.dataset import Dataset
-from understudy.data.examples import Arrays, Examples, read_npz
+from understudy.data.examples import Examples, NpzArrays, read_npz
 from understudy.data.images import class_names, read_images
 from understudy.data.parquet import holds_parquet, read_parquet, read_users
 from understudy.data.problem import Problem
@@ -58,13 +58,13 @@ def _classes_seen(parts: Sequence[Examples], who: str) -> int:
     return 1 + last
 
 
-def _read_npz(path: Path) -> Arrays:
+def _read_npz(path: Path) -> NpzArrays:
     if path.suffix != ".npz" and path.exists():
         raise UserError(f"{path} is neither a folder of images by class nor an .npz or .parquet file.")
     return read_npz(path)
 
 
-def _users(arrays: Arrays, path: Path) -> Tensor | None:
+def _users(arrays: NpzArrays, path: Path) -> Tensor | None:
     if "users" not in arrays:
         return None
     users = arrays["users"]

@@ -1,5 +1,6 @@
 """Data sets by name."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,11 @@ from understudy.data.shapes import ShapesSettings, read_shapes
 from understudy.errors import UserError
 
 SETTINGS: dict[str, type[Settings]] = {"shapes": ShapesSettings, "canvases": CanvasesSettings, "flair": FlairSettings}
+READERS: dict[str, Callable[[Any, Path | None], Dataset]] = {
+    "shapes": lambda settings, _folder: read_shapes(settings),
+    "canvases": lambda settings, _folder: read_canvases(settings),
+    "flair": lambda settings, folder: read_flair(folder, settings),
+}
 NATURAL_USERS = ("canvases", "flair")  # these tell whose record each is
 
 
@@ -63,7 +69,7 @@ def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:
     shape, mean, std, test.
     """
     if name in SETTINGS:
-        return _read_with(checked(SETTINGS[name], options, name), folder)
+        return READERS[name](checked(SETTINGS[name], options, name), folder)
     if is_path(name) and name not in SOURCES:
         test = options.pop("test", None)
         scaling = {key: options.pop(key) for key in ("classes", "mean", "std") if key in options}
@@ -78,15 +84,6 @@ def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:
 def get(name: str, folder: Path | None = None) -> Path:
     """Downloads and checks the files of a data set; returns their folder."""
     return source(name).get(folder)
-
-
-def _read_with(settings: Settings, folder: Path | None) -> Dataset:
-    if isinstance(settings, ShapesSettings):
-        return read_shapes(settings)
-    if isinstance(settings, CanvasesSettings):
-        return read_canvases(settings)
-    assert isinstance(settings, FlairSettings)
-    return read_flair(folder, settings)
 
 
 def _refuse(name: str, options: dict[str, Any], known: str) -> None:

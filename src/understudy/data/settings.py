@@ -20,7 +20,8 @@ from understudy.data.problem import Problem
 from understudy.data.resize import resized, shrunk
 from understudy.data.sets import NATURAL_USERS, SETTINGS, SOURCES, load
 from understudy.data.shapes import ShapesSettings
-from understudy.data.splits import Dirichlet, SplitSettings, make_split
+from understudy.data.splits.dirichlet import Dirichlet
+from understudy.data.splits.make import SplitSettings, make_split
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 

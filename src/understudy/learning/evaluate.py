@@ -15,8 +15,6 @@ from understudy.errors import UserError
 from understudy.learning.losses import per_record_loss
 from understudy.learning.scores import LabelScores, Scores, label_counts, record_f1, right_decisions, score
 
-__all__ = ["Predict", "Scores", "Tally", "evaluate", "score", "tally"]
-
 Predict = Callable[[Tensor], Tensor]  # raw records -> logits; no_grad and eval mode are up to the caller
 
 

@@ -56,8 +56,6 @@ from understudy.methods.shared.pooled import accepted, of_one_kind, why_unfit
 from understudy.models.network import Network
 from understudy.synthesis.generator import Stage
 
-__all__ = ["GIVEN", "POOL_X", "POOL_Y", "Fedssyn", "FedssynSettings", "slices"]
-
 POOL_X, POOL_Y, GIVEN = "fedssyn.x", "fedssyn.y", "fedssyn.given"  # in State: the shuffled pool; who has its part
 MADE = "fedssyn.made."  # in State after the opening, per client: images sent, near-copies, out of how many
 
