@@ -63,19 +63,11 @@ class FedLapDpSettings(FedLapSettings):
 
 
 PAPER = {"restarts": 4, "stages": 5, "real_batches": 10, "image_steps": 5, "path_epochs": 2, "radius": 1.5, "lr": 0.002}
-DESK = {
-    "restarts": 2,
-    "real_batches": 4,
-    "path_epochs": 1,
-    "server_epochs": 50,
-    "batch": 128,
-    "lr": 0.05,
-    "flip": False,
-}
+DESK = {"restarts": 2, "real_batches": 4, "path_epochs": 1, "server_epochs": 50, "batch": 128, "lr": 0.05}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": PAPER,  # 30 rounds; ε is read after 1 and 15
     "mnist": {**PAPER, "flip": False},
-    "desk": {**PAPER, **DESK},
+    "desk": {**PAPER, **DESK, "flip": False},
 }
 
 
