@@ -22,7 +22,7 @@ from understudy.config.describe import describe_generators, describe_methods, de
 from understudy.config.families import FAMILIES
 from understudy.config.schema import EngineSettings, MethodPlan, ModelPlan, Top
 from understudy.data.settings import DataSettings
-from understudy.data.splits import SplitSettings
+from understudy.data.splits.make import SplitSettings
 from understudy.papers.printed import PRINTED
 from understudy.papers.reproduce import STUDIES
 from understudy.papers.stored import findings_of

@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 import understudy as us
-from understudy.data.splits import Split
+from understudy.data.splits.split import Split
 from understudy.errors import UserError
 from understudy.papers.reproduce import STUDIES
 from understudy.papers.study import StudyLine
