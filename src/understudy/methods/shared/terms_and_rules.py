@@ -98,8 +98,8 @@ class Term:
             )
 
     def samples(self, steps: int, rounds: range) -> float:
-        """What it sends through the network in these rounds, each of ``steps`` local steps, besides the records: forward
-        and back counts one, forward alone a third."""
+        """What it sends through the network in these rounds, each of ``steps`` local steps, besides the records; as
+        `Method.samples` counts."""
         return 0.0
 
     def gradient(self, kit: Kit, w: Tensor) -> Tensor | None:
