@@ -9,14 +9,14 @@ from understudy.papers.fedcog.main_experiment import Group, split_of
 from understudy.papers.study import StudyLine, StudyTable, TableCell
 from understudy.runs.folder import RunFolder
 
-Cells = dict[TableCell, Sequence[float]]
+ValueCells = dict[TableCell, Sequence[float]]
 
 
 def percent(shares: Sequence[float]) -> list[float]:
     return [100 * share for share in shares]
 
 
-def filled(lines: Mapping[str, StudyLine], labels: Mapping[TableCell, str]) -> Cells:
+def filled(lines: Mapping[str, StudyLine], labels: Mapping[TableCell, str]) -> ValueCells:
     """Accuracies after the last round, in %, of the cells whose line is there."""
     found = {cell: lines.get(label) for cell, label in labels.items()}
     return {cell: percent(line.accuracies) for cell, line in found.items() if line is not None}
@@ -28,7 +28,7 @@ def by_name(cells: Iterable[TableCell]) -> dict[TableCell, str]:
 
 
 def by_split(rows: Iterable[str], groups: Sequence[Group]) -> dict[TableCell, str]:
-    """Cells in columns NIID-1 and NIID-2, whatever the data set."""
+    """ValueCells in columns NIID-1 and NIID-2, whatever the data set."""
     settings = [one for group in groups for one in group]
     return {(row, split_of(one)): one.label(row) for row in rows for one in settings}
 

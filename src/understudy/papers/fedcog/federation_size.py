@@ -66,7 +66,7 @@ def _varied(groups: Sequence[Group], sizes: Sizes, seeds: Sequence[int]) -> From
     return FromRuns(compared("fedcog-tables9-11", ABOUT, groups, lines, tuned=OTHERS, split="NIID-1"), _tell)
 
 
-FEWEST = {TAU[0]: {"method.local.steps": 1}, OF_FIFTY[1]: {"data.clients": 6, "method.cohort": 0.5}}
+FEWEST: Sizes = {TAU[0]: {"method.local.steps": 1}, OF_FIFTY[1]: {"data.clients": 6, "method.cohort": 0.5}}
 STUDY = Study(
     "fedcog-tables9-11",
     ABOUT,

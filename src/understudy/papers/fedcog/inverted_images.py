@@ -15,7 +15,7 @@ from understudy.data.problem import Problem
 from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.claims import PaperClaim, above, all_of, at_least, at_most
 from understudy.papers.comparison import Contender
-from understudy.papers.fedcog.cells import Cells
+from understudy.papers.fedcog.cells import ValueCells
 from understudy.papers.fedcog.main_experiment import CIFAR10, DESK, PAPER, SMOKE, Group, Setting, compared, split_of
 from understudy.papers.published import FromRuns, Published, Study
 from understudy.papers.study import Findings, Mosaic, StudyTable
@@ -41,7 +41,7 @@ def _tell(groups: Sequence[Group], images: int, lines: PlayedLines) -> Findings:
     every = list(lines.values())
     if folder is None:
         stored: Mapping[str, Any] = lines.numbers.get("images", {})
-        values = {(row, column): [value] for row, of in stored.items() for column, value in of.items()}
+        values: ValueCells = {(row, column): [value] for row, of in stored.items() for column, value in of.items()}
         return Findings(ABOUT, every, values=values, numbers=lines.numbers)
     data = build_data(resolve(read_config(folder)))
     made = {_said(steps): _made(folder, steps, images) for steps in STEPS}
@@ -65,7 +65,7 @@ def _made(folder: Path, steps: int, images: int) -> Generated:
     return generated(folder, changes={"steps": steps, "images": images, "labels": "uniform"})
 
 
-def _measured(column: str, made: Generated, data: Federation) -> Cells:
+def _measured(column: str, made: Generated, data: Federation) -> ValueCells:
     records = torch.cat([data.problem.scale(holding.own.x) for holding in data.sites.values()]).flatten(1)
     labels = torch.cat([holding.own.y for holding in data.sites.values()])
     x, y = made.examples.x.flatten(1), made.examples.y

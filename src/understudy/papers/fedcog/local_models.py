@@ -7,7 +7,7 @@ from functools import partial
 from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.claims import PaperClaim, all_of, below, row_above
 from understudy.papers.comparison import Contender
-from understudy.papers.fedcog.cells import Cells, last_metrics, percent
+from understudy.papers.fedcog.cells import ValueCells, last_metrics, percent
 from understudy.papers.fedcog.main_experiment import (
     BALANCED,
     BASELINES,
@@ -52,7 +52,7 @@ def _called(row: str) -> str:
 
 
 def _tell(groups: Sequence[Group], lines: PlayedLines) -> Findings:
-    seen, values = last_metrics(lines, list(METRICS.values())), Cells()
+    seen, values = last_metrics(lines, list(METRICS.values())), ValueCells()
     (setting,) = [one for group in groups for one in group if split_of(one) == "NIID-1"]
     base = seen.get(setting.label(_called(FEDAVG)), {}).get("local_distance")
     for row in ROWS:

@@ -7,7 +7,7 @@ from understudy.config.read import read
 from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.claims import PaperClaim, row_above, times
 from understudy.papers.comparison import Contender
-from understudy.papers.fedcog.cells import Cells, last_metrics, percent
+from understudy.papers.fedcog.cells import ValueCells, last_metrics, percent
 from understudy.papers.fedcog.main_experiment import (
     BALANCED,
     FEDAVG,
@@ -97,7 +97,7 @@ SMOKE_CANVASES: Sequence[Group] = [
 # ---- the study
 
 
-def f1_cells(row: str, seen: Mapping[str, Sequence[float]], metrics: Mapping[str, str]) -> Cells:
+def f1_cells(row: str, seen: Mapping[str, Sequence[float]], metrics: Mapping[str, str]) -> ValueCells:
     """Scores of a line, in %, by the paper's names for them."""
     return {(row, column): percent(seen[key]) for column, key in metrics.items() if key in seen}
 
@@ -108,7 +108,7 @@ def _lines(setting: Setting) -> list[Contender]:
 
 
 def _tell(groups: Sequence[Group], lines: PlayedLines) -> Findings:
-    seen, values = last_metrics(lines, list(METRICS.values())), Cells()
+    seen, values = last_metrics(lines, list(METRICS.values())), ValueCells()
     for row in PRINTED:
         values |= f1_cells(row, seen.get(groups[0][0].label(row), {}), METRICS)
     return Findings(ABOUT, list(lines.values()), values=values, numbers={"last_round": seen})

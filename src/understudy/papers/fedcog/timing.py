@@ -179,7 +179,10 @@ def _generating(setting: Setting, most: int, trials: int, _folder: Path, _observ
     with one_thread():
         plain = ready(_configured(setting, {}))
         cog = ready(_configured(setting, _with_fedcog(setting, images=min(numbers))))
-        works = {TRAIN: plain.train, **{str(images): partial(cog.generate, images) for images in numbers}}
+        works: dict[str, Callable[[], float]] = {
+            TRAIN: plain.train,
+            **{str(images): partial(cog.generate, images) for images in numbers},
+        }
         for _ in range(trials):
             seconds = fastest(works, repeats=2)
             for images in numbers:

@@ -11,7 +11,7 @@ from typing import Any
 from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.claims import PaperClaim, above, all_of, best_of, rising
 from understudy.papers.comparison import Contender
-from understudy.papers.fedcog.cells import Cells, by_split, filled
+from understudy.papers.fedcog.cells import ValueCells, by_split, filled
 from understudy.papers.fedcog.main_experiment import (
     BALANCED,
     CIFAR10,
@@ -184,7 +184,7 @@ def _tell_scans(groups: Sequence[Group], lines: PlayedLines) -> Findings:
     return Findings(SCANS, list(lines.values()), pictures={"table": _scan_drawing(values)}, values=values)
 
 
-def _scan_drawing(values: Cells) -> Drawing:
+def _scan_drawing(values: ValueCells) -> Drawing:
     def dots(cells: Sequence[TableCell]) -> tuple[list[float], list[float]]:
         found = [(at, value) for at, cell in enumerate(cells) for value in values.get(cell, ())]
         return [float(at) for at, _ in found], [value for _, value in found]
