@@ -140,7 +140,7 @@ MORE = (
 )
 SHOWN = Shown(
     "SimpleCNN, 10 clients, 70 rounds, of which FedCOG joins in the last 20: {}",
-    r"(?P<method>[\w-]+)(?P<more>(?: \(\w+\))?, .+)",
+    r"(?P<more>(?P<method>[\w-]+)(?: \(\w+\))?, .+)",
     scale="paper",
 )
 STUDY = Study(
