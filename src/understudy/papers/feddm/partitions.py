@@ -147,7 +147,8 @@ TABLE1 = Study(
         ],
     ),
     more=[
-        "Few rounds favour FedDM: on the desk's MNIST, FedAvg at α = 0.1 reaches FedDM's five-round mean after 23 rounds.",
+        "Few rounds favour FedDM: on the desk's MNIST, FedAvg at α = 0.1 reaches FedDM's five-round mean after 23 "
+        "rounds.",
         "What FedDM's images give away is measured on the frontier's page, too: nearly as much as the records.",
     ],
 )

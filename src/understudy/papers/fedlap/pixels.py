@@ -1,5 +1,6 @@
-"""Figures 11 to 13 of "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations": how the pixels
-of synthetic images are distributed, by round and client, what the images look like, and the same with privacy."""
+"""Figures 11 to 13 of "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations": how the
+pixels of synthetic images are distributed, by round and client, what the images look like, and the same with privacy.
+"""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -171,8 +172,8 @@ FIG12 = Study(
         grain=0.01,
         stand_ins=(OPEN, PRIVATE),
         remarks=[
-            "The paper prints no numbers. “Clients apart”: the share of the distribution of pixels (40 bins from −4 to 4) "
-            "that two clients do not have in common, in the mean over pairs, in the last round.",
+            "The paper prints no numbers. “Clients apart”: the share of the distribution of pixels (40 bins from −4 "
+            "to 4) that two clients do not have in common, in the mean over pairs, in the last round.",
             "Without privacy, images start as records in every round; with privacy they start as noise and are kept.",
             "At the desk: MNIST at 14×14, 12 rounds, one seed; with privacy ε = 10 over all rounds.",
         ],

@@ -1,17 +1,10 @@
-"""FedDM's studies: curves over seeds by hand, what each study compares, and a whole small one."""
-
-import json
-from pathlib import Path
+"""Curves of a comparison over rounds and megabytes, by hand."""
 
 import numpy
 import pytest
 
 from understudy.papers.compared import curves_drawing, curves_table
-from understudy.papers.feddm import SKEW
-from understudy.papers.reproduce import study
 from understudy.papers.study import StudyLine
-from understudy.papers.tuned import Comparison, Contender, compare_tuned
-from understudy.runs.watching import Observer
 from understudy.view.panels import drawing_figure
 
 
@@ -48,24 +41,6 @@ def test_everybody_is_scored_at_the_end_and_for_the_least_megabytes() -> None:
     ]
 
 
-def test_curves_are_of_the_runs_that_counted(tmp_path: Path) -> None:
-    config = {
-        "data": {"name": "digits", "clients": 2, "limit": 60},
-        "model": {"name": "softmax"},
-        "method": {"name": "fedavg", "rounds": 2, "local": {"epochs": 1, "batch": 16}},
-        "engine": {"name": "inline"},
-    }
-    plan = Comparison("n", "about", config, (0.1, 0.3), (4, 5), [Contender("one", {})])
-    (one,) = compare_tuned(plan, tmp_path, Observer())
-    assert one.rounds == [0, 1, 2]
-    for at, seed in enumerate(plan.seeds):
-        file = tmp_path / f"runs/one/rate-{one.rate:g}-seed-{seed}/metrics.jsonl"
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        assert one.values[at] == [line["accuracy"] for line in lines]
-        sent = [(line["bytes_up"] + line["bytes_down"]) / 1e6 for line in lines]
-        assert one.sent[at] == pytest.approx([sent[0], sent[0] + sent[1], sum(sent)])
-
-
 def test_a_method_has_one_colour_in_all_panels_and_the_opening_is_left_out() -> None:
     drawing = curves_drawing("title", {"first": {"a": TWO_SEEDS, "b": ONE_SEED}, "second": {"b": ONE_SEED}})
     figure = drawing_figure(drawing)
@@ -75,23 +50,3 @@ def test_a_method_has_one_colour_in_all_panels_and_the_opening_is_left_out() -> 
     assert numpy.asarray(over_megabytes.lines[0].get_xdata()) == pytest.approx([1.1, 2.2])
     assert first.get_ylim() == (50.0, 100.0)  # the worst seed after round 1 has 50 %
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
-
-
-def test_at_desk_scale_every_baseline_meets_feddm_on_both_skewed_splits() -> None:
-    plan = SKEW["desk"]
-    assert len(plan.seeds) == 3
-    for alpha in ("0.1", "0.01"):
-        assert list(plan.panels[f"α = {alpha}"]) == ["FedDM", "REAL", "FedAvg", "FedProx", "FedNova", "SCAFFOLD"]
-    drawn = {contender for lines in plan.panels.values() for contender in lines.values()}
-    assert drawn == {contender.label for contender in plan.contenders}
-
-
-def test_a_small_study_of_the_options_gives_a_row_and_a_curve_each(tmp_path: Path) -> None:
-    found = study("feddm-options", "smoke")(tmp_path, Observer())
-    labels = ["feddm", "ipc-5", "ipc-3", "rho-1", "rho-4", "steps-120", "real", "real-3"]
-    assert [one.label for one in found.lines] == labels
-    sent = {one.label: one.megabytes or 0.0 for one in found.lines}
-    # Fewer images, fewer megabytes; real ones travel with a byte a pixel and not four.
-    assert sent["ipc-3"] < sent["ipc-5"] < sent["feddm"] == sent["rho-4"]
-    assert sent["real"] < sent["feddm"]
-    assert len(found.tables["curves"][0].rows) == 3 + 3 + 3 + 2
