@@ -8,18 +8,27 @@ from understudy.papers.published import Published
 from understudy.papers.study import Findings, StudyTable, TableCell, spread
 
 SMALL, LARGE = 0.1, 1000.0  # numbers outside these have three significant digits
+RATIOS = 2.0  # below it, one digit after the point would hide the spread
 
 
 def beside_printed(published: Published, found: Findings) -> StudyTable:
     """Rows and columns in the order in which the paper has them, then those that only we have."""
     every = dict.fromkeys((*published.cells, *found.values))
     rows, columns = dict.fromkeys(row for row, _ in every), dict.fromkeys(column for _, column in every)
-    heads = [f"{column}{', ' if column else ''}{which}" for column in columns for which in ("printed", "ours")]
+    shown = {
+        column: ("printed", "ours") if any(cell[1] == column for cell in published.cells) else ("ours",)
+        for column in columns
+    }
+    heads = [f"{column}{', ' if column else ''}{which}" for column in columns for which in shown[column]]
     leaks = {row: leak_of(published, found, row) for row in rows}
     shows_leaks = any(leaks.values())
     body = []
     for row in rows:
-        cells = [text for column in columns for text in _pair(published.cells, found.values, (row, column))]
+        cells = [
+            text
+            for column in columns
+            for text in _pair(published.cells, found.values, (row, column))[-len(shown[column]) :]
+        ]
         body.append([row or published.place, *cells, *([leaks[row] or "–"] if shows_leaks else [])])
     last = ["leak"] if shows_leaks else []
     return StudyTable([f"{published.place} ({published.unit})", *heads, *last], body)
@@ -57,7 +66,7 @@ def measured(values: Sequence[float]) -> str:
     mean = statistics.fmean(values)
     if len(values) == 1:
         return number(mean)
-    digits = "{:.3g}" if abs(mean) < SMALL or abs(mean) >= LARGE else "{:.1f}"
+    digits = "{:.3g}" if abs(mean) < SMALL or abs(mean) >= LARGE else "{:.3f}" if abs(mean) < RATIOS else "{:.1f}"
     return f"{digits.format(mean)} ± {digits.format(spread(values))}"
 
 

@@ -130,7 +130,7 @@ def tuning_runs(plan: Comparison, contender: Contender, store: RunStore) -> list
         return []
     more = dict(plan.tuning)
     if plan.tuned_on == "validation_accuracy":
-        more["data.validation"] = VALIDATION
+        more["data.validation"] = _validation(plan)
     return [_needed(plan, contender, "tuning", rate, TUNING_SEED, more, store) for rate in rates]
 
 
@@ -148,10 +148,16 @@ def _needed(
     before = _shared(plan, contender, rate, seed)
     if before is not None and contender.images is not None:
         changes |= contender.images.using(str(store.folder(before.run)))
-    run = StoredConfig(resolve(dict(plan.config), changes))
+    run = StoredConfig(resolve(dict(plan.config), changes), keep_all=contender.kept)
     if before is not None and contender.begins is not None:
         run = replace(run, first=before.run, changes=_of_a_branch(run.config, changes))
     return NeededRun(contender.label, purpose, run, rate, seed)
+
+
+def _validation(plan: Comparison) -> float:
+    """The share that its config keeps back anyway, as some papers do, or else ours."""
+    data = plan.config.get("data")
+    return float(data.get("validation") or VALIDATION) if isinstance(data, Mapping) else VALIDATION
 
 
 def _of_a_branch(config: Config, changes: Changes) -> tuple[tuple[str, Any], ...]:
@@ -166,7 +172,7 @@ def _shared(plan: Comparison, contender: Contender, rate: float | None, seed: in
         split = {key: value for key, value in contender.changes.items() if key.split(".")[0] == "data"}
         changes = {**split, **contender.images.training(), "seed": seed}
         if seed == TUNING_SEED:
-            changes["data.validation"] = VALIDATION
+            changes["data.validation"] = _validation(plan)
         config = resolve(dict(plan.config), changes)
         return NeededRun(contender.label, "generators", StoredConfig(config, keep_all=True), seed=seed)
     if contender.begins is not None and seed != TUNING_SEED:

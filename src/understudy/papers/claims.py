@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from understudy.papers.study import Scale, TableCell
@@ -94,10 +95,25 @@ def row_above(row: str, others: Sequence[str], columns: Sequence[str], by: float
     return all_of(above((row, column), (other, column), by) for column in columns for other in others if other != row)
 
 
+def wider(gap: tuple[TableCell, TableCell], than: tuple[TableCell, TableCell]) -> ClaimTest:
+    """The first of ``gap`` above its second by more than the first of ``than`` above its second."""
+
+    def test(evidence: Evidence) -> Verdict:
+        cells = (*gap, *than)
+        found = [evidence.of(cell) for cell in cells]
+        if any(not values for values in found):
+            return _not_run([cell for cell, values in zip(cells, found, strict=True) if not values])
+        (here, spread), (there, other) = (_difference(*found[at : at + 2], evidence.grain) for at in (0, 2))
+        word = _settled(here - there, math.hypot(spread, other))
+        return Verdict(word, f"{_said(gap[0])} {here:+.3g} and {_said(than[0])} {there:+.3g}")
+
+    return test
+
+
 def rising(cells: Sequence[TableCell]) -> ClaimTest:
     """From the first to the last, and never clearly down on the way."""
     ends = above(cells[-1], cells[0])
-    steps = [above(after, before) for before, after in zip(cells, cells[1:], strict=False)]
+    steps = [above(after, before) for before, after in pairwise(cells)]
 
     def test(evidence: Evidence) -> Verdict:
         whole, found = ends(evidence), [step(evidence) for step in steps]
@@ -190,6 +206,36 @@ def drawn_like(cells: Sequence[TableCell], deviations: float = 2.0) -> ClaimTest
         word: VerdictWord = "holds" if off[worst] <= deviations else "does not hold"
         said = f"{off[worst]:.1f} standard deviations of our seeds from the mean; at most {deviations:g} expected"
         return Verdict(word, f"furthest off: {_said(worst)}, {said}")
+
+    return test
+
+
+def near(one: TableCell, other: TableCell, within: float) -> ClaimTest:
+    """One number off another by at most this share of it; within the spread of that limit nothing is settled."""
+
+    def test(evidence: Evidence) -> Verdict:
+        a, b = evidence.of(one), evidence.of(other)
+        if not a or not b:
+            return _not_run([cell for cell, found in ((one, a), (other, b)) if not found])
+        limit = within * abs(statistics.fmean(b))
+        difference, spread = _difference(a, b, evidence.grain)
+        word = _settled(limit - abs(difference), spread)
+        return Verdict(word, f"{_said(one)} {_mean(a)} against {_said(other)} {_mean(b)}, {within:.0%} allowed")
+
+    return test
+
+
+def closer(one: TableCell, to: TableCell, than: TableCell) -> ClaimTest:
+    """One number closer to the second than to the third, compared in each seed."""
+
+    def test(evidence: Evidence) -> Verdict:
+        found = [evidence.of(cell) for cell in (one, to, than)]
+        if not all(found) or len({len(each) for each in found}) > 1:
+            return _not_run([cell for cell, each in zip((one, to, than), found, strict=True) if not each])
+        nearer = [abs(a - c) - abs(a - b) for a, b, c in zip(*found, strict=True)]
+        spread = statistics.stdev(nearer) if len(nearer) > 1 else evidence.grain
+        said = f"{_said(one)} {_mean(found[0])}; {_said(to)} {_mean(found[1])}, {_said(than)} {_mean(found[2])}"
+        return Verdict(_settled(statistics.fmean(nearer), spread), said)
 
     return test
 

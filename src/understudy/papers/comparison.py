@@ -58,6 +58,7 @@ class Contender:
     images: ShuffledImages | None = None
     begins: FirstRounds | None = None
     audited: Literal["", "quick", "thorough"] = ""  # the run with the first seed is attacked
+    kept: bool = False  # what its clients remember stays with the run, to be looked at
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,8 @@ def summary(found: Sequence[Score], scale: Scale = "desk") -> str:
     counts = tally(found, scale)
     tried = sum(counts.values()) - counts["not run"]
     return (
-        f"Of {tried} published claims tried at {scale} scale, {counts['holds']} hold, {counts['does not hold']} do not, "
-        f"and {counts['not settled']} are within the spread; {counts['not run']} were not run."
+        f"Of {tried} published claims tried at {scale} scale, {counts['holds']} hold, {counts['does not hold']} do "
+        f"not, and {counts['not settled']} are within the spread; {counts['not run']} were not run."
     )
 
 
