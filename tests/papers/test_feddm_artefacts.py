@@ -8,10 +8,11 @@ from printed_numbers import missing_from
 from understudy.config.resolve import resolve
 from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.claims import in_print
+from understudy.papers.early_rounds import FIRST
 from understudy.papers.feddm import STUDIES
 from understudy.papers.feddm.noise import DESK, LEVELS, noised
 from understudy.papers.feddm.options import IPC
-from understudy.papers.feddm.partitions import FIRST, PARTITIONS, SAME, TABLE1, fig2_values, on
+from understudy.papers.feddm.partitions import PARTITIONS, SAME, TABLE1, fig2_values, on
 from understudy.papers.feddm.setups import BASELINES, DESK_MNIST, DM_ROWS, PRESETS, Ground, published
 from understudy.papers.published import FromRuns, Study
 from understudy.papers.study import StudyLine

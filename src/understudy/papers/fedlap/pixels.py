@@ -120,12 +120,11 @@ def mosaic(plan: Comparison, name: str, by_round: Mapping[int, Mapping[str, Exam
 
 
 def _plan(
-    ground: PairedGround, lap: Mapping[str, Any], private: Mapping[str, Any], private_rate: float = 0.1
+    ground: PairedGround, lap: Mapping[str, Any], private: Mapping[str, Any] | None = None, private_rate: float = 0.1
 ) -> Comparison:
-    contenders = [
-        Contender(OPEN, {"method": {"name": "fedlap", **lap}}, "method.lr", audited="quick"),
-        Contender(PRIVATE, private, "method.lr", (private_rate,), audited="quick"),
-    ]
+    contenders = [Contender(OPEN, {"method": {"name": "fedlap", **lap}}, "method.lr", audited="quick")]
+    if private is not None:
+        contenders.append(Contender(PRIVATE, private, "method.lr", (private_rate,), audited="quick"))
     return Comparison("fedlap", ABOUT, ground.config, (ground.rates[-1],), ground.seeds[:1], contenders)
 
 
@@ -139,9 +138,7 @@ def _desk() -> Comparison:
 
 def _smoke() -> Comparison:
     ground = replace(smoke(""), config={**smoke("").config, "method": {"name": "fedavg", "rounds": 2}})
-    promise = {"epsilon": 10.0, "delta": 1e-4, "records": 30, "public": ["labels"]}
-    method = {"name": "fedlap-dp", **QUICK_LAP, "restarts": 1, "labels": "owned", "noise": None, "batch": 16}
-    return _plan(ground, QUICK_LAP, {"method": method, "privacy": promise})
+    return _plan(ground, QUICK_LAP)
 
 
 def _published() -> Comparison:

@@ -220,7 +220,7 @@ def _desk() -> FromRuns:
 
 
 def _smoke() -> FromRuns:
-    here: Changes = {"method.rounds": 1, "data.limit": 200, "model.width": 2, "data.name": "mnist-5k"}
+    here: Changes = {"method.rounds": 1, "data.limit": 200, "model.width": 2, "data.name": "digits", "data.size": None}
     quick = {"method.restarts": 1, "method.real_batches": 1, "method.image_steps": 1, "method.server_epochs": 2}
     return privately(
         desk_plan((3.0,), at((3.0,), {**here, "method.local.steps": 4}, {**here, **quick}, ((0.1,), (0.1,))), (0,))
