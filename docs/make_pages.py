@@ -23,7 +23,7 @@ from understudy.config.describe import describe_generators, describe_methods, de
 from understudy.config.families import FAMILIES
 from understudy.config.schema import EngineSettings, MethodPlan, ModelPlan, Top
 from understudy.data.settings import DataSettings
-from understudy.data.splits import SplitSettings
+from understudy.data.splits.make import SplitSettings
 from understudy.papers.claims import in_print
 from understudy.papers.printed import PRINTED
 from understudy.papers.published import Published
@@ -335,8 +335,8 @@ def papers_page() -> str:
                 "Every table and figure of the four papers by its name: what it claims, what was printed, what we got. "
                 "`understudy reproduce NAME` repeats one (`--plan` tells first what it costs), `--scale paper` with "
                 "every number as printed. Verdicts are computed from stored numbers: a claim **holds** if it is borne "
-                "out by more than the spread over seeds, **does not hold** if it is contradicted by more than that, and "
-                "is **not settled** in between. With one seed, one point of accuracy counts as the spread.",
+                "out by more than the spread over seeds, **does not hold** if it is contradicted by more than that, "
+                "and is **not settled** in between. With one seed, one point of accuracy counts as the spread.",
                 f"{summary(board)} {summary(board, 'paper')}",
                 markdown_table(scoreboard_table(board)).strip(),
             ]

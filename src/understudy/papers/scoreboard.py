@@ -56,8 +56,9 @@ def _score(study: Study, stored: Mapping[Scale, Findings]) -> Score:
     claims = []
     for at, claim in enumerate(published.claims):
         theirs, ours = in_print(claim, published.cells), {scale: found[scale][at] for scale in KEPT}
-        said = {"print": theirs.because, **{scale: verdict.because for scale, verdict in ours.items()}}
-        words = {scale: verdict.word for scale, verdict in ours.items()}
+        said: dict[str, str] = {"print": theirs.because}
+        said |= {scale: verdict.because for scale, verdict in ours.items()}
+        words: dict[str, VerdictWord] = {scale: verdict.word for scale, verdict in ours.items()}
         claims.append(ScoredClaim(claim.sentence, theirs.word, said, words))
     leaks = [leak_of(published, findings, row) for findings in stored.values() for row in published.stand_ins]
     leak = next(

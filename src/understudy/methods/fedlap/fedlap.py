@@ -43,7 +43,7 @@ from understudy.learning.loop import Descent, Trained, full_gradient
 from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_from_pool, record_weights
 from understudy.methods.fedlap.settings import MEASURED, PRESETS, FedLapSettings
 from understudy.methods.shared.outliers import learnt_from
-from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, pooled, why_unfit
+from understudy.methods.shared.pooled import accepted, check_images, pooled, why_unfit
 from understudy.models.network import Network
 from understudy.privacy.mechanism import poisson_rows
 from understudy.synthesis.gradient_matching import MovingImages, Target, match_gradient
@@ -59,9 +59,7 @@ class FedLap(Method):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
-        check_classes_alone(net, "fedlap")
-        if self.settings.dsa:
-            check_augmentation(net, self.settings.kinds)
+        check_images(net, "fedlap", self.settings.kinds if self.settings.dsa else None)
 
     def effort(self, records: int, classes: int) -> int:
         settings = self.settings
@@ -224,7 +222,7 @@ class FedLap(Method):
 
     def round(self, server: Server, state: State) -> State:
         asked = server.ask(self.distil, Message(model=state["model"]), to=server.cohort())
-        replies = [reply for reply in asked if self._fits(reply) and len(reply["y"])]
+        replies = [reply for reply in accepted(asked, self._fault) if len(reply["y"])]
         if not replies:
             return state
         return state.but(learnt_from(replies, lambda some: self._pooled(server, state["model"], some)))
@@ -239,13 +237,11 @@ class FedLap(Method):
         told["moved"], told["server_steps"] = scalar(self._distance(learnt.model, start)), scalar(learnt.steps)
         return Message(told, model=learnt.model)
 
-    def _fits(self, reply: Reply) -> bool:
+    def _fault(self, reply: Reply) -> str | None:
         wrong = why_unfit(reply, self.net, most=self.settings.ipc * self.net.problem.classes)
         if wrong is None and len(reply["y"]):
             wrong = next(filter(None, (self._fault_beside(reply, part) for part in self._beside)), None)
-        if wrong:
-            reply.refuse(wrong)
-        return wrong is None
+        return wrong
 
     def _fault_beside(self, reply: Reply, part: str) -> str | None:
         """r_k must lie in the ball, up to rounding, and the number of records must not be negative."""
