@@ -1,6 +1,7 @@
 """FedDM's table 2: floats uploaded, as counted and as they travel."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from understudy.papers.feddm.message_sizes import (
 from understudy.runs.folder import RunFolder
 from understudy.runs.play import play
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "data": {"name": "digits", "clients": 3, "limit": 200, "split": {"kind": "dirichlet", "alpha": 0.1}},
     "model": {"name": "small-convnet", "width": 2, "fast": "eager"},
     "engine": {"name": "inline"},
@@ -40,7 +41,7 @@ def test_printed_sizes_are_whole_numbers_of_images() -> None:
     assert list(pairs.values()) == [81, 87, 654, 47, 44, 310, 14, 15, 139]
 
 
-QUICK = {"feddm": {"steps": 1, "server": {"epochs": 1}}, "real": {"server": {"epochs": 1}}}
+QUICK: dict[str, dict[str, Any]] = {"feddm": {"steps": 1, "server": {"epochs": 1}}, "real": {"server": {"epochs": 1}}}
 
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "fednova", "feddm", "real"])

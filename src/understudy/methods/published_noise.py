@@ -1,5 +1,5 @@
-"""Published noise: the noise that "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning"
-gives its baselines (figures 4 and 10), as its algorithm 2 gives it to images. It protects nothing.
+"""Published noise: the noise that "FedDM: Iterative Distribution Matching for Communication-Efficient Federated
+Learning" gives its baselines (figures 4 and 10), as its algorithm 2 gives it to images. It protects nothing.
 
 An add-on to methods in which clients train and the server averages. In each local step, the gradient g of a batch B,
 which is already a mean over its records, is clipped and noised:
@@ -9,8 +9,8 @@ which is already a mean over its records, is clipped and noised:
 What does not depend on records (a proximal term, a control variate) is added afterwards. This is not DP-SGD, although
 the paper calls it so: a single record can turn the clipped mean round, a move of up to 2C whatever the size of the
 batch, so that the noise is too small by a factor of up to 2|B|. Nothing is charged and the ledger reports no ε. The
-noise comes from the run's seed, so that runs can be repeated. For noise that keeps a promise, see dp-fedavg; for the same
-noise on FedDM's images, its ``dp: paper``.
+noise comes from the run's seed, so that runs can be repeated. For noise that keeps a promise, see dp-fedavg; for the
+same noise on FedDM's images, its ``dp: paper``.
 """
 
 import copy

@@ -10,10 +10,10 @@ from understudy.papers.comparison import Comparison
 from understudy.papers.published import FromRuns
 from understudy.papers.study import Findings, StudyLine, TableCell
 
-Cells = Mapping[TableCell, str]  # the label of the line that fills each
+FilledBy = Mapping[TableCell, str]  # the label of the line that fills each
 
 
-def in_percent(lines: Mapping[str, StudyLine], cells: Cells) -> dict[TableCell, list[float]]:
+def in_percent(lines: Mapping[str, StudyLine], cells: FilledBy) -> dict[TableCell, list[float]]:
     """Accuracy after the last round, by seed; cells of lines that are not there stay out."""
     return {cell: percent(lines[label].accuracies) for cell, label in cells.items() if label in lines}
 
@@ -30,12 +30,12 @@ def joined(about: str, comparisons: Sequence[Comparison]) -> Comparison:
     return replace(first, about=about, contenders=contenders, panels=panels)
 
 
-def tabulated(about: str, comparisons: Sequence[Comparison], cells: Cells, lines: PlayedLines) -> Findings:
+def tabulated(about: str, comparisons: Sequence[Comparison], cells: FilledBy, lines: PlayedLines) -> Findings:
     """Every line with its rate and megabytes, curves where there are panels, and the cells."""
     if not lines:
         return Findings(about)
     return replace(compared(joined(about, comparisons), lines), values=in_percent(lines, cells))
 
 
-def tabulating(about: str, comparisons: Sequence[Comparison], cells: Cells) -> FromRuns:
+def tabulating(about: str, comparisons: Sequence[Comparison], cells: FilledBy) -> FromRuns:
     return FromRuns(comparisons, partial(tabulated, about, comparisons, cells))

@@ -1,5 +1,5 @@
-"""Figures 3 and 12 of "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning": ResNet-18
-in place of the ConvNet, CIFAR-10, Dirichlet 0.5. At the desk an eighth of its width, on MNIST at 16×16."""
+"""Figures 3 and 12 of "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning":
+ResNet-18 in place of the ConvNet, CIFAR-10, Dirichlet 0.5. At the desk an eighth of its width, on MNIST at 16×16."""
 
 from dataclasses import replace
 from typing import Any

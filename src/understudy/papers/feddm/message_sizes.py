@@ -1,5 +1,5 @@
-"""Table 2 of "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning": how many floats all
-clients together upload in a round.
+"""Table 2 of "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning": how many floats
+all clients together upload in a round.
 
 As the paper counts: weights or pixels only, towards the server only; the model that goes down each round is left out.
 Counted with the networks and methods of this library. What FedDM sends depends on the split, and the paper has one
@@ -197,8 +197,8 @@ TABLE2 = Study(
         remarks=[
             "CIFAR-100 at Dir₁₀(0.5) is printed with twice the floats of the baseline, against the text.",
             "The printed sizes fit the split only if a client leaves out classes with fewer than ten records.",
-            "SCAFFOLD sends a control variate beside its change, so it uploads twice the baseline's floats (below); the "
-            "paper's table has one row for all baselines.",
+            "SCAFFOLD sends a control variate beside its change, so it uploads twice the baseline's floats (below); "
+            "the paper's table has one row for all baselines.",
         ],
     ),
 )

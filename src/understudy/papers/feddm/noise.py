@@ -1,6 +1,6 @@
-"""Figures 4 and 10 of "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning": every method
-with the published noise, which keeps no promise (`published-noise`, and FedDM's ``dp: paper``); and figures 14 to 17,
-what FedDM's images look like under it.
+"""Figures 4 and 10 of "FedDM: Iterative Distribution Matching for Communication-Efficient Federated Learning": every
+method with the published noise, which keeps no promise (`published-noise`, and FedDM's ``dp: paper``); and figures 14
+to 17, what FedDM's images look like under it.
 
 How legible images are is measured: the share that a network trained on all real records recognises.
 """
@@ -95,9 +95,9 @@ FIG4 = Study(
         ],
         stand_ins=["FedDM"],
         remarks=[
-            "The paper claims (ε, δ)-differential privacy for this noise. It does not hold: the gradient is clipped after "
-            "it was averaged over the batch, so one record can move it by 2C, and the noise is too small by a factor of "
-            "up to 2|B|. Rounds are not composed either. Nothing is charged, and the ledgers report no ε.",
+            "The paper claims (ε, δ)-differential privacy for this noise. It does not hold: the gradient is clipped "
+            "after it was averaged over the batch, so one record can move it by 2C, and the noise is too small by a "
+            "factor of up to 2|B|. Rounds are not composed either. Nothing is charged, and the ledgers report no ε.",
             "At the desk: MNIST, Dirichlet 0.5, batches of 64 for all methods.",
         ],
     ),
@@ -183,7 +183,8 @@ IMAGES = Study(
         {},
         [
             PaperClaim(
-                "Even without noise the images are illegible: a network trained on real records recognises at most half.",
+                "Even without noise the images are illegible: a network trained on real records recognises at most "
+                "half.",
                 at_most((NO_NOISE, RECOGNISED), 50.0),
                 scales=("desk", "paper"),
             ),

@@ -1,5 +1,5 @@
-"""What matters for FedDM: images per class (figure 11), the radius ρ (table 4), and matching itself, against sending real
-images (figure 13). At the desk all on MNIST with Dirichlet 0.1; as published on CIFAR-10 with Dirichlet 0.5."""
+"""What matters for FedDM: images per class (figure 11), the radius ρ (table 4), and matching itself, against sending
+real images (figure 13). At the desk all on MNIST with Dirichlet 0.1; as published on CIFAR-10 with Dirichlet 0.5."""
 
 from collections.abc import Mapping, Sequence
 
@@ -57,7 +57,8 @@ IPC = Study(
         ],
         stand_ins=STAND_INS,
         remarks=[
-            "Ten images per class are 69.62 here and 69.66 in table 4 and section 3.2, for what should be the same runs.",
+            "Ten images per class are 69.62 here and 69.66 in table 4 and section 3.2, for what should be the same "
+            "runs.",
             "At the desk: MNIST, Dirichlet 0.1, five rounds.",
             "REAL, with as many images, is beside it; the paper has it for ten images only.",
         ],
@@ -106,13 +107,13 @@ TABLE4 = Study(
         ],
         stand_ins=tuple(RADII),
         remarks=[
-            "At the desk ρ is 1, 2 and 4, on MNIST with Dirichlet 0.1: the network has 4000 weights, not 320 000, so per "
-            "weight these are 1.8, 3.6 and 7.2 times the paper's ρ = 5."
+            "At the desk ρ is 1, 2 and 4, on MNIST with Dirichlet 0.1: the network has 4000 weights, not 320 000, so "
+            "per weight these are 1.8, 3.6 and 7.2 times the paper's ρ = 5."
         ],
     ),
     more=[
-        "It holds in the end, not on the way: at the desk, after the first round, the three radii were at 63.8, 79.5 and "
-        "92.4 %, since the server may move no further than ρ per round."
+        "It holds in the end, not on the way: at the desk, after the first round, the three radii were at 63.8, 79.5 "
+        "and 92.4 %, since the server may move no further than ρ per round."
     ],
 )
 

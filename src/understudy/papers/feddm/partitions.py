@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from understudy.papers.carrying_out import PlayedLines
-from understudy.papers.cells import Cells, percent, tabulated, tabulating
+from understudy.papers.cells import FilledBy, percent, tabulated, tabulating
 from understudy.papers.claims import PaperClaim, above, row_above
 from understudy.papers.combined_claims import falls_less, wherever_run
 from understudy.papers.comparison import Comparison
@@ -60,7 +60,7 @@ def on(ground: Ground, partitions: Sequence[str], rows: Sequence[str] = DM_ROWS)
 
 def on_all(about: str, *where: tuple[Ground, Sequence[str]]) -> FromRuns:
     """Each data set with its splits; a column is a data set and a split."""
-    cells: Cells = {
+    cells: FilledBy = {
         (row, f"{ground.name}, {partition}"): labelled(row, ground, partition)
         for ground, partitions in where
         for partition in partitions
@@ -147,7 +147,8 @@ TABLE1 = Study(
         ],
     ),
     more=[
-        "Few rounds favour FedDM: on the desk's MNIST, FedAvg at α = 0.1 reaches FedDM's five-round mean after 23 rounds.",
+        "Few rounds favour FedDM: on the desk's MNIST, FedAvg at α = 0.1 reaches FedDM's five-round mean after 23 "
+        "rounds.",
         "What FedDM's images give away is measured on the frontier's page, too: nearly as much as the records.",
     ],
 )

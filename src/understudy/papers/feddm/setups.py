@@ -9,7 +9,7 @@ from the model by ρ/√P per weight, and P is about 4000 (21 000) instead of 32
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from understudy.config.read import read
@@ -26,6 +26,7 @@ AVERAGING: Mapping[str, Changes] = {
 BASELINES = tuple(AVERAGING)
 DM_ROWS = (*BASELINES, "FedDM", "REAL")
 STAND_INS = ("FedDM", "REAL")
+UNMATCHED = ("steps", "real_batch", "image_lr")  # settings of FedDM that REAL lacks
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,6 @@ class Ground:
     server_rates: Sequence[float]
     seeds: Sequence[int]
     audited: Literal["", "quick"] = ""
-    unmatched: Sequence[str] = field(default=("steps", "real_batch", "image_lr"))  # of FedDM's settings, not REAL's
 
     def averaging(self, row: str, label: str, changes: Changes) -> Contender:
         return Contender(label, {**AVERAGING[row], **changes}, rates=self.rates)
@@ -49,7 +49,7 @@ class Ground:
         """FedDM, or REAL with as many images and the same server."""
         given = dict(changes)
         if row == "REAL":
-            given = {key: value for key, value in given.items() if key.removeprefix("method.") not in self.unmatched}
+            given = {key: value for key, value in given.items() if key.removeprefix("method.") not in UNMATCHED}
         method = self.feddm if row == "FedDM" else self.real
         return Contender(label, {"method": method, **given}, SERVER_RATE, rates=self.server_rates, audited=self.audited)
 
@@ -60,10 +60,6 @@ class Ground:
         return replace(self, **changes)
 
 
-def _without(settings: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key not in keys}
-
-
 # ---- as published
 
 PRESETS = {"MNIST": "feddm-mnist", "CIFAR10": "feddm-cifar10", "CIFAR100": "feddm-cifar100"}
@@ -71,9 +67,9 @@ PRESETS = {"MNIST": "feddm-mnist", "CIFAR10": "feddm-cifar10", "CIFAR100": "fedd
 
 def published(name: str) -> Ground:
     config = read(PRESETS[name])
-    feddm = {"momentum": 0.9, "weight_decay": 5e-4}  # of the server, where the paper is silent
-    feddm = {**config["method"], "server": {**config["method"]["server"], **feddm}}
-    real = {**_without(feddm, ("steps", "real_batch", "image_lr")), "name": "real"}
+    silent = {"momentum": 0.9, "weight_decay": 5e-4}  # of the server; the paper does not say
+    feddm: dict[str, Any] = {**config["method"], "server": {**config["method"]["server"], **silent}}
+    real = {**{key: value for key, value in feddm.items() if key not in UNMATCHED}, "name": "real"}
     averaging = {"name": "fedavg", "rounds": feddm["rounds"], "local": {"epochs": 10, "batch": 256}}
     common = {**config, "method": averaging}
     rates = (0.001, 0.01, 0.1)

@@ -1,5 +1,5 @@
-"""What a server can do with surrogates, after the one-dimensional picture of "FedDM: Iterative Distribution Matching for
-Communication-Efficient Federated Learning".
+"""What a server can do with surrogates, after the one-dimensional picture of "FedDM: Iterative Distribution Matching
+for Communication-Efficient Federated Learning".
 
 Near the broadcast model a few learnt records stand in for a client's loss, farther away they do not; and a server that
 sums such surrogates gets closer to the common optimum than one that averages trained models.

@@ -1,11 +1,11 @@
-"""Figures 6 and 7 of "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations" (its appendix
-D.1): what makes a good surrogate gradient, at a single client that holds all records.
+"""Figures 6 and 7 of "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations" (its
+appendix D.1): what makes a good surrogate gradient, at a single client that holds all records.
 
 In each step the client draws one batch, moves its images so that their gradient resembles the batch's, and the model
-takes one step along the gradient of the images. ``Baseline`` follows the batch's own gradient (FedSGD with one client);
-``Vanilla`` matches angles; ``Regularization`` angles and lengths (the method's own); ``MSE`` the squared distance alone;
-``Calibration`` is Vanilla with each parameter tensor's gradient rescaled to the real length, a diagnostic that needs the
-real lengths. All see the same batches and begin with the same noise.
+takes one step along the gradient of the images. ``Baseline`` follows the batch's own gradient (FedSGD with one
+client); ``Vanilla`` matches angles; ``Regularization`` angles and lengths (the method's own); ``MSE`` the squared
+distance alone; ``Calibration`` is Vanilla with each parameter tensor's gradient rescaled to the real length, a
+diagnostic that needs the real lengths. All see the same batches and begin with the same noise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,8 @@ WAYS = (BASELINE, *CRITERIA)
 
 
 class CriteriaPlan(Settings):
-    """As published where the paper says: 500 steps, image rate 100, model rate 0.1; the desk has fewer of everything."""
+    """As published where the paper says: 500 steps, image rate 100, model rate 0.1; the desk has fewer of "
+    "everything."""
 
     ipc: int = 10
     image_steps: int = 5  # per batch

@@ -29,7 +29,7 @@ from understudy.papers.fedlap.criteria import (
 from understudy.papers.fedlap.trust import Descended, descended, matched_images
 from understudy.papers.printed import LAP
 from understudy.papers.published import Direct, Published, Study
-from understudy.papers.study import Drawing, Findings, Panel, TableCell, Trace
+from understudy.papers.study import Drawing, Findings, Panel, Scale, TableCell, Trace
 from understudy.runs.watching import Observer
 from understudy.threads import one_thread
 
@@ -126,7 +126,7 @@ def _radius(path: Descended) -> Drawing:
 PUBLISHED = OneBatchPlan("cifar10", 0, (0, 1, 2), CriteriaPlan(ipc=50), 200, 100)
 DESK = OneBatchPlan("digits", 16, (0, 1, 2), CriteriaPlan(ipc=5, batch=64, steps=150, looks=15), 20, 100)
 SMOKE = OneBatchPlan("digits", 2, (0,), CriteriaPlan(ipc=1, image_steps=1, batch=16, steps=2, looks=1), 1, 2)
-JUDGED = ("desk", "paper")
+JUDGED: Sequence[Scale] = ("desk", "paper")
 FIG7 = Study(
     "fedlap-fig7",
     "criteria for matching gradients, lengths of gradients, and the radius r_k",
@@ -171,11 +171,12 @@ FIG7 = Study(
         unit="as said",
         grain=0.01,
         remarks=[
-            "The figures print no numbers, and the paper does not name the data set; here CIFAR-10, as in its ablations, "
-            "and digits at the desk.",
-            "Images start as noise and are kept from batch to batch. In figure 2 a client has two classes, and its images "
-            "start as records.",
-            "“Length off”: how far the length of the gradient followed is from that of the batch, in the mean over steps.",
+            "The figures print no numbers, and the paper does not name the data set; here CIFAR-10, as in its "
+            "ablations, and digits at the desk.",
+            "Images start as noise and are kept from batch to batch. In figure 2 a client has two classes, and its "
+            "images start as records.",
+            "“Length off”: how far the length of the gradient followed is from that of the batch, in the mean over "
+            "steps.",
         ],
     ),
 )

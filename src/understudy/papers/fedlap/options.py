@@ -96,8 +96,8 @@ FIG5 = Study(
         remarks=[
             "The figure prints no numbers; fifty images per class are table 1's 71.91.",
             f"“{SAME}”: within the megabytes, up and down, of whoever sent least.",
-            "At the desk: 2000 MNIST images, three rounds; with twenty images one of three seeds fell by 15 points in the "
-            "last round.",
+            "At the desk: 2000 MNIST images, three rounds; with twenty images one of three seeds fell by 15 points in "
+            "the last round.",
         ],
     ),
 )
@@ -195,8 +195,8 @@ TABLE3 = Study(
         stand_ins=tuple(RULES),
         remarks=[
             "The text calls Min the best, while the table has Max and Median above it.",
-            "At the desk: 2000 MNIST images, three rounds, at most 50 server epochs. A server that stops early may simply "
-            "not get far enough in three rounds.",
+            "At the desk: 2000 MNIST images, three rounds, at most 50 server epochs. A server that stops early may "
+            "simply not get far enough in three rounds.",
         ],
     ),
     more=["At the desk radii shrink from round to round: 1.9, 1.5 and 1.3 with Max, 1.6, 1.2 and 1.0 with Min."],

@@ -3,9 +3,9 @@
 Paper: presets fedlap-mnist, -fashion-mnist and -cifar10. Baselines have 5 local epochs with batches of 256, rates 0.01
 (CIFAR-10: 0.1) that fall as a cosine, and μ = 0.1.
 
-Desk: 4000 images at 14×14 and a narrow ConvNet. All methods have the same number of rounds and see about as many records
-per round: FedLAP ten batches of 128 (1.6 passes over a client's 800 records), the averaging methods two passes. The six
-counters are a fraction of the paper's. Rates are constant, as there are few rounds.
+Desk: 4000 images at 14×14 and a narrow ConvNet. All methods have the same number of rounds and see about as many
+records per round: FedLAP ten batches of 128 (1.6 passes over a client's 800 records), the averaging methods two
+passes. The six counters are a fraction of the paper's. Rates are constant, as there are few rounds.
 """
 
 from collections.abc import Mapping, Sequence

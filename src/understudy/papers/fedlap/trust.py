@@ -1,9 +1,9 @@
 """Figure 2 of "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss Approximations": where images stop
 standing in for records.
 
-A client's images are matched at one model, as FedLAP does without a path. Then the model descends on the images: the loss
-on them falls all the way, that on the records falls and, somewhere, rises again. r_k is the distance at which the
-records' loss was smallest.
+A client's images are matched at one model, as FedLAP does without a path. Then the model descends on the images: the
+loss on them falls all the way, that on the records falls and, somewhere, rises again. r_k is the distance at which
+the records' loss was smallest.
 """
 
 from dataclasses import dataclass
