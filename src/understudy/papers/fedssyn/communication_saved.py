@@ -88,7 +88,8 @@ def tell(columns: Sequence[Column], lines: PlayedLines) -> Findings:
 
 def _share(column: Column, without: StudyLine, shuffled: StudyLine) -> float:
     """M_s / M_c: both lines send the models, and one the images besides; all clients exchange them, some take part."""
-    assert without.megabytes is not None and shuffled.megabytes is not None
+    assert without.megabytes is not None
+    assert shuffled.megabytes is not None
     of_round = without.megabytes / max(without.rounds[-1], 1) / column.changes["method.cohort"]
     return (shuffled.megabytes - without.megabytes) / of_round
 

@@ -122,8 +122,8 @@ FIG4A = Study(
         stand_ins=[seen(share) for share in SEEN],
         remarks=[
             "The figure prints no numbers; “14 %–20 %” stands in the text. The paper's split is Dirichlet 0.1; at the "
-            "desk it is 0.01, on 4000 MNIST images at 14×14: clients have 23 to 798 records and give 26, 100 or as many "
-            "images.",
+            "desk it is 0.01, on 4000 MNIST images at 14×14: clients have 23 to 798 records, and give 26, 100 or "
+            "as many images.",
         ],
     ),
 )
@@ -132,7 +132,7 @@ FIG4A = Study(
 
 EARLY, MIDDLE, LATE = "early", "middle", "late"
 TEN, FEW_RECORDS = FULL, FORTY
-FORTY_SKEWED = f"{FORTY}, α=0.01"
+TEN_SKEWED, FORTY_SKEWED = f"{FULL}, α=0.01", f"{FORTY}, α=0.01"
 
 
 @dataclass(frozen=True)
