@@ -142,7 +142,7 @@ FIG5 = Study(
     "ζ² and σ² with and without shuffled images, at the same model and beside the lemma",
     {
         "smoke": _parameters(column("smoke", f"{FULL}, α=0.01"), {"p = 0.06": 3, "p = 0.5": None}, 1),
-        "desk": _parameters(column("desk", f"{FULL}, α=0.1"), {"p = 0.06": 26, "p = 0.5": None}, 5),
+        "desk": _parameters(column("desk", f"{FULL}, α=0.01"), {"p = 0.06": 26, "p = 0.5": None}, 5),
         "paper": _parameters(column("paper", f"{FULL}, α=0.1"), {"p = 0.06": 287, "p = 0.5": None}, 10),
     },
     published=Published(
@@ -175,6 +175,7 @@ FIG5 = Study(
         remarks=[
             "“Reduced by half” stands in the text; the figure prints no numbers. Means over the rounds measured, after "
             "the first model. “Much smaller” is taken as at most 0.7.",
+            "The paper's split is Dirichlet 0.1; at the desk it is 0.01, on 4000 MNIST images at 14×14.",
             "The lemma assumes equal shares p and the whole pool; here each client has a part, so a ratio may lie "
             "above it.",
         ],

@@ -123,6 +123,7 @@ FIG4C = Study(
                 VAE_LINE,
                 (0.1,),
                 (0,),
+                exchange={"images": 10},
                 samplers=(("ddim", 2),),
                 sampled=10,
             )

@@ -5,7 +5,6 @@ A number beside the pictures: the share of images whose nearest test image, in p
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.claims import PaperClaim, above, rising
@@ -26,7 +25,7 @@ from understudy.papers.fedssyn.generator_knobs import (
     stage_label,
 )
 from understudy.papers.fedssyn.lines import Column, column
-from understudy.papers.fedssyn.sent_images import data_of, recognised, sent, sent_mosaic
+from understudy.papers.fedssyn.sent_images import recognised, sent_mosaic
 from understudy.papers.printed import SSYN
 from understudy.papers.published import FromRuns, Published, Study
 from understudy.papers.study import Findings, StudyTable, TableCell
@@ -64,7 +63,7 @@ def tell(columns: Mapping[str, Column], epochs: Stages, lines: PlayedLines) -> F
         }
         for stage, folders in runs.items():
             stored = lines.numbers.get("recognised", {}).get(labels[stage], [])
-            found = [_recognised(folder) for folder in folders] or stored
+            found = [share for folder in folders if (share := recognised(folder)) is not None] or stored
             if found:
                 values[row, stage] = found
                 rows.append([row, stage, ", ".join(f"{each:.1f}" for each in found)])
@@ -74,12 +73,6 @@ def tell(columns: Mapping[str, Column], epochs: Stages, lines: PlayedLines) -> F
     table = StudyTable(["clients", "stage", "recognised by their nearest test image, % by seed"], rows, words=2)
     numbers = {"recognised": {_label_of(columns, epochs, cell): found for cell, found in values.items()}}
     return Findings(about, mine, {"table": [table]}, mosaics=mosaics, numbers=numbers, values=values)
-
-
-def _recognised(run: Path) -> float:
-    test = data_of(run).test
-    assert test is not None
-    return recognised(sent(run), test)
 
 
 def _label_of(columns: Mapping[str, Column], epochs: Stages, cell: TableCell) -> str:

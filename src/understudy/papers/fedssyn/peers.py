@@ -133,7 +133,9 @@ def _paper_peers(images_per_class: int) -> dict[str, Changes]:
     return {
         FEDGEN: {"method.name": "fedgen", "method.preset": "fedssyn"},
         DENSE: {"method.name": "dense", "method.preset": "fedssyn", "method.rounds": 30},
-        FEDDM: {"method": {"name": "feddm", "rounds": LONG, "ipc": images_per_class, "server": server}},
+        FEDDM: {
+            "method": {"name": "feddm", "rounds": LONG, "weights": "pool", "ipc": images_per_class, "server": server}
+        },
     }
 
 

@@ -39,6 +39,7 @@ class PrivatePlan:
     seeds: Sequence[int]
     tuning: Changes = field(default_factory=dict)
     exchange: Changes = field(default_factory=dict)
+    audited: bool = False
 
 
 def _experiment(plan: PrivatePlan) -> FromRuns:
@@ -51,7 +52,8 @@ def _experiment(plan: PrivatePlan) -> FromRuns:
     ]
     for row, add_on in plan.private.items():
         changes = {"with": [dict(add_on)], "privacy": dict(plan.privacy)}
-        contenders.append(Contender(row, changes, like=NOISELESS))
+        audited = "quick" if plan.audited else ""
+        contenders.append(Contender(row, changes, like=NOISELESS, audited=audited))
         if row == PRIVATE:
             contenders.append(Contender(OVER_SCAFFOLD, {**scaffold, **changes}, like=SCAFFOLD))
     comparison = Comparison("fedssyn-fig6", ABOUT, plan.config, plan.rates, plan.seeds, contenders, tuning=plan.tuning)
@@ -156,6 +158,7 @@ FIG6 = Study(
                 (0.01, *RATES),
                 SEEDS,
                 {"method.rounds": 5},
+                audited=True,
             )
         ),
         "paper": _experiment(
