@@ -1,7 +1,7 @@
 """Writes docs/methods/*.md, a page per method, docs/settings.md and README's table of families: from the files of the
 methods, the comments behind their settings, the tables of finished studies (a study's `Shown` reads them) and what
-papers print (`papers.printed`). docs/papers/NAME/README.md, a page per table or figure of a paper, and the scoreboard come from
-docs/papers/NAME/SCALE.json. In docs/studies/*/README.md it writes what stands between
+papers print (`papers.printed`). docs/papers/NAME/README.md, a page per table or figure of a paper, and the scoreboard
+come from docs/papers/NAME/SCALE.json. In docs/studies/*/README.md it writes what stands between
 `<!-- notes: … -->` and `<!-- end -->`: the sentences of table.json that begin so, or all of them.
 
 Run ``python docs/make_pages.py`` after a method, a setting or a table has changed; a test compares the pages with what
@@ -23,7 +23,7 @@ from understudy.config.describe import describe_generators, describe_methods, de
 from understudy.config.families import FAMILIES
 from understudy.config.schema import EngineSettings, MethodPlan, ModelPlan, Top
 from understudy.data.settings import DataSettings
-from understudy.data.splits import SplitSettings
+from understudy.data.splits.make import SplitSettings
 from understudy.papers.claims import in_print
 from understudy.papers.printed import PRINTED
 from understudy.papers.published import Published
@@ -306,7 +306,11 @@ def _first_line(words: str) -> str:
 
 
 def _claims(published: Published, stored: Mapping[Scale, Findings]) -> str:
-    heads = ["claim", "in print", *(f"at the {scale}" if scale == "desk" else "at the paper's scale" for scale in stored)]
+    heads = [
+        "claim",
+        "in print",
+        *(f"at the {scale}" if scale == "desk" else "at the paper's scale" for scale in stored),
+    ]
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     by_scale = {scale: published.verdicts(found, scale) for scale, found in stored.items()}
     for at, claim in enumerate(published.claims):
@@ -324,18 +328,21 @@ def _makers(found: Findings) -> str:
 
 def papers_page() -> str:
     board = scores(ARTEFACTS, PAPERS)
-    return "\n\n".join(
-        [
-            "# The papers' tables and figures",
-            "Every table and figure of the four papers by its name: what it claims, what was printed, what we got. "
-            "`understudy reproduce NAME` repeats one (`--plan` tells first what it costs), `--scale paper` with every "
-            "number as printed. Verdicts are computed from stored numbers: a claim **holds** if it is borne out by more "
-            "than the spread over seeds, **does not hold** if it is contradicted by more than that, and is **not "
-            "settled** in between. With one seed, one point of accuracy counts as the spread.",
-            f"{summary(board)} {summary(board, 'paper')}",
-            markdown_table(scoreboard_table(board)).strip(),
-        ]
-    ) + "\n"
+    return (
+        "\n\n".join(
+            [
+                "# The papers' tables and figures",
+                "Every table and figure of the four papers by its name: what it claims, what was printed, what we got. "
+                "`understudy reproduce NAME` repeats one (`--plan` tells first what it costs), `--scale paper` with "
+                "every number as printed. Verdicts are computed from stored numbers: a claim **holds** if it is borne "
+                "out by more than the spread over seeds, **does not hold** if it is contradicted by more than that, "
+                "and is **not settled** in between. With one seed, one point of accuracy counts as the spread.",
+                f"{summary(board)} {summary(board, 'paper')}",
+                markdown_table(scoreboard_table(board)).strip(),
+            ]
+        )
+        + "\n"
+    )
 
 
 NOTES = re.compile(r"(<!-- notes:? ?(.*?) -->\n).*?(<!-- end -->)", re.DOTALL)

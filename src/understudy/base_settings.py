@@ -36,7 +36,8 @@ class NoSettings(Settings):
 
 
 def meanings(kind: type[Settings]) -> dict[str, str]:
-    """The comment behind each field, or "". A subclass that only changes a field's default keeps the comment."""
+    """The comment behind each field, or above it if there is no room; else "". A subclass that only changes a field's
+    default keeps the comment."""
     said: dict[str, str] = {}
     for one in reversed(kind.__mro__):
         if issubclass(one, Settings):
@@ -63,15 +64,14 @@ def _comments(kind: type[Settings]) -> dict[str, str]:
         source = textwrap.dedent(inspect.getsource(kind))
     except (OSError, TypeError):  # a class typed into a shell has no file
         return {}
-    notes = {
-        token.start[0]: token.string.lstrip("# ")
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT and not token.string.startswith(("# noqa", "# type:"))
-    }
+    every = tokenize.generate_tokens(io.StringIO(source).readline)
+    tokens = [token for token in every if token.type == tokenize.COMMENT]
+    notes = {t.start[0]: t.string.lstrip("# ") for t in tokens if not t.string.startswith(("# noqa", "# type:"))}
+    above = {t.start[0] + 1: notes.get(t.start[0], "") for t in tokens if t.line.lstrip().startswith("#")}
     found = {}
     for part in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             lines = range(part.lineno, (part.end_lineno or part.lineno) + 1)
-            if words := " ".join(notes[line] for line in lines if line in notes):
+            if words := " ".join(notes[line] for line in lines if line in notes) or above.get(part.lineno, ""):
                 found[part.target.id] = words
     return found

@@ -14,16 +14,10 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # of mallopt(3)
 @functools.cache
 def keep_freed_memory() -> bool:
     """In this process and those forked from it, from now on; False if the C library has no such setting."""
-    mallopt = getattr(_c_library(), "mallopt", None)
-    if mallopt is None:
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, TypeError, AttributeError):  # Windows, or another C library
         return False
     wanted = {_MMAP_THRESHOLD: 1 << 30, _TRIM_THRESHOLD: (1 << 31) - 1, _TOP_PAD: 64 << 20}
     done = [mallopt(setting, size) == 1 for setting, size in wanted.items()]
     return all(done)
-
-
-def _c_library() -> ctypes.CDLL | None:
-    try:
-        return ctypes.CDLL(None)
-    except (OSError, TypeError):  # Windows
-        return None

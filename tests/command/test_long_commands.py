@@ -7,7 +7,7 @@ import pytest
 
 from in_a_fork import understudy
 from understudy import patience
-from understudy.data.splits import make_split
+from understudy.data.splits.make import make_split
 from understudy.models.zoo import FastPath
 
 

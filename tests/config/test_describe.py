@@ -1,4 +1,4 @@
-"""What a setting means is read from the comment behind it."""
+"""What a setting means is read from the comment behind it, or above it."""
 
 from typing import Literal
 
@@ -31,7 +31,7 @@ class Base(Settings):
 
 class Derived(Base):
     steps: int = 7
-    # what stands above a field is no comment of its own
+    # why there is a limit: the meaning of a field is first of all what is behind it
     most: int | None = None  # None: no limit
     again: Inner | None = None  # a second one
     kinds: tuple[Literal["a", "b"], ...] = ("a",)
@@ -39,6 +39,16 @@ class Derived(Base):
 
 def test_a_meaning_is_the_comment_on_the_lines_of_a_field() -> None:
     assert meanings(Base) == {"steps": "of the walk, at least one", "plain": "", "inner": ""}
+
+
+def test_a_meaning_without_room_behind_the_field_is_above_it() -> None:
+    class Crowded(Settings):
+        first: int = 1  # behind
+        second: int = 2
+        # of the third alone
+        third: Literal["one", "two", "three"] = "one"
+
+    assert meanings(Crowded) == {"first": "behind", "second": "", "third": "of the third alone"}
 
 
 def test_a_field_with_another_default_keeps_its_meaning() -> None:

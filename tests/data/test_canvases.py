@@ -12,7 +12,8 @@ from understudy.data.dataset import Dataset
 from understudy.data.digits import read_mnist_5k
 from understudy.data.settings import DataSettings, build_federation, load_dataset
 from understudy.data.skew import measure_skew
-from understudy.data.splits import Iid, Users, make_split
+from understudy.data.splits.make import make_split
+from understudy.data.splits.simple import Iid, Users
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 from understudy.view.split import split_figure
@@ -199,7 +200,7 @@ def test_words_that_do_not_fit_are_refused() -> None:
         load_dataset(words(size=15), seed=0)
     with pytest.raises(UserError, match=r"data\.canvases: these settings belong to the data set 'canvases'"):
         load_dataset(DataSettings(canvases=CanvasesSettings()), seed=0)
-    with pytest.raises(UserError, match="canvases: the option 'digits' is wrong"):
+    with pytest.raises(UserError, match=r"'canvases\.digits': input should be"):
         sets.load("canvases", digits=5)
     with pytest.raises(UserError, match="nothing to fetch"):
         sets.get("canvases")

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
-from understudy.data.splits import Dirichlet, Split, make_split
-from understudy.data.splits.dirichlet import cut_class, draw_counts, draw_shares, fill_up, published_block
+from understudy.data.splits.dirichlet import Dirichlet, cut_class, draw_counts, draw_shares, fill_up, published_block
+from understudy.data.splits.make import make_split
+from understudy.data.splits.split import Split
 from understudy.errors import UserError
 
 

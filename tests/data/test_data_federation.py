@@ -13,7 +13,8 @@ from understudy.data.examples import Examples
 from understudy.data.federation import Arrays, Federation
 from understudy.data.settings import DataSettings, build_federation, load_dataset
 from understudy.data.skew import entropy, measure_skew, total_variation
-from understudy.data.splits import ClassPairs, Split
+from understudy.data.splits.simple import ClassPairs
+from understudy.data.splits.split import Split
 from understudy.errors import UserError
 from understudy.view.split import draw_split, split_figure
 

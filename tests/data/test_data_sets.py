@@ -14,7 +14,8 @@ from understudy.data import sets
 from understudy.data.resize import average, overlaps
 from understudy.data.settings import DataSettings, load_dataset, unused_records
 from understudy.data.shapes import SHAPES, ShapesSettings, draw_all, grid, hues, read_shapes
-from understudy.data.splits import Factor, make_split
+from understudy.data.splits.make import make_split
+from understudy.data.splits.simple import Factor
 from understudy.errors import UserError
 
 
@@ -75,7 +76,7 @@ def test_an_unknown_name_brings_the_nearest_and_the_list() -> None:
 def test_options_that_a_set_does_not_have_are_refused() -> None:
     with pytest.raises(UserError, match="digits has no option 'size'"):
         sets.load("digits", size=3)
-    with pytest.raises(UserError, match="shapes: the option 'sizes' is wrong"):
+    with pytest.raises(UserError, match=r"no setting 'shapes\.sizes'\. Did you mean 'size'"):
         sets.load("shapes", sizes=3)
 
 
@@ -95,7 +96,7 @@ def test_what_comes_along_is_here_and_needs_no_fetching(tmp_path: Path) -> None:
     assert (sets.get("digits") / "digits.csv.gz").is_file()
     with pytest.raises(UserError, match="nothing to fetch"):
         sets.get("shapes")
-    assert sets.names(tmp_path)[0].as_dict()["records"] == (1437, 360)
+    assert sets.names(tmp_path)[0].records == (1437, 360)
 
 
 def test_these_tests_see_no_data_set_that_only_this_machine_has() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from understudy.data.splits import Split
+from understudy.data.splits.split import Split
 from understudy.errors import UserError
 
 
@@ -39,7 +39,7 @@ def test_the_digest_sees_who_holds_what() -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("{", "cannot be read as a split"),
+        ("{", "is damaged; restore it from a copy"),
         ("[1]", "not a saved split"),
         ('{"clients": {"a": [0]}}', "'held_out' is missing"),
         ('{"clients": 3, "held_out": {}, "validation": [], "digest": ""}', "not a saved split"),
@@ -72,7 +72,7 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_and_one_for_more_records(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no split file"):
+    with pytest.raises(UserError, match=r"none\.json cannot be read \(No such file"):
         Split.load(tmp_path / "none.json")
     a_split().save(tmp_path / "split.json")
     with pytest.raises(UserError, match="names record 5, but the data set has only 5"):

@@ -9,18 +9,11 @@ from pydantic import TypeAdapter, ValidationError
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
-from understudy.data.splits import (
-    ClassPairs,
-    Dirichlet,
-    Factor,
-    Iid,
-    LabelGroups,
-    Split,
-    SplitKind,
-    SplitSettings,
-    Users,
-    make_split,
-)
+from understudy.data.splits.dirichlet import Dirichlet
+from understudy.data.splits.kind import SplitKind
+from understudy.data.splits.make import SplitSettings, make_split
+from understudy.data.splits.simple import ClassPairs, Factor, Iid, LabelGroups, Users
+from understudy.data.splits.split import Split
 from understudy.errors import UserError
 
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
-from understudy.learning.evaluate import Scores, Tally, evaluate, score, tally
+from understudy.learning.evaluate import Tally, evaluate, tally
 from understudy.learning.losses import per_record_loss
-from understudy.learning.scores import area_under_roc, expected_calibration_error
+from understudy.learning.scores import Scores, area_under_roc, expected_calibration_error, score
 from understudy.randomness import generator
 
 THREE = Problem(shape=(3,), classes=3)

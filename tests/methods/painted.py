@@ -14,7 +14,8 @@ from understudy.data.problem import Problem
 from understudy.federation.method import Method, State
 from understudy.learning.local import Local
 from understudy.methods.fedavg import fedavg
-from understudy.methods.fedssyn.fedssyn import POOL_Y, Fedssyn, FedssynSettings
+from understudy.methods.fedssyn.fedssyn import POOL_Y, Fedssyn
+from understudy.methods.fedssyn.settings import FedssynSettings
 from understudy.methods.shared.averaging import AveragingSettings
 from understudy.privacy.sgd import PrivateSteps
 from understudy.synthesis import generator as generators

@@ -52,7 +52,8 @@ def test_records_are_handed_over_once() -> None:
     stage = Stage(bound(central(), softmax_net()), SITES, [["a"], ["a", "b"], ["a", "b"]])
     state = stage.play(3)
     assert [(round, name) for round, name, _ in stage.briefs] == [(1, "a"), (2, "b")]
-    assert [part.removeprefix(POOL) for part in state if part.startswith(POOL)] == ["a.x", "a.y", "b.x", "b.y"]
+    kept = [part.removeprefix(POOL.prefix) for part in state if part.startswith(POOL.prefix)]
+    assert kept == ["a.x", "a.y", "b.x", "b.y"]
 
 
 def test_made_images_can_stand_in_for_records() -> None:
@@ -94,8 +95,8 @@ def test_a_reply_that_does_not_fit_is_refused() -> None:
     sites = {"a": SITES["a"], "b": Examples(SITES["b"].x, SITES["b"].y + 7)}
     stage = Stage(bound(central(), softmax_net()), sites)
     state = stage.play(1)
-    assert f"{POOL}b.y" not in state
-    assert f"{POOL}a.y" in state
+    assert f"{POOL.prefix}b.y" not in state
+    assert f"{POOL.prefix}a.y" in state
 
 
 def test_it_promises_nothing() -> None:

@@ -104,6 +104,7 @@ def test_radius_rules(rule: str, radius: float, monkeypatch: pytest.MonkeyPatch)
     assert chosen.metrics(state) == {
         "radius": pytest.approx(radius),
         "moved": pytest.approx(abs(state["model"].item())),
+        "server_steps": 1,  # of one epoch
     }
 
 

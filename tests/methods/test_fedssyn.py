@@ -14,7 +14,8 @@ from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.server import Server
 from understudy.methods.fedavg import fedavg
-from understudy.methods.fedssyn.fedssyn import GIVEN, POOL_X, POOL_Y, FedssynSettings, slices
+from understudy.methods.fedssyn.fedssyn import GIVEN, POOL_X, POOL_Y, slices
+from understudy.methods.fedssyn.settings import FedssynSettings
 from understudy.methods.shared.averaging import AveragingSettings
 
 

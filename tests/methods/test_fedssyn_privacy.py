@@ -20,8 +20,9 @@ from understudy.errors import UserError
 from understudy.federation.method import Method
 from understudy.methods.dp_fedavg import DpSettings, dp_fedavg
 from understudy.methods.fedssyn import privacy as fedssyn_privacy
-from understudy.methods.fedssyn.fedssyn import Fedssyn, FedssynSettings
+from understudy.methods.fedssyn.fedssyn import Fedssyn
 from understudy.methods.fedssyn.privacy import PrivateExchange
+from understudy.methods.fedssyn.settings import FedssynSettings
 from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import Charge, composed
 from understudy.privacy.promise import PrivacySettings

@@ -23,7 +23,8 @@ from understudy.learning.pool import PoolFeed, learn_from_pool
 from understudy.methods.dc import DC, DCSettings
 from understudy.methods.fedavg import fedavg
 from understudy.methods.feddyn import FedDynSettings, feddyn
-from understudy.methods.fedssyn.fedssyn import POOL_X, POOL_Y, Fedssyn, FedssynSettings
+from understudy.methods.fedssyn.fedssyn import POOL_X, POOL_Y, Fedssyn
+from understudy.methods.fedssyn.settings import FedssynSettings
 from understudy.methods.scaffold import ScaffoldSettings, scaffold
 from understudy.methods.shared.averaging import AveragingSettings
 from understudy.randomness import generator
@@ -111,7 +112,7 @@ def test_records_that_make_it_diverge_are_refused_and_the_others_count() -> None
     plain = stage.ask
 
     def noted(reply: Reply) -> Reply:
-        return Reply(reply.client, reply.message, lambda why: refused.update({reply.client: why}))
+        return Reply(reply.client, reply, lambda why: refused.update({reply.client: why}))
 
     stage.ask = lambda *given, **more: map(noted, plain(*given, **more))  # type: ignore[method-assign]
     state = opened(stage)

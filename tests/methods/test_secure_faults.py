@@ -34,7 +34,7 @@ class FaultyStage(Stage):
         name = task_name(task).rpartition(".")[2]
         for reply in super().ask(task, brief, [one for one in to if one != LIAR or name not in self.gone], at_least):
             hit = reply.client == LIAR and name == self.phase
-            message = self.spoil(reply.message) if hit else reply.message
+            message = self.spoil(reply) if hit else reply
 
             def refuse(why: str, who: str = reply.client) -> None:
                 self.refused.append((who, why))

@@ -114,7 +114,8 @@ def test_a_study_tells_what_is_there_and_leaves_the_rest_empty(tmp_path: Path) -
 
 def test_one_line_that_fails_does_not_end_the_study(tmp_path: Path) -> None:
     class Said(Observer):
-        sentences: list[str] = []
+        def __init__(self) -> None:
+            self.sentences: list[str] = []
 
         def says(self, sentence: str) -> None:
             self.sentences.append(sentence)
@@ -196,4 +197,3 @@ def test_mean_and_spread_by_hand() -> None:
     (panel,) = standings_drawing("t", [one]).panels
     assert panel.names == ["a"]
     assert list(panel.traces[0].y) == pytest.approx([80, 90, 85])
-

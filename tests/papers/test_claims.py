@@ -22,7 +22,9 @@ from understudy.papers.claims import (
 A, B, C = ("a", "x"), ("b", "x"), ("c", "x")
 
 
-def evidence(*, printed: dict[tuple[str, str], float] | None = None, grain: float = 1.0, **cells: list[float]) -> Evidence:
+def evidence(
+    *, printed: dict[tuple[str, str], float] | None = None, grain: float = 1.0, **cells: list[float]
+) -> Evidence:
     return Evidence({(name, "x"): values for name, values in cells.items()}, printed or {}, grain)
 
 

@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 import understudy as us
-from understudy.data.splits import Split
+from understudy.data.splits.split import Split
 from understudy.errors import UserError
 from understudy.papers.carrying_out import carry_out, played_lines, tuning_runs
 from understudy.papers.comparison import TUNING_SEED, Comparison, Contender

@@ -4,7 +4,7 @@ import json
 import math
 import random
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def test_a_line_that_was_cut_off_was_never_relied_on(tmp_path: Path) -> None:
     log = ChargeLog(tmp_path / "charges.jsonl")
     log.open(a_charge(), [])
     with log.path.open("a") as file:
-        file.write(json.dumps({"charge": a_charge(2).as_dict()})[:40])  # the power went
+        file.write(json.dumps({"charge": asdict(a_charge(2))})[:40])  # the power went
     assert log.charges() == [a_charge()]
     log.open(a_charge(3), [])
     assert log.charges() == [a_charge(), a_charge(3)]
@@ -115,7 +115,7 @@ def test_a_line_that_was_cut_off_was_never_relied_on(tmp_path: Path) -> None:
 )
 def test_charges_of_another_make_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(UserError, match="A privacy charge arrived that cannot be read"):
-        Charge.of({**a_charge().as_dict(), **wrong})
+        Charge.of({**asdict(a_charge()), **wrong})
 
 
 ODD: list[Any] = [
@@ -127,7 +127,7 @@ ODD: list[Any] = [
 def test_any_charge_is_counted_or_our_own_error() -> None:
     rng, became = random.Random(3), Counter[str]()
     for _ in range(1500):
-        words = a_charge().as_dict()
+        words = asdict(a_charge())
         for _ in range(rng.choice((1, 1, 2))):
             words[rng.choice([*words])] = rng.choice(ODD)
         try:
@@ -136,6 +136,6 @@ def test_any_charge_is_counted_or_our_own_error() -> None:
             became["refused"] += 1
             continue
         composed([a_charge(), charge], 1e-5, "rdp")
-        assert "\x1b" not in json.dumps(charge.as_dict(), allow_nan=False, ensure_ascii=False)
+        assert "\x1b" not in json.dumps(asdict(charge), allow_nan=False, ensure_ascii=False)
         became["counted"] += 1
     assert min(became["refused"], became["counted"]) > 100

@@ -11,7 +11,7 @@ from understudy.complaints import checked
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
-from understudy.methods.fedssyn.fedssyn import FedssynSettings
+from understudy.methods.fedssyn.settings import FedssynSettings
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import generator
 from understudy.synthesis.diffusion import diffusion
@@ -62,7 +62,7 @@ def test_an_add_on_names_it_with_its_preset() -> None:
     ("given", "said"),
     [
         ({"preset": ["tiny"]}, "preset"),
-        ({"epochs": 5, "checkpoints": [6]}, "no epoch 6; epochs run from 1 to 5"),
+        ({"epochs": 5, "checkpoints": [6]}, "6 is not one of the epochs 1 to 5"),
         ({"width": 20, "groups": 8}, "8 does not divide the width 20"),
         ({"width": 16, "head": 12}, "12 does not divide the 16 channels"),
         ({"sampler": "ddim", "sampling_steps": 300}, "ddim takes at most 100"),

@@ -1,5 +1,6 @@
 """Data sets and splits."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,7 @@ def data_list(as_json: Json = False) -> None:
     from understudy.data.sets import names
     from understudy.view.listings import print_data_sets
 
-    rows = [entry.as_dict() for entry in names()]
+    rows = list(map(asdict, names()))
     print_json(rows) if as_json else print_data_sets(rows)
 
 

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 @app.command()
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(help="A table or figure, such as feddm-table1, or a study of ours; none: all of them.")
+        str | None,
+        typer.Argument(help="A table or figure, such as feddm-table1, or a study of ours; none: all of them."),
     ] = None,
     scale: Annotated[str, typer.Option(help="smoke (seconds), desk (minutes) or paper (as published).")] = "desk",
     out: Annotated[Path, typer.Option(help="Where runs are kept, shared by all studies, and results go.")] = Path(
         "studies"
     ),
-    plan: Annotated[bool, typer.Option("--plan", help="Say what is missing and what it costs, and run nothing.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what is missing and what it costs, and run nothing.")
+    ] = False,
     every: Annotated[bool, typer.Option("--all", help="Every table and figure of the papers.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core, at most 8.")] = None,
     as_json: Json = False,

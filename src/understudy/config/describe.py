@@ -93,11 +93,8 @@ def _with_choices(kind: type[Settings]) -> dict[str, Any]:
 def describe_models() -> list[dict[str, Any]]:
     return [
         {
-            "name": entry.name,
-            "about": entry.about,
+            **_about(entry),
             "fast": entry.fast,
-            "settings": entry.settings().model_dump(mode="json"),
-            "reference": [asdict(line) for line in reference(entry.settings)],
             "parameters": {label: _parameters(entry, shape) for label, shape in SHAPES.items()},
         }
         for entry in map(models.entry, models.names())
@@ -105,15 +102,16 @@ def describe_models() -> list[dict[str, Any]]:
 
 
 def describe_generators(name: str | None = None) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": entry.name,
-            "about": entry.about,
-            "settings": entry.settings().model_dump(mode="json"),
-            "reference": [asdict(line) for line in reference(entry.settings)],
-        }
-        for entry in map(generators.entry, generators.names() if name is None else [name])
-    ]
+    return [_about(generators.entry(one)) for one in (generators.names() if name is None else [name])]
+
+
+def _about(entry: models.ModelEntry | generators.GeneratorEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "about": entry.about,
+        "settings": entry.settings().model_dump(mode="json"),
+        "reference": [asdict(line) for line in reference(entry.settings)],
+    }
 
 
 def _parameters(entry: models.ModelEntry, shape: tuple[int, ...]) -> int | None:

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,22 +34,18 @@ class MethodPlan(Settings):
 
 class ModelPlan(Settings):
     name: str = "small-convnet"  # a name from `understudy models`, or file.py:build
-    fast: Literal["auto", "eager", "channels-last", "batch-last", "compiled"] = Field(
-        default="auto"
-    )  # memory layout or compilation; auto: the fastest measured for this network
+    # memory layout or compilation; auto: the fastest measured for this network
+    fast: Literal["auto", "eager", "channels-last", "batch-last", "compiled"] = "auto"
 
 
 class EngineSettings(Settings):
     name: Literal["inline", "workers", "flower"] = "workers"  # clients run in this process, in several, or by Flower
-    workers: int = Field(
-        default_factory=lambda: min(8, os.cpu_count() or 1), ge=1, le=1024
-    )  # processes, one thread each
-    timeout: float = Field(
-        default=600.0, gt=0
-    )  # flower: how long a site may take to answer, in seconds, including time offline
-    most_held_out: int = Field(
-        default=10_000, ge=0
-    )  # flower: most held-out records a site may claim; more is a failure
+    # processes, one thread each
+    workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1, le=1024)
+    # flower: how long a site may take to answer, in seconds, including time offline
+    timeout: float = Field(default=600.0, gt=0)
+    # flower: most held-out records a site may claim; more is a failure
+    most_held_out: int = Field(default=10_000, ge=0)
 
 
 class Top(Settings):
@@ -130,13 +126,7 @@ class Config:
             "version": version,
             "seed": self.top.seed,
             "data": data,
-            "problem": {
-                "shape": list(problem.shape),
-                "classes": problem.classes,
-                "multilabel": problem.multilabel,
-                "mean": list(problem.mean),
-                "std": list(problem.std),
-            },
+            "problem": {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(problem).items()},
             "model": {"name": self.model.name, "fast": fast, **self.model_settings},
             "method": {**self.plan.model_dump(mode="json"), **self.method.settings.model_dump(mode="json")},
             "with": [chosen.words() for chosen in self.add_ons],

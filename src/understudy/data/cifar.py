@@ -156,16 +156,8 @@ CIFAR100 = CifarSet(
     problem=Problem((3, 32, 32), 100, mean=(0.5071, 0.4865, 0.4409), std=(0.2673, 0.2564, 0.2762)),
 )
 
+ORIGIN = "Krizhevsky, University of Toronto, python version"
 SOURCES = tuple(
-    Source(
-        one.name,
-        one.problem.shape,
-        one.problem.classes,
-        (50000, 10000),
-        "Krizhevsky, University of Toronto, python version",
-        one.read,
-        one.here,
-        one.get,
-    )
+    Source(one.name, one.problem.shape, one.problem.classes, (50000, 10000), ORIGIN, one.read, one.here, one.get)
     for one in (CIFAR10, CIFAR100)
 )

@@ -43,7 +43,7 @@ class Dataset:
         """At most this many training records, with the classes in the same proportions."""
         if records >= len(self.train):
             return self
-        kept, _ = self._cut(records, rng)
+        kept, _ = self.cut(records, rng)
         return replace(
             self,
             train=self.train.take(kept.tolist()),
@@ -53,9 +53,10 @@ class Dataset:
 
     def beyond(self, records: int, rng: np.random.Generator) -> Examples:
         """The training records that `limited` leaves out, from the same stream."""
-        return self.train.take(self._cut(records, rng)[1].tolist())
+        return self.train.take(self.cut(records, rng)[1].tolist())
 
-    def _cut(self, records: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
+    def cut(self, records: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
+        """Which training records are drawn, with the classes in the same proportions, and which are left."""
         if not self.train.multilabel:
             return draw_exactly(self.train.y.numpy(), records, rng)
         order = rng.permutation(len(self.train))

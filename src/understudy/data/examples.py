@@ -1,7 +1,7 @@
 """Examples: what a client holds and what synthesis produces."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -9,9 +9,12 @@ from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.errors import UserError
+
+NpzArrays = Mapping[str, NDArray[np.generic]]  # of an .npz file, by name
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ class Examples:
         """On that device, for a loop that reads them again and again."""
         return type(self)(self.x.to(device), self.y.to(device))
 
+    def batches(self, size: int) -> Iterator[Self]:
+        """In order; the last one may be smaller."""
+        for start in range(0, len(self), size):
+            yield type(self)(self.x[start : start + size], self.y[start : start + size])
+
     def none(self) -> Self:
         """No records, but of the same kind."""
         return self.take([])
@@ -69,33 +77,49 @@ class Examples:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                return cls.from_arrays(arrays["x"], arrays["y"])
-        except FileNotFoundError:
-            raise UserError(f"There is no file {path}.") from None
-        except KeyError as missing:
-            raise UserError(f"{path} has no array {missing}; it needs 'x' (records) and 'y' (labels).") from None
-        except (BadZipFile, ValueError, EOFError, OSError, TypeError, zlib.error) as broken:
-            raise UserError(f"{path} cannot be read as .npz: {broken}.") from None
+        return cls.from_npz(read_npz(path), path)
 
     @classmethod
-    def from_arrays(cls, x: object, y: object) -> Self:
-        """From anything numpy accepts: images (n, height, width) get a channel, labels become int64."""
-        records, labels = _tensor(x, "records"), _tensor(y, "labels")
-        if records.dtype != torch.uint8:
-            records = records.to(torch.float32)
-        if records.ndim == 3:
-            records = records.unsqueeze(1)
-        if len(records) and not records[0].numel():
-            raise UserError(f"records have shape {tuple(records.shape)}; they hold no numbers.")
-        if records.ndim < 2 and len(records):
-            raise UserError(f"records have shape {tuple(records.shape)}; give (n, …), one row or image per record.")
-        if records.dtype == torch.uint8 and records.ndim == 4 and records.shape[3] == 3 != records.shape[1]:
-            raise UserError(f"images have shape {tuple(records.shape)}; put channels first: (n, 3, height, width).")
-        if labels.ndim == 2 and labels.shape[1] == 1:
-            labels = labels[:, 0]
-        return cls(records, _labels(labels))
+    def from_npz(cls, arrays: NpzArrays, path: Path, x: str = "x", y: str = "y") -> Self:
+        """From two of the arrays that ``path`` holds."""
+        for name in (x, y):
+            if name not in arrays:
+                raise UserError(f"{path} has no array '{name}'; it needs '{x}' (records) and '{y}' (labels).")
+        return cls.from_arrays(arrays[x], arrays[y], str(path))
+
+    @classmethod
+    def from_arrays(cls, x: object, y: object, who: str = "") -> Self:
+        """From anything numpy accepts: images (n, height, width) get a channel, labels become int64. An error names
+        ``who``, a file or a client."""
+        try:
+            return cls(_records(x), _labels(y))
+        except UserError as wrong:
+            raise UserError(f"{who}: {wrong}" if who else str(wrong)) from None
+
+
+def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except FileNotFoundError:
+        raise UserError(f"There is no file or folder {path}.") from None
+    except (BadZipFile, ValueError, EOFError, OSError, TypeError, zlib.error) as broken:
+        raise UserError(f"{path} cannot be read as .npz: {broken}.") from None
+
+
+def _records(x: object) -> Tensor:
+    records = _tensor(x, "records")
+    if records.dtype != torch.uint8:
+        records = records.to(torch.float32)
+    if records.ndim == 3:
+        records = records.unsqueeze(1)
+    if len(records) and not records[0].numel():
+        raise UserError(f"records have shape {tuple(records.shape)}; they hold no numbers.")
+    if records.ndim < 2 and len(records):
+        raise UserError(f"records have shape {tuple(records.shape)}; give (n, …), one row or image per record.")
+    if records.dtype == torch.uint8 and records.ndim == 4 and records.shape[3] == 3 != records.shape[1]:
+        raise UserError(f"images have shape {tuple(records.shape)}; put channels first: (n, 3, height, width).")
+    return records
 
 
 def _tensor(values: object, what: str) -> Tensor:
@@ -116,7 +140,10 @@ def _tensor(values: object, what: str) -> Tensor:
     return tensor
 
 
-def _labels(labels: Tensor) -> Tensor:
+def _labels(y: object) -> Tensor:
+    labels = _tensor(y, "labels")
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
     if labels.ndim > 2:
         raise UserError(f"labels have shape {tuple(labels.shape)}; they must have shape (n,) or (n, classes).")
     if labels.ndim == 2:

@@ -11,9 +11,10 @@ import torch
 
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
-from understudy.data.own import Scaling, examples_of, problem_of
+from understudy.data.own import Scaling, problem_of
 from understudy.data.problem import Problem
-from understudy.data.splits import Split, hold_out
+from understudy.data.splits.make import hold_out
+from understudy.data.splits.split import Split
 from understudy.errors import UserError
 from understudy.site_names import check_site_name
 
@@ -146,7 +147,7 @@ def _examples(pair: Arrays, who: str) -> Examples:
         return pair
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise UserError(f"{who}: give a pair (records, labels).")
-    return examples_of(pair[0], pair[1], who)
+    return Examples.from_arrays(*pair, who)
 
 
 def _fitted(part: Examples, template: Examples, problem: Problem, who: str) -> Examples:

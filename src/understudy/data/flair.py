@@ -9,7 +9,6 @@
 is in two. Images are averaged down as they are read: at full size the training part alone would fill 68 GB.
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from understudy.data.problem import Problem
 from understudy.data.published import data_folder, find, places
 from understudy.data.resize import shrunk
 from understudy.errors import UserError
+from understudy.reading import json_of, text_of
 
 INDEX, IMAGES = "labels_and_metadata.json", "small_images"
 PARTITIONS = ("train", "val", "test")
@@ -72,10 +72,7 @@ def find_index(folder: Path | None) -> Path | None:
 
 
 def read_entries(path: Path) -> list[FlairEntry]:
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as broken:
-        raise UserError(f"{path} cannot be read: {broken}; put the published file there.") from None
+    entries = json_of(text_of(path), str(path))
     if not isinstance(entries, list) or not entries:
         raise UserError(f"{path} is not a list of images; put the published file there.")
     return entries
@@ -140,7 +137,11 @@ def read_flair(folder: Path | None = None, settings: FlairSettings | None = None
     settings = settings or FlairSettings()
     path = find_index(folder)
     if path is None:
-        raise _missing(folder)
+        searched = ", ".join(str(place) for place in places(("flair",), (), folder))
+        raise UserError(
+            f"flair needs its published folder ({INDEX} and {IMAGES}/), which is in none of {searched}; "
+            f"fetch it with its authors' script from {HOME} and put it there."
+        )
     entries = read_entries(path)
     check_entries(entries, _field(settings), path)
     names = label_names(entries, settings, path)
@@ -157,14 +158,6 @@ def read_flair(folder: Path | None = None, settings: FlairSettings | None = None
         test=_examples(test, names, settings, path.parent),
         users=torch.tensor([number[str(entry["user_id"])] for entry in train]),
         label_names=names,
-    )
-
-
-def _missing(folder: Path | None) -> UserError:
-    searched = ", ".join(str(place) for place in places(("flair",), (), folder))
-    return UserError(
-        f"flair needs its published folder ({INDEX} and {IMAGES}/), which is in none of {searched}; "
-        f"fetch it with its authors' script from {HOME} and put it there."
     )
 
 

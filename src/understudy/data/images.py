@@ -63,13 +63,9 @@ def stack_pictures(pictures: Sequence[Picture]) -> Tensor:
                 f"{picture.name} is {image.shape[1]} × {image.shape[0]} pixels, "
                 f"{pictures[0].name} is {width} × {height}; all images must have one size."
             )
-    coloured = any(image.ndim == 3 for image in images)
-    same = [_in_colour(image) if coloured else image[..., None] for image in images]
+    channels = 3 if any(image.ndim == 3 for image in images) else 1
+    same = [image if image.ndim == 3 else np.repeat(image[..., None], channels, axis=2) for image in images]
     return torch.from_numpy(np.stack(same)).permute(0, 3, 1, 2).contiguous()
-
-
-def _in_colour(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=2)
 
 
 def _pixels(picture: Picture) -> NDArray[np.uint8]:

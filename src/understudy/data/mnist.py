@@ -150,18 +150,7 @@ FASHION_MNIST = IdxSet(
         ),
     ),
     Problem((1, 28, 28), 10, mean=(0.5,), std=(0.5,)),  # as FedCOG scales it
-    (
-        "T-shirt/top",
-        "trouser",
-        "pullover",
-        "dress",
-        "coat",
-        "sandal",
-        "shirt",
-        "sneaker",
-        "bag",
-        "ankle boot",
-    ),
+    ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
 )
 
 _source = partial(Source, shape=(1, 28, 28), classes=10, records=(60000, 10000))

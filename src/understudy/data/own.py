@@ -1,18 +1,15 @@
 """Your own data: .npz, Parquet, or a folder of images by class; to be split, or one source per site."""
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.data.dataset import Dataset
-from understudy.data.examples import Examples
+from understudy.data.examples import Examples, NpzArrays, read_npz
 from understudy.data.images import class_names, read_images
 from understudy.data.parquet import holds_parquet, read_parquet, read_users
 from understudy.data.problem import Problem
@@ -61,34 +58,13 @@ def _classes_seen(parts: Sequence[Examples], who: str) -> int:
     return 1 + last
 
 
-def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
+def _read_npz(path: Path) -> NpzArrays:
     if path.suffix != ".npz" and path.exists():
         raise UserError(f"{path} is neither a folder of images by class nor an .npz or .parquet file.")
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except FileNotFoundError:
-        raise UserError(f"There is no file or folder {path}.") from None
-    except (BadZipFile, ValueError, EOFError, OSError, TypeError, zlib.error) as broken:
-        raise UserError(f"{path} cannot be read as .npz: {broken}.") from None
+    return read_npz(path)
 
 
-def pair(arrays: Mapping[str, NDArray[np.generic]], x: str, y: str, path: Path) -> Examples:
-    for name in (x, y):
-        if name not in arrays:
-            raise UserError(f"{path} has no array '{name}'; it needs '{x}' (records) and '{y}' (labels).")
-    return examples_of(arrays[x], arrays[y], str(path))
-
-
-def examples_of(x: object, y: object, who: str) -> Examples:
-    """``Examples.from_arrays``, with the file or client named in the error."""
-    try:
-        return Examples.from_arrays(x, y)
-    except UserError as wrong:
-        raise UserError(f"{who}: {wrong}") from None
-
-
-def _users(arrays: Mapping[str, NDArray[np.generic]], path: Path) -> Tensor | None:
+def _users(arrays: NpzArrays, path: Path) -> Tensor | None:
     if "users" not in arrays:
         return None
     users = arrays["users"]
@@ -128,10 +104,10 @@ def read_own(
 
 def _from_npz(path: Path, kept_back: Examples | None) -> tuple[Examples, Examples | None, Tensor | None]:
     """(records, test set, users); a test set named in the config takes precedence over one inside the file."""
-    arrays = read_npz(path)
+    arrays = _read_npz(path)
     if kept_back is None and ("x_test" in arrays or "y_test" in arrays):
-        kept_back = pair(arrays, "x_test", "y_test", path)
-    return pair(arrays, "x", "y", path), kept_back, _users(arrays, path)
+        kept_back = Examples.from_npz(arrays, path, "x_test", "y_test")
+    return Examples.from_npz(arrays, path), kept_back, _users(arrays, path)
 
 
 def is_folder_of_images(path: Path) -> bool:
@@ -147,7 +123,7 @@ def read_source(path: Path, names: Sequence[str], shape: tuple[int, ...] | None 
     if holds_parquet(path):
         return read_parquet(path, names, shape)
     if not path.is_dir():
-        return pair(read_npz(path), "x", "y", path)
+        return Examples.from_npz(_read_npz(path), path)
     unknown = set(class_names(path)) - set(names) if names else set()
     if unknown:
         raise UserError(f"{path} has a folder '{min(unknown)}', which is not one of the classes: {', '.join(names)}.")

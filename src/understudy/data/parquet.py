@@ -72,10 +72,7 @@ def read_parquet(path: Path, names: Sequence[str], shape: tuple[int, ...] | None
     x = _records(tables)
     if shape is not None and x.ndim == 2 and x.shape[1] == math.prod(shape):
         x = x.reshape(-1, *shape)
-    try:
-        return Examples.from_arrays(x, y)
-    except UserError as wrong:
-        raise UserError(f"{path}: {wrong}") from None
+    return Examples.from_arrays(x, y, str(path))
 
 
 def read_users(path: Path) -> Tensor | None:

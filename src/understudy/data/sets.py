@@ -1,13 +1,12 @@
 """Data sets by name."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from understudy.base_settings import Settings
-from understudy.complaints import unknown_name
+from understudy.complaints import checked, unknown_name
 from understudy.data import cifar, digits, flair, mnist
 from understudy.data.canvases import CanvasesSettings, read_canvases
 from understudy.data.dataset import Dataset, Source
@@ -17,6 +16,11 @@ from understudy.data.shapes import ShapesSettings, read_shapes
 from understudy.errors import UserError
 
 SETTINGS: dict[str, type[Settings]] = {"shapes": ShapesSettings, "canvases": CanvasesSettings, "flair": FlairSettings}
+READERS: dict[str, Callable[[Any, Path | None], Dataset]] = {
+    "shapes": lambda settings, _folder: read_shapes(settings),
+    "canvases": lambda settings, _folder: read_canvases(settings),
+    "flair": lambda settings, folder: read_flair(folder, settings),
+}
 NATURAL_USERS = ("canvases", "flair")  # these tell whose record each is
 
 
@@ -45,9 +49,6 @@ class Listed:
     origin: str
     here: bool
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def names(folder: Path | None = None) -> list[Listed]:
     return [Listed(s.name, s.shape, s.classes, s.records, s.origin, s.here(folder)) for s in SOURCES.values()]
@@ -68,7 +69,7 @@ def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:
     shape, mean, std, test.
     """
     if name in SETTINGS:
-        return _read_with(_settings_of(name, options), folder)
+        return READERS[name](checked(SETTINGS[name], options, name), folder)
     if is_path(name) and name not in SOURCES:
         test = options.pop("test", None)
         scaling = {key: options.pop(key) for key in ("classes", "mean", "std") if key in options}
@@ -83,24 +84,6 @@ def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:
 def get(name: str, folder: Path | None = None) -> Path:
     """Downloads and checks the files of a data set; returns their folder."""
     return source(name).get(folder)
-
-
-def _read_with(settings: Settings, folder: Path | None) -> Dataset:
-    if isinstance(settings, ShapesSettings):
-        return read_shapes(settings)
-    if isinstance(settings, CanvasesSettings):
-        return read_canvases(settings)
-    assert isinstance(settings, FlairSettings)
-    return read_flair(folder, settings)
-
-
-def _settings_of(name: str, options: dict[str, Any]) -> Settings:
-    try:
-        return SETTINGS[name](**options)
-    except ValidationError as wrong:
-        first = wrong.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise UserError(f"{name}: the option '{field}' is wrong: {first['msg']}.") from None
 
 
 def _refuse(name: str, options: dict[str, Any], known: str) -> None:

@@ -20,7 +20,8 @@ from understudy.data.problem import Problem
 from understudy.data.resize import resized, shrunk
 from understudy.data.sets import NATURAL_USERS, SETTINGS, SOURCES, load
 from understudy.data.shapes import ShapesSettings
-from understudy.data.splits import Dirichlet, SplitSettings, make_split
+from understudy.data.splits.dirichlet import Dirichlet
+from understudy.data.splits.make import SplitSettings, make_split
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 
@@ -127,7 +128,9 @@ def _whole(settings: DataSettings) -> Dataset:
     if _names_a_path(settings.name):
         scaling = Scaling(settings.classes, settings.mean, settings.std)
         return read_own(settings.name, scaling, settings.test, labels=settings.labels, shape=settings.shape)
-    _refuse_own_words(settings)
+    for word in OF_OWN_DATA:
+        if getattr(settings, word) not in (None, (), False):
+            raise UserError(f"data.{word}: this is for your own data; {settings.name} comes with it, so leave it out.")
     folder = None if settings.folder is None else Path(settings.folder).expanduser()
     return _scaled(load(settings.name, folder=folder, **_options(settings)), settings)
 
@@ -154,12 +157,6 @@ def _options(settings: DataSettings) -> dict[str, Any]:
         said = wrong.errors()[0]["msg"]
         raise UserError(f"data.size: {said} for '{settings.name}', not {settings.size}.") from None
     return options
-
-
-def _refuse_own_words(settings: DataSettings) -> None:
-    for word in OF_OWN_DATA:
-        if getattr(settings, word) not in (None, (), False):
-            raise UserError(f"data.{word}: this is for your own data; {settings.name} comes with it, so leave it out.")
 
 
 def build_federation(settings: DataSettings, *, seed: int) -> Federation:

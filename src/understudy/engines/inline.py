@@ -8,14 +8,18 @@ from understudy.federation.method import Method
 from understudy.federation.site import Site
 
 
-class Inline(Engine):
+class SitesHere(Engine):
+    """Sites whose folders are on this machine."""
+
     def __init__(self, sites: Mapping[str, Site], method: Method):
         self._sites, self._method = sites, method
-
-    def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
-        for request in requests:
-            yield answer(self._sites[request.client], self._method, request)
 
     def settle(self, clients: Iterable[str]) -> None:
         for client in clients:
             self._sites[client].forget_replies()
+
+
+class Inline(SitesHere):
+    def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
+        for request in requests:
+            yield answer(self._sites[request.client], self._method, request)

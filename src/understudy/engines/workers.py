@@ -18,9 +18,10 @@ from multiprocessing.context import ForkProcess
 
 import torch
 
+from understudy.engines.inline import SitesHere
 from understudy.engines.with_parent import end_with_parent
 from understudy.federation.answering import answer, give_up
-from understudy.federation.exchange import Answer, Engine, Request
+from understudy.federation.exchange import Answer, Request
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 
@@ -42,9 +43,9 @@ class Worker:
     busy: Assignment | None = None
 
 
-class Workers(Engine):
+class Workers(SitesHere):
     def __init__(self, sites: Mapping[str, Site], method: Method, workers: int):
-        self._sites, self._method = sites, method
+        super().__init__(sites, method)
         self._again: deque[Assignment] = deque()  # requests that workers died over
         self._workers = [self._start() for _ in range(workers)]
 
@@ -77,10 +78,6 @@ class Workers(Engine):
         while any(worker.busy for worker in self._workers):
             list(self._receive())
         self._again.clear()
-
-    def settle(self, clients: Iterable[str]) -> None:
-        for client in clients:
-            self._sites[client].forget_replies()
 
     def close(self) -> None:
         for worker in self._workers:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import traceback
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from understudy.errors import UserError
@@ -52,7 +52,7 @@ def _failure(site: Site, request: Request, given: Answer) -> Answer:
     with contextlib.suppress(UserError):  # a charge log that cannot be read was the reason
         spent = _spent(site, request)
         site.charge_log.close(spent)
-        return replace(given, charges=[charge.as_dict() for charge in spent])
+        return replace(given, charges=[asdict(charge) for charge in spent])
     return given
 
 
@@ -158,7 +158,7 @@ class _Step:
             return []
         places = {charge.place for charge in paid}
         spent = _spent(self.site, self.request)
-        return [replace(charge, covers=()).as_dict() for charge in spent if charge.place not in places]
+        return [asdict(replace(charge, covers=())) for charge in spent if charge.place not in places]
 
     def _check(self, reply: Message, others: int, paid: list[Charge]) -> None:
         check_against_policy(self.site.policy, reply, self.kinds, self.site.holding.own, self.problem, others, paid)
@@ -169,7 +169,7 @@ class _Step:
     def _write(self, worked: Worked) -> dict[str, Any]:
         """Writes memory, charges and reply to disk; they count once listed."""
         version = _keep(self.site, self.request, worked.memory)
-        charges = [charge.as_dict() for charge in worked.paid]
+        charges = [asdict(charge) for charge in worked.paid]
         if self._costly(charges):
             write_whole(self.file, worked.reply.to_bytes())
         else:
@@ -188,18 +188,12 @@ def _spent(site: Site, request: Request) -> list[Charge]:
 def _check_request(site: Site, request: Request) -> None:
     if request.config != site.config:
         raise Refused("other-config")
-    strange = _cannot_be_a_file(request)
-    if strange:
-        raise Refused("bad-request", f"the request's {strange} cannot name a file")
+    # Files here are named after what the server sends: no name may lead out of the site's folder.
+    for name, allowed in (("run", RUN), ("start", VERSION), ("settled", VERSION)):
+        if not allowed.fullmatch(getattr(request, name)):
+            raise Refused("bad-request", f"the request's {name} cannot name a file")
     if not all(0 <= place <= LAST_PLACE for place in (request.round, request.step)):
         raise Refused("bad-request", "the request's round or step is out of bounds")
-
-
-def _cannot_be_a_file(request: Request) -> str | None:
-    """Files here are named after what the server sends: no name may lead out of the site's folder."""
-    if not RUN.fullmatch(request.run):
-        return "run"
-    return next((name for name in ("start", "settled") if not VERSION.fullmatch(getattr(request, name))), None)
 
 
 def _answered(site: Site, request: Request) -> dict[str, Any]:

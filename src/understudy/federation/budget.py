@@ -1,8 +1,8 @@
 """What a task may spend: it charges here before it touches a record."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -14,8 +14,7 @@ from understudy.privacy.promise import PrivacySettings, no_promise
 from understudy.randomness import generator
 
 
-@dataclass(frozen=True)
-class Occasion:
+class Occasion(NamedTuple):
     """The task that spends."""
 
     run: str
@@ -49,10 +48,7 @@ class Budget:
         records only through them, ``divisor`` is what each sum is divided by. Raises if the budget does not suffice."""
         privacy = self._promise()
         charge = Charge(
-            self._occasion.run,
-            self._occasion.round,
-            self._occasion.step,
-            self._occasion.task,
+            *self._occasion,
             self.charged[-1].number + 1 if self.charged else 0,
             mechanism,
             clip,

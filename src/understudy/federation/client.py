@@ -1,7 +1,8 @@
 """Client: what a task sees. It exists only while the task runs."""
 
 import copy
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,35 +17,24 @@ from understudy.randomness import generator
 DEALT_X, DEALT_Y = "dealt.x", "dealt.y"
 
 
-class Memory(MutableMapping[str, Tensor]):
+class Memory(UserDict[str, Tensor]):
     """What a client keeps from one task to the next. It never travels."""
 
     def __init__(self, kept: Mapping[str, Tensor]):
-        self._kept = dict(kept)
-        self._before = {name: (tensor, tensor._version) for name, tensor in self._kept.items()}
+        super().__init__()
+        self.data |= kept
+        self._before = {name: (tensor, tensor._version) for name, tensor in kept.items()}
 
     @property
     def changed(self) -> bool:
         """Whether something was added, removed, or written in place."""
-        now = {name: (tensor, tensor._version) for name, tensor in self._kept.items()}
+        now = {name: (tensor, tensor._version) for name, tensor in self.items()}
         return now.keys() != self._before.keys() or any(
             now[name][0] is not tensor or now[name][1] != version for name, (tensor, version) in self._before.items()
         )
 
-    def __getitem__(self, name: str) -> Tensor:
-        return self._kept[name]
-
     def __setitem__(self, name: str, tensor: Tensor) -> None:
-        self._kept[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-
-    def __delitem__(self, name: str) -> None:
-        del self._kept[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._kept)
-
-    def __len__(self) -> int:
-        return len(self._kept)
+        self.data[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
 class Client:

@@ -6,7 +6,7 @@ The header holds nothing derived from data; the body is a Message in bytes, and 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from understudy.errors import UserError
@@ -28,9 +28,7 @@ class Request:
     body: bytes
 
     def header(self) -> bytes:
-        fields = asdict(replace(self, body=b""))
-        del fields["body"]
-        return json.dumps(fields).encode()
+        return json.dumps({name: value for name, value in vars(self).items() if name != "body"}).encode()
 
     @classmethod
     def of(cls, header: bytes, body: bytes) -> "Request":

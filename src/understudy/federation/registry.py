@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 from understudy.base_settings import NoSettings, Settings
 from understudy.complaints import unknown_name
@@ -11,6 +11,7 @@ from understudy.errors import UserError
 from understudy.federation.method import Method
 
 Role = Literal["method", "add-on"]
+Presets = Mapping[str, Mapping[str, Any]]  # settings by name
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Entry:
     build: Callable[..., Method]
     settings: type[Settings]
     layer: int = 0  # add-ons with a smaller number are closer to the method
-    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # published values, by name
+    presets: Presets = field(default_factory=dict)  # published values, by name
     needs: str = ""  # what must be typed besides its name to run it on the preset digits-skewed
     family: str = ""  # its row in README's table, if that does not follow from what it sends
     sends: str = ""  # what a client sends per round, in words, if the kinds do not tell
@@ -43,43 +44,32 @@ class Registering(Protocol):
     def __call__(self, build: Build, /) -> Build: ...
 
 
-Presets = Mapping[str, Mapping[str, Any]]
+class About(TypedDict, total=False):
+    """For presets, lists and pages: see `Entry`."""
+
+    presets: Presets
+    needs: str
+    family: str
+    sends: str
 
 
-def method(
-    name: str,
-    *,
-    settings: type[Settings] = NoSettings,
-    presets: Presets | None = None,
-    needs: str = "",
-    family: str = "",
-    sends: str = "",
-) -> Registering:
+def method(name: str, *, settings: type[Settings] = NoSettings, **about: Unpack[About]) -> Registering:
     """Registers a Method class, or a function from settings to a Method. ``presets`` are settings by name, for
-    values that a paper and its released code give differently; the defaults are the paper's. ``needs``, ``family`` and
-    ``sends`` are for lists and pages, see `Entry`."""
-    return _register(lambda build: Entry(name, "method", build, settings, 0, presets or {}, needs, family, sends))
+    values that a paper and its released code give differently; the defaults are the paper's."""
+    return _register(name, "method", settings=settings, **about)
 
 
 def add_on(
-    name: str,
-    *,
-    settings: type[Settings] = NoSettings,
-    layer: int = ADDS_A_TERM,
-    presets: Presets | None = None,
-    needs: str = "",
-    family: str = "",
-    sends: str = "",
+    name: str, *, settings: type[Settings] = NoSettings, layer: int = ADDS_A_TERM, **about: Unpack[About]
 ) -> Registering:
     """Registers a function from settings and a method to a method; ``layer`` says how close to the method it is."""
-    return _register(lambda build: Entry(name, "add-on", build, settings, layer, presets or {}, needs, family, sends))
+    return _register(name, "add-on", settings=settings, layer=layer, **about)
 
 
-def _register(describe: Callable[[Callable[..., Method]], Entry]) -> Registering:
+def _register(name: str, role: Role, **given: Any) -> Registering:
     def take(build: Build) -> Build:
-        entry = describe(build)
-        _entries[entry.role, entry.name] = entry
-        build.__understudy_entries__ = {**entries_of(build), entry.role: entry}  # type: ignore[attr-defined]
+        entry = _entries[role, name] = Entry(name, role, build, **given)
+        build.__understudy_entries__ = {**entries_of(build), role: entry}  # type: ignore[attr-defined]
         return build
 
     return take

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import torch
-from torch import Tensor
 
 from understudy.errors import UserError
 from understudy.federation.client import Client
@@ -22,11 +21,12 @@ class TooFewReplies(Exception):
     """The round is undone: State and memories are as they were."""
 
 
-class Reply(Mapping[str, Tensor]):
+class Reply(Message):
     """What one client sent."""
 
     def __init__(self, client: str, message: Message, veto: Callable[[str], None]):
-        self.client, self.message = client, message
+        super().__init__(message)
+        self.client = client
         self.refusal: str | None = None
         self._veto = veto
 
@@ -35,15 +35,6 @@ class Reply(Mapping[str, Tensor]):
         if self.refusal is None:
             self._veto(why)
             self.refusal = why
-
-    def __getitem__(self, part: str) -> Tensor:
-        return self.message[part]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.message)
-
-    def __len__(self) -> int:
-        return len(self.message)
 
 
 class Server(ABC):
@@ -75,7 +66,7 @@ class Server(ABC):
         total = {part: torch.zeros(tuple(shape), dtype=torch.float64) for part, shape in like.items()}
         for reply in self.ask(task, brief, to):
             if {part: t.shape for part, t in reply.items()} != {part: t.shape for part, t in total.items()}:
-                reply.refuse(f"it holds {reply.message!r}, but {', '.join(total)} of other shapes are expected")
+                reply.refuse(f"it holds {reply!r}, but {', '.join(total)} of other shapes are expected")
                 continue
             below = [part for part, limit in least.items() if bool((reply[part] < limit).any())]
             if below:

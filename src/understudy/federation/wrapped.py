@@ -1,20 +1,16 @@
 """A method wrapped by an add-on: whatever the add-on does not change is the inner method's."""
 
-from collections.abc import Mapping, Sequence
+from types import FunctionType
+from typing import Any
 
-from torch import Tensor, nn
-
-from understudy.data.examples import Examples
-from understudy.data.problem import Problem
-from understudy.federation.client import Client
-from understudy.federation.message import Message
-from understudy.federation.method import Dealt, Job, Method, State, Summed
+from understudy.federation.method import Job, Method, State
 from understudy.federation.server import Server
 from understudy.models.network import Network
-from understudy.privacy.published import PublishedClaim
 
 
 class WrappedMethod(Method):
+    """Whatever else a method can be asked is passed on to the inner one: see below."""
+
     def __init__(self, inner: Method):
         self.inner = inner
 
@@ -36,53 +32,14 @@ class WrappedMethod(Method):
     def jobs(self) -> dict[str, Job]:
         return {**self.inner.jobs(), **super().jobs()}
 
-    def begun_at(self, state: State, model: Tensor) -> State:
-        return self.inner.begun_at(state, model)
 
-    def result(self, state: State) -> Tensor:
-        return self.inner.result(state)
+def _of_inner(name: str, kind: object) -> Any:
+    if isinstance(kind, property):
+        return property(lambda self: getattr(self.inner, name))
+    return lambda self, *given: getattr(self.inner, name)(*given)
 
-    def adapt_network(self, module: nn.Module, problem: Problem) -> nn.Module:
-        return self.inner.adapt_network(module, problem)
 
-    def further_models(self, state: State) -> Mapping[str, Tensor]:
-        return self.inner.further_models(state)
-
-    def metrics(self, state: State) -> Mapping[str, float]:
-        return self.inner.metrics(state)
-
-    def remarks(self, state: State) -> Sequence[str]:
-        return self.inner.remarks(state)
-
-    def dealt(self, state: State, clients: Sequence[str]) -> Mapping[str, Dealt]:
-        return self.inner.dealt(state, clients)
-
-    def local_model(self, brief: Message, reply: Message) -> Tensor | None:
-        return self.inner.local_model(brief, reply)
-
-    def summed(self, task: str, brief: Message) -> Summed | None:
-        return self.inner.summed(task, brief)
-
-    def personal(self, client: Client, model: Tensor) -> Tensor:
-        return self.inner.personal(client, model)
-
-    @property
-    def private(self) -> bool:
-        return self.inner.private
-
-    def published_claim(self, own: Examples) -> PublishedClaim | None:
-        return self.inner.published_claim(own)
-
-    @property
-    def begins_anew(self) -> bool:
-        return self.inner.begins_anew
-
-    @property
-    def scored_at_home(self) -> bool:
-        return self.inner.scored_at_home
-
-    def model_brief(self, state: State) -> Message:
-        return self.inner.model_brief(state)
-
-    def effort(self, records: int, classes: int) -> int:
-        return self.inner.effort(records, classes)
+# Every question to a method but those answered above, and the task `score`, which `jobs` takes from the inner method.
+for _name, _kind in vars(Method).items():
+    if isinstance(_kind, FunctionType | property) and _name not in {*vars(WrappedMethod), "score"}:
+        setattr(WrappedMethod, _name, _of_inner(_name, _kind))

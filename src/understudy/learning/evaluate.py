@@ -15,8 +15,6 @@ from understudy.errors import UserError
 from understudy.learning.losses import per_record_loss
 from understudy.learning.scores import LabelScores, Scores, label_counts, record_f1, right_decisions, score
 
-__all__ = ["Predict", "Scores", "Tally", "evaluate", "score", "tally"]
-
 Predict = Callable[[Tensor], Tensor]  # raw records -> logits; no_grad and eval mode are up to the caller
 
 
@@ -108,6 +106,5 @@ def _of_labels(problem: Problem, logits: Tensor, y: Tensor) -> tuple[float, tupl
 
 
 def _in_batches(predict: Predict, examples: Examples, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
-    for start in range(0, len(examples), batch):
-        x, y = examples.x[start : start + batch], examples.y[start : start + batch]
-        yield predict(x).detach().cpu(), y.cpu()
+    for some in examples.batches(batch):
+        yield predict(some.x).detach().cpu(), some.y.cpu()

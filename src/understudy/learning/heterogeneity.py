@@ -88,9 +88,9 @@ def slopes(net: Network, w: Tensor, examples: Examples) -> Slopes:
     net.load(w)
     rows = max(1, FLOATS_AT_ONCE // net.parameters)
     each = _single_gradients(net)
-    for x, y in zip(torch.split(examples.x, rows), torch.split(examples.y, rows), strict=True):
-        if len(y):
-            found = found.and_also(Slopes.of(each(net.problem.scale(x.to(net.device)), y.to(net.device)).cpu()))
+    for some in examples.batches(rows):
+        there = some.to(net.device)
+        found = found.and_also(Slopes.of(each(net.problem.scale(there.x), there.y).cpu()))
     return found
 
 
@@ -103,22 +103,17 @@ def _single_gradients(net: Network) -> Callable[[Tensor, Tensor], Tensor]:
     through = vmap(grad(loss), in_dims=(None, 0, 0))
 
     def gradients(x: Tensor, y: Tensor) -> Tensor:
-        net.module.eval()
-        try:
+        with net.frozen():
             found: Tensor = through(net.vector[net.trainable].detach(), x, y)
-            return found
-        finally:
-            net.module.train()
+        return found
 
     return gradients
 
 
 def _logits(net: Network, trained: Tensor, x: Tensor) -> Tensor:
     """Through the plain layers, without the network's memory layout, which vmap does not support."""
-    parts = {
-        name: trained[where].view(shape) for name, (where, shape) in net.windows.items() if where.stop <= net.parameters
-    }
-    inside = {f"module.{name}": part for name, part in parts.items()}
+    windows = {f"module.{name}": net.windows[name] for name in net.trained}
+    inside = {name: trained[where].view(shape) for name, (where, shape) in windows.items()}
     found: Tensor = functional_call(RawLogits(net.module, net.problem), inside, (x,))
     return found
 
@@ -153,17 +148,14 @@ def smoothness(
     def times(v: Tensor) -> Tensor:
         total = torch.zeros_like(here)
         for one in present:
-            for x, y in zip(torch.split(one.x, batch), torch.split(one.y, batch), strict=True):
-                share = 1 / (len(present) * len(one))
-                total += share * _curved(net, here, net.problem.scale(x.to(net.device)), y.to(net.device), v)
+            for some in one.batches(batch):
+                there, share = some.to(net.device), 1 / (len(present) * len(one))
+                total += share * _curved(net, here, net.problem.scale(there.x), there.y, v)
         return total
 
     start = torch.randn(len(here), generator=rng).to(net.device)
-    net.module.eval()
-    try:
+    with net.frozen():
         return largest_curvature(times, start, steps=steps)
-    finally:
-        net.module.train()
 
 
 def _curved(net: Network, here: Tensor, x: Tensor, y: Tensor, v: Tensor) -> Tensor:

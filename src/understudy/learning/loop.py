@@ -186,12 +186,8 @@ def full_gradient(net: Network, w: Tensor, examples: Examples, batch: int) -> Te
     net.load(w)
     net.module.eval()
     net.grad.zero_()
-    for start in range(0, len(examples), batch):
-        x, y = (
-            examples.x[start : start + batch].to(net.device),
-            examples.y[start : start + batch].to(net.device),
-        )
-        loss = per_record_loss(net.problem, net(x)[1], y).sum() / len(examples)
+    for some in examples.batches(batch):
+        loss = per_record_loss(net.problem, net(some.x)[1], some.y.to(net.device)).sum() / len(examples)
         loss.backward()  # type: ignore[no-untyped-call]
     net.module.train()
     return net.grad.clone()

@@ -31,12 +31,8 @@ class Siamese:
         return dsa.draw(self.kinds, self.rng)
 
 
-@dataclass(frozen=True)
-class PerImage:
+class PerImage(Siamese):
     """One kind per batch, with parameters for each image."""
-
-    kinds: Sequence[dsa.DsaKind]
-    rng: torch.Generator
 
     def draw(self, records: int) -> dsa.Draw:
         return dsa.draw(self.kinds, self.rng, images=records)

@@ -29,9 +29,10 @@ from understudy.learning.pool import PoolFeed, learn_from_pool
 from understudy.methods.shared.imitation import Imitation, ImitationSettings, check_single_labels
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import of_one_kind, why_unfit
+from understudy.methods.shared.sent_once import SentOnce
 from understudy.models.network import Network
 
-POOL = "central."  # in State: the records of each client that has answered
+POOL = SentOnce("central.")
 
 
 class CentralSettings(ImitationSettings):
@@ -75,31 +76,21 @@ class Central(Method):
     # ---- on the server
 
     def round(self, server: Server, state: State) -> State:
-        new = [client for client in server.cohort() if f"{POOL}{client}.y" not in state]
-        replies = []
-        # Once some clients have answered, a round no longer depends on those that never send anything usable.
-        enough = 0 if any(part.startswith(POOL) for part in state) else None
-        for reply in server.ask(self.hand_over, Message(), to=new, at_least=enough) if new else ():
-            wrong = why_unfit(reply, self.net)
-            if wrong:
-                reply.refuse(wrong)
-            else:
-                replies.append(reply)
-        known = [records.dtype for part, records in state.items() if part.startswith(POOL) and part.endswith(".x")]
+        replies = POOL.ask_new(server, state, self.hand_over, lambda reply: why_unfit(reply, self.net))
+        known = [sent["x"].dtype for sent in POOL.kept(state, server.clients)]
         return state.but(learnt_from(of_one_kind(replies, known), lambda some: self._with(server, state, some)))
 
     def _with(self, server: Server, state: State, replies: Sequence[Reply]) -> Message:
         """The new records, and the model trained further on the whole pool."""
-        sent = {f"{POOL}{reply.client}.{part}": reply[part] for reply in replies for part in ("x", "y")}
+        sent = POOL.parts(replies)
         return Message(sent, model=self._learn(server, state.but(sent)))
 
     def _learn(self, server: Server, state: State) -> Tensor:
-        heard = [f"{POOL}{client}" for client in server.clients if f"{POOL}{client}.y" in state]
-        if not any(len(state[f"{name}.y"]) for name in heard):
+        sent = POOL.kept(state, server.clients)
+        if not any(len(one["y"]) for one in sent):
             return state["model"]
-        x = torch.cat([state[f"{name}.x"] for name in heard])
-        y = torch.cat([labels_from_wire(state[f"{name}.y"]) for name in heard])
-        pool = PoolFeed(Examples(x, y), server.rng("pool"), server.rng("augmentation"))
+        x, y = (torch.cat([one[part] for one in sent]) for part in ("x", "y"))
+        pool = PoolFeed(Examples(x, labels_from_wire(y)), server.rng("pool"), server.rng("augmentation"))
         local = self.settings.local
         descent = Descent(local, local.rate(server.round, self.rounds))
         return learn_from_pool(self.net, state["model"], pool, descent).model

@@ -31,7 +31,7 @@ from understudy.base_settings import Settings
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
-from understudy.federation.message import Message, labels_from_wire, labels_to_wire
+from understudy.federation.message import Message, labels_to_wire
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
@@ -40,14 +40,15 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Descent, full_gradient
 from understudy.learning.pool import PerImage, PoolFeed, learn_from_pool
 from understudy.methods.shared.outliers import learnt_from
-from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, first_noise, why_unfit
+from understudy.methods.shared.pooled import check_images, first_noise, pooled, why_unfit
+from understudy.methods.shared.sent_once import SentOnce
 from understudy.models.network import Network
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, image_gradient
 from understudy.synthesis.matching import real_batch
 
 ANGLES = Criterion(rows="sum")
 LOOPS: Mapping[int, tuple[int, int]] = {1: (1, 1), 10: (10, 50), 20: (20, 25), 30: (30, 20), 40: (40, 15), 50: (50, 10)}
-POOL = "pool."  # in State: the images of each client that has answered
+POOL = SentOnce("pool.")
 
 
 class CondensationSettings(Settings):
@@ -62,9 +63,8 @@ class CondensationSettings(Settings):
     net_lr: float = Field(default=0.01, gt=0)  # learning rate of the network
     dsa: bool = False  # differentiable augmentation
     dsa_kinds: tuple[DsaKind, ...] = ALL  # kinds to draw from; leave out flip for digits and letters
-    server: Local = Local(
-        epochs=300, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4
-    )  # how the server trains on all images
+    # how the server trains on all images
+    server: Local = Local(epochs=300, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4)
 
     @property
     def loops(self) -> tuple[int, int]:
@@ -91,9 +91,7 @@ class Condensing(Method):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
-        check_classes_alone(net, "It")
-        if self.settings.dsa:
-            check_augmentation(net, self.settings.dsa_kinds)
+        check_images(net, "It", self.settings.dsa_kinds if self.settings.dsa else None)
         if net.needs_company:
             raise UserError(
                 "model: BatchNorm is refused, because randomly drawn networks have no running statistics; "
@@ -139,34 +137,19 @@ class Condensing(Method):
     # ---- on the server
 
     def round(self, server: Server, state: State) -> State:
-        new = [client for client in server.cohort() if f"{POOL}{client}.y" not in state]
-        replies = []
-        # Once some clients have answered, a round no longer depends on those that never send anything usable.
-        enough = 0 if any(part.startswith(POOL) for part in state) else None
-        for reply in server.ask(self.condense, Message(), to=new, at_least=enough) if new else ():
-            wrong = why_unfit(reply, self.net, most=self.settings.ipc * self.net.problem.classes)
-            if wrong:
-                reply.refuse(wrong)
-            else:
-                replies.append(reply)
+        most = self.settings.ipc * self.net.problem.classes
+        replies = POOL.ask_new(server, state, self.condense, lambda reply: why_unfit(reply, self.net, most=most))
         if not any(len(reply["y"]) for reply in replies):
-            return state.but(self._kept(replies))
+            return state.but(POOL.parts(replies))
         return state.but(learnt_from(replies, lambda some: self._with(server, state, some)))
-
-    def _kept(self, replies: Sequence[Reply]) -> dict[str, Tensor]:
-        return {f"{POOL}{reply.client}.{part}": reply[part] for reply in replies for part in ("x", "y")}
 
     def _with(self, server: Server, state: State, replies: Sequence[Reply]) -> Message:
         """The new images, and a network trained on the whole pool."""
-        kept = self._kept(replies)
+        kept = POOL.parts(replies)
         return Message(kept, model=self._learn(server, state.but(kept)))
 
     def _learn(self, server: Server, state: State) -> Tensor:
-        heard = [f"{POOL}{client}" for client in server.clients if f"{POOL}{client}.y" in state]
-        pool = Examples(
-            torch.cat([self.net.problem.scale(state[f"{name}.x"]) for name in heard]),
-            torch.cat([labels_from_wire(state[f"{name}.y"]) for name in heard]),
-        )
+        pool = pooled(POOL.kept(state, server.clients), self.net.problem)
         w = self.net.redrawn(int(torch.randint(2**62, (), generator=server.rng("fresh network"))))
         kinds = self.settings.dsa_kinds
         for part, rate in halves(self.settings.server):

@@ -58,9 +58,8 @@ class DenseSettings(AveragingSettings):
     generator_lr: float = Field(default=1e-3, gt=0)  # learning rate of Adam
     statistics_weight: float = Field(default=1.0, ge=0)  # a, weight of the BatchNorm statistics
     adversarial_weight: float = Field(default=1.0, ge=0)  # b, weight of the student's disagreement
-    student: Local = Local(
-        epochs=1, batch=256, lr=0.005, momentum=0.9
-    )  # how the student trains; its epochs: passes over the pool in each epoch of the server
+    # how the student trains; its epochs: passes over the pool in each epoch of the server
+    student: Local = Local(epochs=1, batch=256, lr=0.005, momentum=0.9)
     temperature: float = Field(default=20.0, gt=0)  # T of the distillation
 
 
@@ -123,7 +122,7 @@ class Dense(Averaging):
         for reply in server.ask(self.train_alone, self._brief(state), to=server.cohort()):
             model = reply.get("model", wanted)
             if model.shape != wanted.shape or model.dtype != wanted.dtype:
-                reply.refuse(f"its model is {reply.message!r}, expected {wanted.numel()} numbers in float32")
+                reply.refuse(f"its model is {reply!r}, expected {wanted.numel()} numbers in float32")
             elif "model" in reply:
                 teachers.append(reply)
         return teachers

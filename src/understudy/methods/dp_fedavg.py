@@ -22,6 +22,7 @@ from typing import Literal
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from understudy.errors import UserError
 from understudy.federation.client import Client
@@ -32,6 +33,7 @@ from understudy.learning.loop import Descent, Feed, Pull, Slope, Step, Trained, 
 from understudy.learning.plan import EMPTY
 from understudy.methods.fedprox import Proximal
 from understudy.methods.shared.averaging import Averaging, AveragingSettings
+from understudy.methods.shared.planned_releases import charge, noisy_means
 from understudy.methods.shared.terms_and_rules import Term
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum, clipped_gradient_sum_with
@@ -97,17 +99,9 @@ class PrivateAveraging(Averaging):
 
     def _charged(self, client: Client, plan: NoisePlan) -> NoisyMeans:
         """The gradients of a round, paid for before a record is touched."""
-        clip, expected = self.settings.clip, plan.rate * (plan.records + len(client.dealt))
-        client.budget.charge(
-            rate=plan.rate,
-            noise=plan.noise,
-            steps=plan.steps,
-            clip=clip,
-            covers=("weight", *self.rule.up, *(part for term in self.terms for part in term.up)),
-            divisor=expected,
-        )
-        rng, like = client.secret_rng("noise"), self.net.grad
-        return NoisyMeans(like, clip=clip, noise=plan.noise, expected=expected, releases=plan.steps, rng=rng)
+        clip, sent = self.settings.clip, ("weight", *self.rule.up, *(part for term in self.terms for part in term.up))
+        charge(client, plan, clip, covers=sent)
+        return noisy_means(client, plan, clip, self.net.grad, client.secret_rng("noise"))
 
 
 def _check_private(term: Term) -> None:
@@ -138,11 +132,9 @@ def private(means: NoisyMeans, *, with_losses: bool = False) -> Slope:
 
 
 def _poisson_plan(pool: int, plan: NoisePlan, rng: torch.Generator) -> Tensor:
-    drawn = [poisson_rows(pool, plan.rate, rng) for _ in range(plan.steps)]
-    table = torch.full((plan.steps, max([1, *map(len, drawn)])), EMPTY)
-    for row, records in zip(table, drawn, strict=True):
-        row[: len(records)] = records
-    return table
+    nobody = torch.tensor([EMPTY])  # a table has at least one column, even if no record was drawn
+    drawn = [nobody, *(poisson_rows(pool, plan.rate, rng) for _ in range(plan.steps))]
+    return pad_sequence(drawn, batch_first=True, padding_value=EMPTY)[1:]
 
 
 @method("dp-fedavg", settings=DpSettings)

@@ -70,13 +70,10 @@ class Extrapolated(Rule):
         below = 2 * (mean.square().sum() + epsilon)
         rate = max(1.0, float(square / sums["weight"] / below)) if float(below) else 1.0
         new = w + rate * mean
-        return {"model": new, **self._previous(w, new, state)}
-
-    def _previous(self, w: Tensor, new: Tensor, state: State) -> Parts:
-        """The iterate before the newest one; the initial model does not count."""
         if not self.settings.average_last_two:
-            return {}
-        return {"previous": (w if len(state["previous"]) else new).to(torch.float32)}
+            return {"model": new}
+        # The iterate before the newest one; the initial model does not count.
+        return {"model": new, "previous": (w if len(state["previous"]) else new).to(torch.float32)}
 
     def result(self, state: State) -> Tensor:
         model, previous = state["model"], state.get("previous", torch.empty(0))

@@ -44,7 +44,7 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Descent
 from understudy.learning.pool import PoolFeed, learn_from_pool
 from understudy.methods.shared.outliers import learnt_from
-from understudy.methods.shared.pooled import check_classes_alone
+from understudy.methods.shared.pooled import check_images
 from understudy.models.network import Network
 from understudy.privacy.accounting import Spending
 from understudy.privacy.mechanism import clip_rows, with_noise
@@ -61,11 +61,8 @@ class MomentsSettings(Settings):
     frequencies: int = Field(default=10, ge=1)  # per side of an image, of the cosine transform
     axes: int = Field(default=40, ge=1)  # along which classes have their own covariance
     clip: float | None = Field(default=None, gt=0)  # C, norm of a record; null: √ of how many numbers it has
-    shares: tuple[BudgetShare, BudgetShare, BudgetShare] = (
-        0.25,
-        0.2,
-        0.55,
-    )  # of the budget for rounds 1, 2 and 3, in 1/σ²
+    # of the budget for rounds 1, 2 and 3, in 1/σ²
+    shares: tuple[BudgetShare, BudgetShare, BudgetShare] = (0.25, 0.2, 0.55)
     counted: float = Field(default=0.1, gt=0, lt=1)  # part of each share for counts
     noise: float | None = Field(default=None, gt=0)  # σ of the whole run; null: solved from privacy.epsilon
     trim: float = Field(default=0.25, ge=0)  # how far eigenvalues shrink, in units of what noise alone would reach
@@ -84,7 +81,7 @@ class Moments(Method):
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
         settings, shape = self.settings, net.problem.shape
-        check_classes_alone(net, "moments")
+        check_images(net, "moments")
         if self.privacy is None and settings.noise is not None:
             raise UserError("method.noise spends privacy; write `privacy: {epsilon: 8, delta: 1e-5}` in the config.")
         self.basis = cosines(shape, settings.frequencies)
@@ -200,7 +197,7 @@ class Moments(Method):
         replies, numbers = [], self._numbers(stage)
         for reply in server.ask(work, brief, to=server.cohort()):
             if tuple(reply) != ("sums",) or reply["sums"].dtype != torch.float32 or reply["sums"].shape != (numbers,):
-                reply.refuse(f"it holds {reply.message!r}, but {numbers} sums are expected")
+                reply.refuse(f"it holds {reply!r}, but {numbers} sums are expected")
             else:
                 replies.append(reply)
         if not replies:

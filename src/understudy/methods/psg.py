@@ -28,13 +28,13 @@ from understudy.federation.method import task
 from understudy.federation.registry import method
 from understudy.learning.dsa import Draw, apply, draw, with_changes
 from understudy.methods.dc import ANGLES, CondensationSettings, Condensing
+from understudy.methods.shared.planned_releases import charge, noisy_means
 from understudy.methods.shared.pooled import first_noise
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
 from understudy.privacy.mechanism import NoisyMeans, poisson_rows
-from understudy.privacy.planning import check_promise, planned_records, solved_noise
+from understudy.privacy.planning import NoisePlan, check_promise, planned_records, solved_noise
 from understudy.synthesis.gradient_matching import Target, match_gradient
-from understudy.synthesis.private_matching import PlannedRelease
 
 
 class PSGSettings(CondensationSettings):
@@ -69,31 +69,24 @@ class PSG(Condensing):
         """How many are released and charged for."""
         return self.settings.iterations * self.settings.loops[0] * self.settings.batches
 
-    def planned(self, own: int) -> PlannedRelease:
+    def planned(self, own: int) -> NoisePlan:
         settings, privacy = self.settings, self.privacy
         assert privacy is not None
         records = planned_records(privacy, own)
         rate = min(1.0, settings.real_batch / records)
         noise = settings.noise or solved_noise(privacy, rate, self.gradients, self.spent_before(own))
-        return PlannedRelease(rate, records, settings.clip, noise)
+        return NoisePlan(records, rate, self.gradients, noise)
 
     # ---- on the client
 
     @task(x="examples", y="labels")
     def condense(self, client: Client, brief: Message) -> Message:
-        settings, release = self.settings, self.planned(len(client.own))
-        client.budget.charge(
-            rate=release.rate,
-            noise=release.noise,
-            steps=self.gradients,
-            clip=release.clip,
-            covers=("x", "y"),
-            divisor=release.expected(len(client.dealt)),
-        )
+        settings, plan = self.settings, self.planned(len(client.own))
+        charge(client, plan, settings.clip, covers=("x", "y"))
         y = torch.arange(self.net.problem.classes).repeat_interleave(settings.ipc)
         images = self.moving(first_noise(client, len(y), self.net), y)
-        there, looks = client.examples.to(self.net.device), self._looks(client, release)
-        means = self._means(client, release)
+        there, looks = client.examples.to(self.net.device), self._looks(client, plan)
+        means = self._means(client, plan)
         for _ in self.along(client, images):
             for _ in range(settings.batches):
                 rows, change = next(looks)
@@ -101,25 +94,18 @@ class PSG(Condensing):
                 match_gradient(self.net, images, Target(self.net, real, ANGLES), steps=1, draw=change)
         return self.reply(images)
 
-    def _looks(self, client: Client, release: PlannedRelease) -> Iterator[tuple[Tensor, Draw | None]]:
+    def _looks(self, client: Client, plan: NoisePlan) -> Iterator[tuple[Tensor, Draw | None]]:
         """The records of each batch and their augmentation; drawn ahead for all batches."""
         settings, records = self.settings, len(client.examples)
 
         def look() -> tuple[Tensor, Draw | None]:
             change = draw(settings.dsa_kinds, client.rng("dsa")) if settings.dsa else None
-            return poisson_rows(records, release.rate, client.secret_rng("records")), change
+            return poisson_rows(records, plan.rate, client.secret_rng("records")), change
 
         return with_changes((look() for _ in range(self.gradients)), self.net.device)
 
-    def _means(self, client: Client, release: PlannedRelease) -> NoisyMeans:
-        return NoisyMeans(
-            self.net.grad,
-            clip=release.clip,
-            noise=release.noise,
-            expected=release.expected(len(client.dealt)),
-            releases=self.gradients,
-            rng=client.secret_rng("noise"),
-        )
+    def _means(self, client: Client, plan: NoisePlan) -> NoisyMeans:
+        return noisy_means(client, plan, self.settings.clip, self.net.grad, client.secret_rng("noise"))
 
     def _private_gradient(self, batch: Examples, change: Draw | None, means: NoisyMeans) -> Tensor:
         """At the loaded network; an empty batch gives noise alone, at the same cost."""

@@ -33,9 +33,6 @@ class RealSettings(PooledSettings):
 class Real(Pooled):
     settings: RealSettings
 
-    def __init__(self, settings: RealSettings):
-        super().__init__(settings)
-
     @property
     def client_task(self) -> Task:
         return self.pick

@@ -13,9 +13,8 @@ from understudy.models.zoo import model
 
 
 class MlpSettings(Settings):
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(200, 200), min_length=1
-    )  # units of each hidden layer
+    # units of each hidden layer
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(200, 200), min_length=1)
 
 
 @model("mlp", settings=MlpSettings)

@@ -99,8 +99,8 @@ class Network:
             where, shape = self.windows[name]
             self.vector[where] = tensor.detach().reshape(-1).to(torch.float32)
             tensor.data = self.vector[where].view(shape)
-        self._trained = [*body.values(), *head.values()]
-        for parameter in self._trained:
+        self.trained = {**body, **head}  # by name, in the order of the vector
+        for parameter in self.trained.values():
             parameter.grad = self.grad[_window(parameter)].view(parameter.shape)
 
     @property
@@ -119,7 +119,7 @@ class Network:
     def matrices(self) -> Tensor:
         """Over the trainable part: 1 in matrices and kernels, 0 in biases and norms' factors."""
         found = torch.zeros(self.parameters, device=self.device)
-        for p in self._trained:
+        for p in self.trained.values():
             found[_window(p)] = float(p.ndim > 1)
         return found
 
@@ -196,14 +196,14 @@ class Network:
         try:
             yield
         finally:
-            for parameter in self._trained:
+            for parameter in self.trained.values():
                 parameter.requires_grad_(True)
             self.module.train(before)
 
     @contextmanager
     def moving(self, part: slice) -> Iterator[None]:
         """Gradients only for parameters in ``part``: no backward pass through a body that does not move."""
-        held = [p for p in self._trained if not part.start <= _window(p).start < part.stop]
+        held = [p for p in self.trained.values() if not part.start <= _window(p).start < part.stop]
         try:
             for parameter in held:
                 parameter.requires_grad_(False)

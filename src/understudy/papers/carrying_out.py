@@ -148,7 +148,7 @@ def _needed(
     before = _shared(plan, contender, rate, seed)
     if before is not None and contender.images is not None:
         changes |= contender.images.using(str(store.folder(before.run)))
-    run = StoredConfig(resolve(dict(plan.config), changes))
+    run = StoredConfig(resolve(dict(plan.config), changes), keep_all=contender.kept)
     if before is not None and contender.begins is not None:
         run = replace(run, first=before.run, changes=_of_a_branch(run.config, changes))
     return NeededRun(contender.label, purpose, run, rate, seed)

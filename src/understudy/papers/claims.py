@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from understudy.papers.study import Scale, TableCell
@@ -94,10 +95,25 @@ def row_above(row: str, others: Sequence[str], columns: Sequence[str], by: float
     return all_of(above((row, column), (other, column), by) for column in columns for other in others if other != row)
 
 
+def wider(gap: tuple[TableCell, TableCell], than: tuple[TableCell, TableCell]) -> ClaimTest:
+    """The first of ``gap`` above its second by more than the first of ``than`` above its second."""
+
+    def test(evidence: Evidence) -> Verdict:
+        cells = (*gap, *than)
+        found = [evidence.of(cell) for cell in cells]
+        if any(not values for values in found):
+            return _not_run([cell for cell, values in zip(cells, found, strict=True) if not values])
+        (here, spread), (there, other) = (_difference(*found[at : at + 2], evidence.grain) for at in (0, 2))
+        word = _settled(here - there, math.hypot(spread, other))
+        return Verdict(word, f"{_said(gap[0])} {here:+.3g} and {_said(than[0])} {there:+.3g}")
+
+    return test
+
+
 def rising(cells: Sequence[TableCell]) -> ClaimTest:
     """From the first to the last, and never clearly down on the way."""
     ends = above(cells[-1], cells[0])
-    steps = [above(after, before) for before, after in zip(cells, cells[1:], strict=False)]
+    steps = [above(after, before) for before, after in pairwise(cells)]
 
     def test(evidence: Evidence) -> Verdict:
         whole, found = ends(evidence), [step(evidence) for step in steps]
@@ -170,6 +186,26 @@ def as_printed(cells: Sequence[TableCell], within: float) -> ClaimTest:
         word: VerdictWord = "holds" if abs(off[worst]) <= within else "does not hold"
         ours, theirs = statistics.fmean(evidence.of(worst)), evidence.printed[worst]
         return Verdict(word, f"furthest off: {_said(worst)}, {ours:.6g} here and {theirs:.6g} printed")
+
+    return test
+
+
+def drawn_like(cells: Sequence[TableCell], deviations: float = 2.0) -> ClaimTest:
+    """For printed numbers of a single random draw: one that our seeds could have given."""
+
+    def test(evidence: Evidence) -> Verdict:
+        absent = [cell for cell in cells if len(evidence.of(cell)) < 2 or cell not in evidence.printed]
+        if absent:
+            return _not_run(absent)
+        off = {
+            cell: abs(statistics.fmean(seeds) - evidence.printed[cell]) / (statistics.stdev(seeds) or math.inf)
+            for cell in cells
+            if (seeds := evidence.of(cell))
+        }
+        worst = max(off, key=lambda cell: off[cell])
+        word: VerdictWord = "holds" if off[worst] <= deviations else "does not hold"
+        said = f"{off[worst]:.1f} standard deviations of our seeds from the mean; at most {deviations:g} expected"
+        return Verdict(word, f"furthest off: {_said(worst)}, {said}")
 
     return test
 

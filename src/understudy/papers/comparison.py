@@ -16,6 +16,9 @@ VALIDATION = 0.2
 ON_THE_TEST_SET = ("accuracy", "corrected_accuracy", "local_accuracy", "personal_accuracy", "macro_f1", "sample_f1")
 
 
+AuditDepth = Literal["", "quick", "thorough"]
+
+
 @dataclass(frozen=True)
 class ShuffledImages:
     """Fedssyn with images of generators that were trained once per split and seed: a run without rounds trains them and
@@ -57,7 +60,8 @@ class Contender:
     seeds: Sequence[int] = ()  # its own, where a run takes long; empty: those of the comparison
     images: ShuffledImages | None = None
     begins: FirstRounds | None = None
-    audited: Literal["", "quick", "thorough"] = ""  # the run with the first seed is attacked
+    audited: AuditDepth = ""  # the run with the first seed is attacked
+    kept: bool = False  # what its clients remember stays with the run, to be looked at
 
 
 @dataclass(frozen=True)

@@ -56,11 +56,14 @@ def _score(study: Study, stored: Mapping[Scale, Findings]) -> Score:
     claims = []
     for at, claim in enumerate(published.claims):
         theirs, ours = in_print(claim, published.cells), {scale: found[scale][at] for scale in KEPT}
-        said = {"print": theirs.because, **{scale: verdict.because for scale, verdict in ours.items()}}
-        words = {scale: verdict.word for scale, verdict in ours.items()}
+        said: dict[str, str] = {"print": theirs.because}
+        said |= {scale: verdict.because for scale, verdict in ours.items()}
+        words: dict[str, VerdictWord] = {scale: verdict.word for scale, verdict in ours.items()}
         claims.append(ScoredClaim(claim.sentence, theirs.word, said, words))
     leaks = [leak_of(published, findings, row) for findings in stored.values() for row in published.stand_ins]
-    leak = next((each for each in leaks if each and each != "not audited"), "not audited" if published.stand_ins else "")
+    leak = next(
+        (each for each in leaks if each and each != "not audited"), "not audited" if published.stand_ins else ""
+    )
     return Score(
         study.name, published.paper, published.place, study.about, claims, leak, f"understudy reproduce {study.name}"
     )
@@ -75,8 +78,8 @@ def summary(found: Sequence[Score], scale: Scale = "desk") -> str:
     counts = tally(found, scale)
     tried = sum(counts.values()) - counts["not run"]
     return (
-        f"Of {tried} published claims tried at {scale} scale, {counts['holds']} hold, {counts['does not hold']} do not, "
-        f"and {counts['not settled']} are within the spread; {counts['not run']} were not run."
+        f"Of {tried} published claims tried at {scale} scale, {counts['holds']} hold, {counts['does not hold']} do "
+        f"not, and {counts['not settled']} are within the spread; {counts['not run']} were not run."
     )
 
 
@@ -87,6 +90,4 @@ def write_summary(file: Path, found: Sequence[Score]) -> None:
 def packaged() -> list[Score]:
     """As it came with the package."""
     text = resources.files("understudy.papers").joinpath(SUMMARY).read_text()
-    return [
-        Score(**{**one, "claims": [ScoredClaim(**claim) for claim in one["claims"]]}) for one in json.loads(text)
-    ]
+    return [Score(**{**one, "claims": [ScoredClaim(**claim) for claim in one["claims"]]}) for one in json.loads(text)]

@@ -1,4 +1,4 @@
-"""A study's findings as people read them: for a table or figure of a paper, with the printed numbers and the verdicts."""
+"""A study's findings as people read them: those of a paper's table or figure with printed numbers and verdicts."""
 
 from dataclasses import replace
 

@@ -97,9 +97,6 @@ class Charge:
             and all(map(is_short_line, words))
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def _listed(words: object) -> tuple[Any, ...]:
     if not isinstance(words, list | tuple) or len(words) > MOST_PARTS:
@@ -155,13 +152,14 @@ class ChargeLog:
 
     def open(self, charge: Charge, limits: Sequence[Limit]) -> Charge:
         """The charge as logged: on disk before this returns; nothing is written if a limit would be exceeded."""
-        charge = Charge.of(charge.as_dict())  # a line that cannot be read back would end all spending
+        charge = Charge.of(asdict(charge))  # a line that cannot be read back would end all spending
         closed = self._closed()
         before = self.charges()
         if charge in before and charge.place not in closed:
             return charge
         if any(charge.place == other.place for other in before):  # it left or failed before: this is another release
-            charge = _renumbered(charge, before)
+            taken = [other.number for other in before if other.place[:4] == charge.place[:4]]
+            charge = Charge.of({**asdict(charge), "number": max(taken) + 1})
         for limit in limits:
             after = composed([*before, charge], limit.delta, limit.accountant)
             if after > limit.epsilon:
@@ -169,7 +167,7 @@ class ChargeLog:
                     f"its privacy budget is used up: this would bring ε to {after:.3f}, "
                     f"and {limit.whose} allows {limit.epsilon:g} at δ = {limit.delta:g}"
                 )
-        self._add({"charge": charge.as_dict()})
+        self._add({"charge": asdict(charge)})
         return charge
 
     def close(self, charges: Sequence[Charge]) -> None:
@@ -219,8 +217,3 @@ def _entry(line: Mapping[str, Any]) -> "Charge | Place":
         return Charge.of(line["charge"])
     run, round, step, task, number = line["closed"]
     return str(run), int(round), int(step), str(task), int(number)
-
-
-def _renumbered(charge: Charge, before: Sequence[Charge]) -> Charge:
-    taken = [other.number for other in before if other.place[:4] == charge.place[:4]]
-    return Charge.of({**charge.as_dict(), "number": max(taken) + 1})

@@ -121,14 +121,8 @@ def _choose(net: Network, x: Tensor, y: Tensor) -> Way:
 
 
 def _plain_gradient(net: Network, x: Tensor, y: Tensor) -> Tensor:
-    named = dict(net.module.named_parameters())
     loss = per_record_loss(net.problem, RawLogits(net.module, net.problem)(x), y).sum()
-    return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, [named[name] for name in _trained(net)])])
-
-
-def _trained(net: Network) -> list[str]:
-    """Names of trainable parameters, in the order of the flat vector."""
-    return [name for name, (where, _) in net.windows.items() if where.stop <= net.parameters]
+    return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(net.trained.values()))])
 
 
 def _rules(module: nn.Module) -> dict[str, tuple[nn.Module, LayerRule]] | None:
@@ -153,7 +147,7 @@ class ByLayer:
 
     def __init__(self, net: Network, rules: dict[str, tuple[nn.Module, LayerRule]]):
         self._rules = rules
-        self._names = _trained(net)
+        self._names = list(net.trained)
         self._floats = 1  # per record
 
     def __call__(self, net: Network, x: Tensor, y: Tensor, clip: Tensor) -> Tensor:
@@ -228,11 +222,9 @@ class OneByOne:
 
     def __init__(self, net: Network):
         self._logits = RawLogits(net.module, net.problem)
-        self._names = _trained(net)
 
     def __call__(self, net: Network, x: Tensor, y: Tensor, clip: Tensor) -> Tensor:
-        trained = dict(net.module.named_parameters())
-        weights = {name: trained[name].detach() for name in self._names}
+        weights = {name: parameter.detach() for name, parameter in net.trained.items()}
 
         def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
             inside = {f"module.{name}": weight for name, weight in weights.items()}

@@ -22,9 +22,6 @@ class Release:
     sha256: str = ""  # of the reply: the same bytes sent again reveal nothing new
     heard: int = 0  # the round in which it arrived, later than its own if it came too late
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> "Release":
         parts = {part: (str(kind), int(size)) for part, (kind, size) in saved["parts"].items()}
@@ -90,7 +87,7 @@ class Ledger:
         clients: dict[str, list[dict[str, Any]]] = {}
         for (client, task, part), line in self.lines.items():
             clients.setdefault(client, []).append({"task": task, "part": part, **line})
-        charges = {who: [charge.as_dict() for charge in mine.values()] for who, mine in self.charges.items() if mine}
+        charges = {who: [asdict(charge) for charge in mine.values()] for who, mine in self.charges.items() if mine}
         by_client = {client: self.epsilon_of(client) for client in self.clients}
         about = {"epsilon": self.epsilon, "unit": "record", "epsilon_by_client": by_client}
         return {**about, "clients": clients, "charges": charges}

@@ -33,8 +33,8 @@ def play(
     wait: float = 60.0,
 ) -> Result:
     """Everything is checked and built before the folder is touched. An ``engine`` overrides the config's: then sites
-    are elsewhere, and the run's folder, with what they sent, is private to the user who runs the server. ``wait``: seconds
-    that a resumed run waits for another process in its folder.
+    are elsewhere, and the run's folder, with what they sent, is private to the user who runs the server.
+    ``wait``: seconds that a resumed run waits for another process in its folder.
     """
     watcher = observer or Observer()
     keep_freed_memory()

@@ -6,6 +6,7 @@ lines record what. In a simulation the clients' own charge logs are available to
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from understudy.errors import UserError
@@ -29,7 +30,7 @@ class Releases:
         self._file.touch()
 
     def add(self, release: Release) -> None:
-        add_line(self._file, release.as_dict(), durable=bool(release.charges))
+        add_line(self._file, asdict(release), durable=bool(release.charges))
 
     def forget(self) -> None:
         """They are now in the checkpoint."""

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.base_settings import Settings
 from understudy.complaints import unknown_name
@@ -20,6 +20,7 @@ from understudy.own_code import full_name, is_own, own
 from understudy.privacy.sgd import PrivateSteps
 
 Learnt = dict[str, Tensor]  # what a generator learnt, in a form that can be saved
+Net = TypeVar("Net", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,15 @@ class Generator(ABC):
                 f"A generator needs at least {self.smallest} records, but was given {len(examples)}; "
                 f"let this client send nothing, or give it more records."
             )
+
+
+def with_weights(net: Callable[[], Net], learnt: Mapping[str, Tensor], prefix: str, device: torch.device) -> Net:
+    """A network with the learnt weights, which are those whose names begin with ``prefix``."""
+    with torch.device("meta"):  # no weights are drawn
+        made = net()
+    weights = {name.removeprefix(prefix): w for name, w in learnt.items() if name.startswith(prefix)}
+    made.load_state_dict(weights, assign=True)
+    return made.to(device)
 
 
 @dataclass(frozen=True)
@@ -136,12 +146,17 @@ class CourseSettings(Settings):
     def steps(self, records: int) -> int:
         return max(self.epochs * -(-records // self.batch), self.least_steps)
 
+    @property
+    def stages(self) -> list[int]:
+        """The epochs after which a stage is yielded, including the last."""
+        return sorted({*self.checkpoints, self.epochs})
+
     def kept_after(self, step: int, steps: int) -> Iterator[int]:
         """The epochs whose stage is kept after a step (1 to ``steps``); the last one is the end of training.
 
         An epoch is an equal share of the steps, even if these are planned (under privacy) or more than the requested
         epochs would take.
         """
-        for epoch in sorted({*self.checkpoints, self.epochs}):
+        for epoch in self.stages:
             if max(1, epoch * steps // self.epochs) == step:
                 yield epoch

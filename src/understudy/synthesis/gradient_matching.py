@@ -78,7 +78,7 @@ class Target:
 
     def _prepared(self) -> Iterator[_Rows]:
         floor = _floor(self.real)
-        for where, shape in trained_windows(self._net):
+        for where, shape in (self._net.windows[name] for name in self._net.trained):
             if len(shape) < 2 and self._criterion.rows == "sum":
                 continue
             rows = self.real[where].view(shape[0] if len(shape) > 1 else 1, -1)
@@ -112,12 +112,6 @@ class Target:
 def _floor(gradient: Tensor) -> Tensor:
     floor: Tensor = gradient.detach().norm() * (NOISE * torch.finfo(gradient.dtype).eps)
     return floor
-
-
-def trained_windows(net: Network) -> Iterator[tuple[slice, torch.Size]]:
-    for where, shape in net.windows.values():
-        if where.stop <= net.parameters:
-            yield where, shape
 
 
 class MovingImages:
@@ -174,7 +168,7 @@ def calibrated(net: Network, made: Tensor, real: Tensor) -> Tensor:
     A diagnostic of FedLAP's analysis at a single client: it uses the real lengths and has no private form.
     """
     scaled = made.clone()
-    for where, _ in trained_windows(net):
+    for where, _ in (net.windows[name] for name in net.trained):
         length = made[where].norm()
         scaled[where] *= torch.where(length > 0, real[where].norm() / length, 1.0)
     return scaled

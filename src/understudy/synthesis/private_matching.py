@@ -20,19 +20,12 @@ Stream = Callable[[str], torch.Generator]  # a client's secret stream, by purpos
 
 @dataclass(frozen=True)
 class PlannedRelease:
-    """(Σ clipped + N(0, σ²C²)) / q(n̄ + m) over records sampled at rate q; all numbers are planned, none is counted.
-
-    m counts the records dealt to the client: sampled like its own, but their number is known to the server.
-    """
+    """(Σ clipped + N(0, σ²C²)) / q n̄ over records sampled at rate q; all numbers are planned, none is counted."""
 
     rate: float  # q
     records: int  # n̄; per class if each has its own release
     clip: float  # C
     noise: float  # σ
-
-    def expected(self, dealt: int = 0) -> float:
-        """The constant that sums are divided by; ``dealt``: m."""
-        return self.rate * (self.records + dealt)
 
 
 def clip_from_noise(net: Network, w: Tensor, rng: torch.Generator, images: int = NOISE_IMAGES) -> float:

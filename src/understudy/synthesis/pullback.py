@@ -42,7 +42,7 @@ def through_the_graph(net: Network, x: Tensor, y: Tensor) -> tuple[Tensor, Pullb
     x = x.detach().requires_grad_()
     module = net.module
     logits = module.head(module.features(x))  # type: ignore[operator]
-    found = torch.autograd.grad(_loss(net, logits, y, len(y)), list(_trained(net).values()), create_graph=True)
+    found = torch.autograd.grad(_loss(net, logits, y, len(y)), list(net.trained.values()), create_graph=True)
     flat = torch.cat([part.flatten() for part in found])
     return flat.detach(), lambda along: torch.autograd.grad(flat, x, along)[0]
 
@@ -72,8 +72,7 @@ def chain_of(net: Network) -> list[ChainLink] | None:
     named = [*_flattened("body", net.module.body), *_flattened("head", net.module.head)]
     if not all(_is_known(module) for _, module in named):
         return None
-    trained = _trained(net)
-    if sum(len(KINDS[type(module)].names) for _, module in named) != len(trained):
+    if sum(len(KINDS[type(module)].names) for _, module in named) != len(net.trained):
         return None  # a frozen or shared weight
     return [
         ChainLink(module, tuple(net.windows[f"{name}.{part}"] for part in KINDS[type(module)].names))
@@ -119,12 +118,6 @@ class _Sweep:
 
 def _loss(net: Network, logits: Tensor, y: Tensor, records: int) -> Tensor:
     return per_record_loss(net.problem, logits, y).sum() / records
-
-
-def _trained(net: Network) -> dict[str, Tensor]:
-    """In the order of the flat vector."""
-    named = dict(net.module.named_parameters())
-    return {name: named[name] for name in net.windows if name in named and named[name].requires_grad}
 
 
 def _flattened(name: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:

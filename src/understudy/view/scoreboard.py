@@ -19,8 +19,8 @@ def scoreboard_text(scores: Sequence[Score]) -> str:
         marks = {scale: "".join(MARKS[claim.verdicts[scale]] for claim in one.claims) for scale in ("desk", "paper")}
         claim = one.claims[0].sentence if one.claims else one.about
         lines.append(
-            f"{one.name:{wide}}  {marks['desk']:{max(most, 4)}}  {marks['paper']:{max(most, 5)}}  {one.leak or '–':11}  "
-            f"{_short(claim)}"
+            f"{one.name:{wide}}  {marks['desk']:{max(most, 4)}}  {marks['paper']:{max(most, 5)}}  "
+            f"{one.leak or '–':11}  {_short(claim)}"
         )
     said = "; ".join(f"{mark} {word}" for word, mark in MARKS.items())
     return "\n".join([*lines, "", f"Each mark is a claim: {said}.", summary(scores), summary(scores, "paper"), ""])
@@ -48,7 +48,15 @@ def scoreboard_table(scores: Sequence[Score]) -> StudyTable:
                 f"`{one.command}`",
             ]
         )
-    columns = ["table or figure", "claim", "in print", "ours at the desk", "ours at the paper's scale", "leak", "command"]
+    columns = [
+        "table or figure",
+        "claim",
+        "in print",
+        "ours at the desk",
+        "ours at the paper's scale",
+        "leak",
+        "command",
+    ]
     return StudyTable(columns, rows, words=len(columns))
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from understudy.federation.client import Client
 from understudy.learning.loop import Pull, Slope, Step
 from understudy.methods import dp_fedavg
+from understudy.methods.shared import planned_releases
 from understudy.models.network import Network
 from understudy.privacy import mechanism
 from understudy.privacy.gradients import clipped_gradient_sum
@@ -44,7 +45,7 @@ def _charged_with(change: Callable[[Client, NoisePlan, dict[str, Any]], dict[str
 
 
 def noise_reused_over_steps() -> Any:
-    return patch.object(dp_fedavg, "NoisyMeans", SameNoiseEachStep)
+    return patch.object(planned_releases, "NoisyMeans", SameNoiseEachStep)
 
 
 def noise_reused_over_rounds() -> Any:

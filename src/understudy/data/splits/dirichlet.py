@@ -35,9 +35,8 @@ class Dirichlet(SplitKind):
     alpha: float = Field(default=0.1, gt=0)  # α; small: each client has few classes; large: all are alike
     style: Literal["niid-bench", "fedssyn"] = "niid-bench"  # which published variant
     equalise: bool = False  # re-cut so that all clients have equally many records
-    min_records: int | None = Field(
-        default=None, ge=0
-    )  # of a client; None: as published, 10 or half of the block's mean
+    # of a client; None: as published, 10 or half of the block's mean
+    min_records: int | None = Field(default=None, ge=0)
     block: int | None = Field(default=None, ge=1)  # fedssyn: clients per block; None: as published
 
     def keep_back(self, dataset: Dataset, share: float, rng: np.random.Generator) -> tuple[Indices, Indices]:

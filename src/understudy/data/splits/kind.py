@@ -8,7 +8,7 @@ import numpy as np
 
 from understudy.base_settings import Settings
 from understudy.data.dataset import Dataset
-from understudy.data.strata import Indices, draw_exactly
+from understudy.data.strata import Indices
 from understudy.errors import UserError
 
 
@@ -28,12 +28,7 @@ class SplitKind(Settings):
 
     def keep_back(self, dataset: Dataset, share: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
         """(validation, left): the first stay on the server, for choosing settings."""
-        records = len(dataset.train)
-        count = int(records * share + 0.5)
-        if dataset.problem.multilabel:
-            order = rng.permutation(records)
-            return np.sort(order[:count]), np.sort(order[count:])
-        return draw_exactly(dataset.train.y.numpy(), count, rng)
+        return dataset.cut(int(len(dataset.train) * share + 0.5), rng)
 
 
 def single_labels(dataset: Dataset, kind: str) -> Indices:

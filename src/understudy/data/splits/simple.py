@@ -52,9 +52,8 @@ class ClassPairs(SplitKind):
     """
 
     kind: Literal["class-pairs"] = "class-pairs"  # classes that no other client has
-    pairs: Literal["fedlap"] | tuple[tuple[int, ...], ...] | None = Field(
-        default=None
-    )  # classes of each client in turn, or "fedlap", the paper's list; None: consecutive ones
+    # classes of each client in turn, or "fedlap", the paper's list; None: consecutive ones
+    pairs: Literal["fedlap"] | tuple[tuple[int, ...], ...] | None = None
 
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
         labels = single_labels(dataset, self.kind)[among]

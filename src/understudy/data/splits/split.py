@@ -13,6 +13,7 @@ from torch import Tensor
 
 from understudy.errors import UserError
 from understudy.files import write_whole
+from understudy.reading import json_of, text_of
 
 
 def _indices(values: Any, where: str) -> Tensor:
@@ -98,12 +99,7 @@ class Split:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        stored = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise UserError(f"There is no split file {path}.") from None
-    except (OSError, ValueError) as broken:
-        raise UserError(f"{path} cannot be read as a split: {broken}.") from None
+    stored = json_of(text_of(path), f"The split {path}")
     if not isinstance(stored, dict):
         raise UserError(f"{path} is not a saved split.")
     return stored

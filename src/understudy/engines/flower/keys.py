@@ -8,7 +8,6 @@ import ipaddress
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,23 +20,12 @@ DAYS = 825  # how long a certificate is valid
 HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 
 
-@dataclass(frozen=True)
 class Certificates:
     """A server's three files, made and read together."""
 
-    folder: Path
-
-    @property
-    def ca(self) -> Path:
-        return self.folder / "ca.crt"
-
-    @property
-    def certificate(self) -> Path:
-        return self.folder / "server.crt"
-
-    @property
-    def key(self) -> Path:
-        return self.folder / "server.key"
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.ca, self.certificate, self.key = (folder / name for name in ("ca.crt", "server.crt", "server.key"))
 
     def nodes(self) -> dict[str, bytes]:
         """Public keys of the sites that may join, in Flower's format, by name."""

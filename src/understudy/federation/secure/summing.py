@@ -138,7 +138,7 @@ class SecureServer(WrappedServer):
             senders = circle.among(me, still_here)
             wanted = {**parts, party.AGREED: ((len(senders), keys.COMMITMENT), torch.uint8)}
             if {part: (tuple(t.shape), t.dtype) for part, t in reply.items()} != wanted:
-                reply.refuse(f"it holds {reply.message!r}, but masked {', '.join(sizes)} of other shapes are expected")
+                reply.refuse(f"it holds {reply!r}, but masked {', '.join(sizes)} of other shapes are expected")
                 continue
             total += grid.unpack(torch.cat([reply[part] for part in sizes]))
             agreed[me] = dict(zip(senders, map(party.to_bytes, reply[party.AGREED]), strict=True))
@@ -206,7 +206,7 @@ class SecureServer(WrappedServer):
 def _fits(reply: Reply, part: str, shape: tuple[int, ...]) -> bool:
     if part in reply and tuple(reply[part].shape) == shape and reply[part].dtype == torch.uint8:
         return True
-    reply.refuse(f"it holds {reply.message!r}, but {part} of shape {list(shape)} in bytes is expected")
+    reply.refuse(f"it holds {reply!r}, but {part} of shape {list(shape)} in bytes is expected")
     return False
 
 

@@ -1,6 +1,4 @@
 """FedLAP and FedLAP-DP, in several files."""
 
-from understudy.methods.fedlap.fedlap import FedLap
-from understudy.methods.fedlap.fedlap_dp import FedLapDp
-
-__all__ = ["FedLap", "FedLapDp"]
+from understudy.methods.fedlap.fedlap import FedLap as FedLap
+from understudy.methods.fedlap.fedlap_dp import FedLapDp as FedLapDp

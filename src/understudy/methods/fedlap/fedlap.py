@@ -39,11 +39,11 @@ from understudy.federation.server import Reply, Server
 from understudy.learning.ahead import ahead
 from understudy.learning.dsa import Draw, apply, draw, sent_ahead
 from understudy.learning.evaluate import tally
-from understudy.learning.loop import Descent, full_gradient
+from understudy.learning.loop import Descent, Trained, full_gradient
 from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_from_pool, record_weights
 from understudy.methods.fedlap.settings import MEASURED, PRESETS, FedLapSettings
 from understudy.methods.shared.outliers import learnt_from
-from understudy.methods.shared.pooled import check_augmentation, check_classes_alone, pooled, why_unfit
+from understudy.methods.shared.pooled import accepted, check_images, pooled, why_unfit
 from understudy.models.network import Network
 from understudy.privacy.mechanism import poisson_rows
 from understudy.synthesis.gradient_matching import MovingImages, Target, match_gradient
@@ -59,9 +59,7 @@ class FedLap(Method):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
-        check_classes_alone(net, "fedlap")
-        if self.settings.dsa:
-            check_augmentation(net, self.settings.kinds)
+        check_images(net, "fedlap", self.settings.kinds if self.settings.dsa else None)
 
     def effort(self, records: int, classes: int) -> int:
         settings = self.settings
@@ -190,7 +188,7 @@ class FedLap(Method):
         kinds = self.settings.kinds
         augment = PerImage(kinds, client.rng("dsa")) if kinds else None
         pool = PoolFeed(made, client.rng("fedlap path"), augment=augment)
-        return self._learn(client, w, pool, self.settings.path_epochs)
+        return self._learn(client, w, pool, self.settings.path_epochs).model
 
     def radius_of_trust(self, client: Client, w_g: Tensor, made: Examples) -> float:
         """r_k: how far the images lead before the loss on real records rises again."""
@@ -209,10 +207,10 @@ class FedLap(Method):
 
     # ---- on either side
 
-    def _learn(self, side: Client | Server, w: Tensor, pool: PoolFeed, epochs: int, **more: Any) -> Tensor:
+    def _learn(self, side: Client | Server, w: Tensor, pool: PoolFeed, epochs: int, **more: Any) -> Trained:
         """Plain SGD on images; ``more`` is passed on to `learn_from_pool`."""
         local = self.settings.on_images(epochs)
-        return learn_from_pool(self.net, w, pool, Descent(local, local.rate(side.round, self.rounds)), **more).model
+        return learn_from_pool(self.net, w, pool, Descent(local, local.rate(side.round, self.rounds)), **more)
 
     def _siamese(self, side: Client | Server) -> Siamese | None:
         return Siamese(self.settings.kinds, side.rng("dsa")) if self.settings.kinds else None
@@ -224,7 +222,7 @@ class FedLap(Method):
 
     def round(self, server: Server, state: State) -> State:
         asked = server.ask(self.distil, Message(model=state["model"]), to=server.cohort())
-        replies = [reply for reply in asked if self._fits(reply) and len(reply["y"])]
+        replies = [reply for reply in accepted(asked, self._fault) if len(reply["y"])]
         if not replies:
             return state
         return state.but(learnt_from(replies, lambda some: self._pooled(server, state["model"], some)))
@@ -234,17 +232,16 @@ class FedLap(Method):
         images, order = pooled(replies, self.net.problem), server.rng("fedlap pool")
         pool = PoolFeed(images, order, weights=self._record_weights(replies), augment=self._siamese(server))
         trust = Trust(radius, self.settings.strict)
-        w = self._learn(server, start, pool, self.settings.server_epochs, trust=trust)
+        learnt = self._learn(server, start, pool, self.settings.server_epochs, trust=trust)
         told = {} if radius is None else {"radius": scalar(radius)}
-        return Message(told, model=w, moved=scalar(self._distance(w, start)))
+        told["moved"], told["server_steps"] = scalar(self._distance(learnt.model, start)), scalar(learnt.steps)
+        return Message(told, model=learnt.model)
 
-    def _fits(self, reply: Reply) -> bool:
+    def _fault(self, reply: Reply) -> str | None:
         wrong = why_unfit(reply, self.net, most=self.settings.ipc * self.net.problem.classes)
         if wrong is None and len(reply["y"]):
             wrong = next(filter(None, (self._fault_beside(reply, part) for part in self._beside)), None)
-        if wrong:
-            reply.refuse(wrong)
-        return wrong is None
+        return wrong
 
     def _fault_beside(self, reply: Reply, part: str) -> str | None:
         """r_k must lie in the ball, up to rounding, and the number of records must not be negative."""
@@ -271,5 +268,5 @@ class FedLap(Method):
         return record_weights([len(reply["y"]) for reply in replies], shares)
 
     def metrics(self, state: State) -> Mapping[str, float]:
-        """How far the server trusted the images, and how far it went."""
-        return {part: float(state[part]) for part in ("radius", "moved") if part in state}
+        """How far the server trusted the images, how far it went, and in how many steps."""
+        return {part: float(state[part]) for part in ("radius", "moved", "server_steps") if part in state}

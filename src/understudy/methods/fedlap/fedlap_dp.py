@@ -37,9 +37,9 @@ from understudy.learning.dsa import Draw
 from understudy.learning.local import Local
 from understudy.methods.fedlap.fedlap import FedLap, RealGradient
 from understudy.methods.fedlap.settings import MEASURED, FedLapSettings
+from understudy.methods.shared.planned_releases import charge, noisy_means
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
-from understudy.privacy.mechanism import NoisyMeans
 from understudy.privacy.planning import NoisePlan, planned
 from understudy.privacy.promise import PrivacySettings
 from understudy.synthesis.gradient_matching import MovingImages
@@ -63,19 +63,11 @@ class FedLapDpSettings(FedLapSettings):
 
 
 PAPER = {"restarts": 4, "stages": 5, "real_batches": 10, "image_steps": 5, "path_epochs": 2, "radius": 1.5, "lr": 0.002}
-DESK = {
-    "restarts": 2,
-    "real_batches": 4,
-    "path_epochs": 1,
-    "server_epochs": 50,
-    "batch": 128,
-    "lr": 0.05,
-    "flip": False,
-}
+DESK = {"restarts": 2, "real_batches": 4, "path_epochs": 1, "server_epochs": 50, "batch": 128, "lr": 0.05}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": PAPER,  # 30 rounds; ε is read after 1 and 15
     "mnist": {**PAPER, "flip": False},
-    "desk": {**PAPER, **DESK},
+    "desk": {**PAPER, **DESK, "flip": False},
 }
 
 
@@ -110,14 +102,7 @@ class FedLapDp(FedLap):
     @task(x="examples", y="labels", records="statistics")
     def distil(self, client: Client, brief: Message) -> Message:
         plan, sent = self._plan(len(client.own)), ("x", "y", *self._beside)
-        client.budget.charge(
-            rate=plan.rate,
-            noise=plan.noise,
-            steps=plan.steps,
-            clip=self.settings.clip,
-            covers=sent,
-            divisor=_expected(client, plan),
-        )
+        charge(client, plan, self.settings.clip, covers=sent)
         images = self._kept_images(client)
         if len(images.y):
             self.match(client, brief["model"], images, self._private_gradient(client, plan))
@@ -136,25 +121,13 @@ class FedLapDp(FedLap):
     def _private_gradient(self, client: Client, plan: NoisePlan) -> RealGradient:
         """One release per call; sampling and noise come from their own secret generators alone."""
         batches = self.batches(client.examples, plan.rate, client.secret_rng("fedlap sampling"), plan.steps)
-        means = NoisyMeans(
-            self.net.grad,
-            clip=self.settings.clip,
-            noise=plan.noise,
-            expected=_expected(client, plan),
-            releases=plan.steps,
-            rng=client.secret_rng("fedlap noise"),
-        )
+        means = noisy_means(client, plan, self.settings.clip, self.net.grad, client.secret_rng("fedlap noise"))
 
         def gradient(_: Tensor, change: Draw | None) -> Tensor:
             batch = self.seen(next(batches), change)
             return means(clipped_gradient_sum(self.net, batch.x, batch.y, means.clip))
 
         return gradient
-
-
-def _expected(client: Client, plan: NoisePlan) -> float:
-    """The planned number of records in a batch: the constant that sums are divided by."""
-    return plan.rate * (plan.records + len(client.dealt))
 
 
 def _refuse_what_leaks(settings: FedLapDpSettings, privacy: PrivacySettings, net: Network) -> None:

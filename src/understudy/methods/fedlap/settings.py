@@ -27,9 +27,8 @@ class FedLapSettings(Settings):
     path_epochs: int = Field(default=0, ge=0)  # R_l, epochs on the images between two stages
     server_epochs: int = Field(default=100, ge=1)  # epochs of the server on all images
     radius: float = Field(default=10.0, gt=0)  # r, largest distance from w_g
-    radius_rule: Literal["min", "max", "median", "mean", "constant", "fixed"] = Field(
-        default="min"
-    )  # r_g, from all r_k; constant: r, no r_k is sent; fixed: no radius, all epochs
+    # r_g, from all r_k; constant: r, no r_k is sent; fixed: no radius, all epochs
+    radius_rule: Literal["min", "max", "median", "mean", "constant", "fixed"] = "min"
     strict: bool = False  # the server undoes the step that leaves the ball
     mse: float = Field(default=0.1, ge=0)  # λ, weight of the squared distance
     rows: Literal["mean", "sum"] = "mean"  # how D combines the rows of a parameter tensor

@@ -1,5 +1,3 @@
 """Fedssyn, in several files."""
 
-from understudy.methods.fedssyn.fedssyn import Fedssyn, FedssynSettings
-
-__all__ = ["Fedssyn", "FedssynSettings"]
+from understudy.methods.fedssyn.fedssyn import Fedssyn as Fedssyn

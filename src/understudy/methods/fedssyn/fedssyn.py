@@ -52,11 +52,9 @@ from understudy.methods.fedssyn.settings import FedssynSettings
 from understudy.methods.fedssyn.veto import after_veto
 from understudy.methods.shared.imitation import Imitation, SeenAndUnseen, check_single_labels
 from understudy.methods.shared.outliers import learnt_from
-from understudy.methods.shared.pooled import of_one_kind, why_unfit
+from understudy.methods.shared.pooled import accepted, of_one_kind, why_unfit
 from understudy.models.network import Network
 from understudy.synthesis.generator import Stage
-
-__all__ = ["GIVEN", "POOL_X", "POOL_Y", "Fedssyn", "FedssynSettings", "slices"]
 
 POOL_X, POOL_Y, GIVEN = "fedssyn.x", "fedssyn.y", "fedssyn.given"  # in State: the shuffled pool; who has its part
 MADE = "fedssyn.made."  # in State after the opening, per client: images sent, near-copies, out of how many
@@ -174,7 +172,7 @@ class Fedssyn(ExchangeOnce):
     # ---- on the server
 
     def start(self, server: Server) -> State:
-        replies = [reply for reply in server.ask(self.generate, Message(), to=server.clients) if self._sound(reply)]
+        replies = list(accepted(server.ask(self.generate, Message(), to=server.clients), self._fault))
         if self.settings.deal != "own":
             replies = of_one_kind(replies)
         if self.settings.deal == "own" or not replies:
@@ -211,15 +209,13 @@ class Fedssyn(ExchangeOnce):
             for (client, part), given in zip(parts.items(), state[GIVEN].tolist(), strict=True)
         }
 
-    def _sound(self, reply: Reply) -> bool:
+    def _fault(self, reply: Reply) -> str | None:
         why = None if self.settings.deal == "own" else why_unfit(reply, self.net, most=self.settings.images)
         if why is None and self.settings.source == "generator" and reply.get("x", BYTES).dtype != torch.uint8:
             why = "its images are not in bytes"
         if why is None and self.settings.veto is not None and not _are_counts(reply.get("duplicates", BYTES)):
             why = "it does not report how many near-copies there were, out of how many"
-        if why is not None:
-            reply.refuse(why)
-        return why is None
+        return why
 
     def _counts(self, reply: Mapping[str, Tensor]) -> Tensor:
         sent = len(reply["y"]) if "y" in reply else -1  # images that stay at home are not counted here

@@ -197,7 +197,7 @@ class Averaging(Method):
 
     @by_sums
     def round(self, server: Server, state: State) -> State:
-        sums = server.sum(self.train, self._brief(state), server.cohort(), self._shapes(), self._least())
+        sums = server.sum(self.train, self._brief(state), server.cohort(), self.reply_shapes(), self._least())
         if float(sums["weight"]) < SOMEBODY:
             return state  # nobody had a record
         return state.but(self.combined(state, sums, len(server.clients)))
@@ -249,7 +249,7 @@ class Averaging(Method):
     def result(self, state: State) -> Tensor:
         return self.rule.result(state)
 
-    def _shapes(self) -> Shapes:
+    def reply_shapes(self) -> Shapes:
         """Shapes of everything a client sends up to be summed."""
         net, shapes = self.net, {"weight": (), **self.rule.shapes(self.shared.stop)}
         if self.settings.score_local:

@@ -39,9 +39,8 @@ class ImitationSettings(Settings):
 
     where: ClassVar[str]  # where the generator's settings are in a config
 
-    generator: dict[str, Any] = Field(
-        default=DEFAULT, validate_default=True
-    )  # a name or file.py:Class, and its settings
+    # a name or file.py:Class, and its settings
+    generator: dict[str, Any] = Field(default=DEFAULT, validate_default=True)
     records: float = Field(default=0.75, gt=0, le=1)  # ρ, share of its records that a client's generator learns from
     images: int | None = Field(default=None, ge=0)  # ñ, images per client; null: as many as it has records
     sound_only: bool = True  # send no images if the generator diverged or collapsed

@@ -26,16 +26,7 @@ class KeptImages:
 
     round: int
     age: int  # in rounds
-    parts: Message  # x, y, and weight if images have one
-
-    @property
-    def x(self) -> Tensor:
-        return self.parts["x"]
-
-    @property
-    def y(self) -> Tensor:
-        """In wire format."""
-        return self.parts["y"]
+    parts: Message  # x, y in wire format, and weight if images have one
 
 
 def kept_images(state: State, round: int, many: int) -> list[KeptImages]:

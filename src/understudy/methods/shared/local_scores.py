@@ -57,9 +57,8 @@ def hits_by_class(net: Network, examples: Examples) -> tuple[Tensor, Tensor]:
     """Correct and total counts per class; with several labels per record, labels are counted."""
     classes = net.problem.classes
     right, total = torch.zeros(classes, dtype=torch.float64), torch.zeros(classes, dtype=torch.float64)
-    for start in range(0, len(examples), BATCH):
-        x, y = examples.x[start : start + BATCH], examples.y[start : start + BATCH]
-        logits = net.logits(x).cpu()
+    for some in examples.batches(BATCH):
+        logits, y = net.logits(some.x).cpu(), some.y
         if net.problem.multilabel:
             right += ((logits > 0) == (y > 0)).double().sum(0)
             total += len(y)

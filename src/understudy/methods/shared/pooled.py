@@ -8,7 +8,7 @@ images of earlier rounds (``methods.shared.kept_pool``). The checks of such repl
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -44,9 +44,8 @@ class PooledSettings(Settings):
     keep_weight: float = Field(default=1.0, gt=0, le=1)  # factor of a kept image's weight, per round of its age
     dsa: bool = False  # differentiable augmentation
     dsa_kinds: tuple[DsaKind, ...] = ALL  # kinds to draw from; leave out flip for digits and letters
-    server: Local = Local(
-        epochs=500, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4
-    )  # how the server trains on the images
+    # how the server trains on the images
+    server: Local = Local(epochs=500, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4)
 
 
 class Pooled(Method):
@@ -60,9 +59,7 @@ class Pooled(Method):
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
-        check_classes_alone(net, type(self).__name__)
-        if self.settings.dsa:
-            check_augmentation(net, self.settings.dsa_kinds)
+        check_images(net, type(self).__name__, self.settings.dsa_kinds if self.settings.dsa else None)
 
     # ---- on the client
 
@@ -81,13 +78,8 @@ class Pooled(Method):
     # ---- on the server
 
     def round(self, server: Server, state: State) -> State:
-        replies = []
-        for reply in server.ask(self.client_task, Message(model=state["model"]), to=server.cohort()):
-            wrong = self.why_refused(reply)
-            if wrong:
-                reply.refuse(wrong)
-            elif len(reply["y"]):
-                replies.append(reply)
+        asked = server.ask(self.client_task, Message(model=state["model"]), to=server.cohort())
+        replies = [reply for reply in accepted(asked, self.why_refused) if len(reply["y"])]
         if not replies:
             return state
         earlier = kept_images(state, server.round, self.settings.keep_pool)
@@ -113,12 +105,8 @@ class Pooled(Method):
 
     def _learn(self, server: Server, w: Tensor, replies: Sequence[Reply], earlier: Sequence[KeptImages] = ()) -> Tensor:
         settings, local, problem = self.settings, self.settings.server, self.net.problem
-        now = pooled(replies, problem)
         pool = PoolFeed(
-            Examples(
-                torch.cat([now.x, *(problem.scale(kept.x) for kept in earlier)]),
-                torch.cat([now.y, *(labels_from_wire(kept.y) for kept in earlier)]),
-            ),
+            pooled([*replies, *(kept.parts for kept in earlier)], problem),
             order=server.rng("pool"),
             rng=server.rng("augmentation"),
             weights=self._weights(replies, earlier),
@@ -137,21 +125,19 @@ class Pooled(Method):
         settings = self.settings
         if settings.weights == "pool" and (settings.keep_weight == 1 or not earlier):
             return None
-        images = [(reply.message, 0) for reply in replies] + [(kept.parts, kept.age) for kept in earlier]
+        images = [(reply, 0) for reply in replies] + [(kept.parts, kept.age) for kept in earlier]
         sized = settings.weights == "size"
         plain = [(parts["weight"] if sized else torch.ones(len(parts["y"])), age) for parts, age in images]
         return torch.cat([weight * settings.keep_weight**age for weight, age in plain])
 
 
-def check_classes_alone(net: Network, who: str) -> None:
+def check_images(net: Network, who: str, dsa_kinds: tuple[DsaKind, ...] | None = None) -> None:
+    """``who`` makes images class by class; ``dsa_kinds``: how they are augmented, if they are."""
     if net.problem.multilabel:
         raise UserError(f"{who} makes images class by class, so every record must have exactly one label.")
-
-
-def check_augmentation(net: Network, kinds: tuple[DsaKind, ...]) -> None:
-    if len(net.problem.shape) != 3:
+    if dsa_kinds is not None and len(net.problem.shape) != 3:
         raise UserError("method.dsa needs images (channels, height, width), which these records are not; write false.")
-    if not kinds:
+    if dsa_kinds == ():
         raise UserError("method.dsa_kinds is empty; name at least one kind, or write dsa: false.")
 
 
@@ -171,13 +157,8 @@ def why_unfit(reply: Reply, net: Network, *, most: int | None = None, weighted: 
         return f"its labels run from {int(y.min())} to {int(y.max())}, but there are only {kinds}"
     if most is not None and len(y) > most:
         return f"it sent {len(y)} images, but at most {most} are planned"
-    if weighted:
-        return _why_weights_unfit(reply["weight"], len(y))
-    return None
-
-
-def _why_weights_unfit(weight: Tensor, images: int) -> str | None:
-    if tuple(weight.shape) != (images,) or weight.dtype != torch.float32 or bool((weight <= 0).any()):
+    weight = reply["weight"] if weighted else torch.ones(len(y))
+    if tuple(weight.shape) != (len(y),) or weight.dtype != torch.float32 or bool((weight <= 0).any()):
         return "it needs a weight above 0 for each image"
     return None
 
@@ -196,7 +177,17 @@ def of_one_kind(replies: Sequence[Reply], known: Sequence[torch.dtype] = ()) -> 
     return [reply for reply in replies if reply.refusal is None]
 
 
-def pooled(replies: Sequence[Reply], problem: Problem) -> Examples:
+def accepted(replies: Iterable[Reply], fault: Callable[[Reply], str | None]) -> Iterator[Reply]:
+    """The replies that have no fault; the others are refused."""
+    for reply in replies:
+        wrong = fault(reply)
+        if wrong is None:
+            yield reply
+        else:
+            reply.refuse(wrong)
+
+
+def pooled(replies: Sequence[Mapping[str, Tensor]], problem: Problem) -> Examples:
     """All images, scaled reply by reply, so that one reply's number type does not affect the others."""
     x = torch.cat([problem.scale(reply["x"]) for reply in replies])
     return Examples(x, torch.cat([labels_from_wire(reply["y"]) for reply in replies]))

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from pydantic import create_model
@@ -22,7 +23,7 @@ def term(
     name: str,
     *,
     settings: type[Own],
-    presets: Presets | None = None,
+    presets: Presets = MappingProxyType({}),
     alone: type[AveragingSettings] | None = None,
     rule: Callable[[Any], Rule] = lambda settings: Rule(),
     needs: str = "",
@@ -44,7 +45,7 @@ def term(
         def by_itself(chosen: Any) -> Averaging:
             return joined(name, Averaging(chosen, rule=rule(chosen)), lambda local: build(chosen, local))
 
-        add_on(name, settings=settings, presets=_own(presets or {}, settings), needs=needs)(join)
+        add_on(name, settings=settings, presets=_own(presets, settings), needs=needs)(join)
         by_itself.__understudy_entries__ = join.__understudy_entries__  # type: ignore[attr-defined]
         return method(name, settings=whole, presets=presets, needs=needs, sends=sends)(by_itself)
 

@@ -43,9 +43,7 @@ class FrontierPlan:
     def comparison(self) -> Comparison:
         """Every point on every split that it is meant for, as one line each."""
         contenders = [self._contender(point, split) for split in self.splits for point in self.on(split)]
-        return Comparison(
-            self.name, self.about, self.config, self.rates, self.seeds, contenders, tuning=self.tuning
-        )
+        return Comparison(self.name, self.about, self.config, self.rates, self.seeds, contenders, tuning=self.tuning)
 
     def _contender(self, point: Point, split: str) -> Contender:
         return Contender(

@@ -1,5 +1,3 @@
 """A diffusion model."""
 
-from understudy.synthesis.diffusion.diffusion import Diffusion
-
-__all__ = ["Diffusion"]
+from understudy.synthesis.diffusion.diffusion import Diffusion as Diffusion

@@ -24,7 +24,7 @@ from understudy.synthesis.diffusion.network import Frame, build, predict
 from understudy.synthesis.diffusion.schedule import draw, require_library
 from understudy.synthesis.diffusion.settings import DiffusionSettings
 from understudy.synthesis.diffusion.training import train
-from understudy.synthesis.generator import Generator, Stage, generator
+from understudy.synthesis.generator import Generator, Stage, generator, with_weights
 
 AT_ONCE = 100  # images drawn together
 FITTED = "fitted"  # in the state: which labels were seen
@@ -48,7 +48,8 @@ class Diffusion(Generator):
         frame = self._frame(problem)
         if private is None:
             self.require_enough(examples)
-        net = self._network(frame, problem, rng, private)
+        with private_global_stream(int(torch.randint(2**62, (1,), generator=rng))):
+            net = build(self.settings, frame, problem.classes, private is not None).to(self.device)
         x = frame.put_on(problem.unscale(examples.x).to(torch.float32)).div_(127.5).sub_(1).to(self.device)
         # Under privacy not even the set of labels may depend on the records.
         fitted = torch.ones(problem.classes, dtype=torch.bool)
@@ -62,7 +63,7 @@ class Diffusion(Generator):
         unseen = sorted(set(labels[~state[FITTED][labels]].tolist()))
         if unseen:
             raise UserError(f"The generator has seen no record of class {unseen[0]}; ask for others.")
-        net = self._fitted(state, frame, problem)
+        net = with_weights(lambda: build(self.settings, frame, problem.classes), state, NETWORK, self.device).eval()
         made = [self._draw(net, part, frame, rng) for part in torch.split(labels, AT_ONCE) if len(part)]
         return torch.cat([torch.empty(0, *problem.shape, dtype=torch.uint8), *made])
 
@@ -70,17 +71,6 @@ class Diffusion(Generator):
         if problem.multilabel:
             raise UserError("Generator 'diffusion' makes images of one class each, not of several labels; use 'vae'.")
         return Frame(problem, len(self.settings.multipliers), self.settings.full_size)
-
-    def _network(self, frame: Frame, problem: Problem, rng: torch.Generator, private: PrivateSteps | None) -> nn.Module:
-        with private_global_stream(int(torch.randint(2**62, (1,), generator=rng))):
-            return build(self.settings, frame, problem.classes, private is not None).to(self.device)
-
-    def _fitted(self, state: Mapping[str, Tensor], frame: Frame, problem: Problem) -> nn.Module:
-        with torch.device("meta"):  # no weights are drawn: they are in the state
-            net = build(self.settings, frame, problem.classes)
-        weights = {name.removeprefix(NETWORK): w for name, w in state.items() if name.startswith(NETWORK)}
-        net.load_state_dict(weights, assign=True)
-        return net.to(self.device).eval()
 
     def _draw(self, net: nn.Module, labels: Tensor, frame: Frame, rng: torch.Generator) -> Tensor:
         shape, how = (len(labels), *frame.shape), self.settings

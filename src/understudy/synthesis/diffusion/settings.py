@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from understudy.base_settings import Settings
+from understudy.synthesis.generator import CourseSettings
 
 FEW_STEPS, PUBLISHED_STEPS = 25, 250  # default numbers of sampling steps
 MOST_FAST_STEPS = 100  # of dpm-solver and ddim: beyond that, neighbouring time steps would coincide
@@ -31,19 +31,15 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class DiffusionSettings(Settings):
+class DiffusionSettings(CourseSettings):
     """``tiny`` trains on a few hundred small images within minutes; ``paper`` is Fedssyn's for CIFAR."""
 
     preset: Literal["tiny", "paper"] = "tiny"  # defaults of the other settings
-    epochs: int = Field(default=100, ge=1)  # passes over the records
-    least_steps: int = Field(default=1000, ge=0)  # fewest updates; with few records, more epochs
-    checkpoints: tuple[int, ...] = ()  # epochs after which a stage of training is also kept
-    batch: int = Field(default=32, ge=1)  # records in a batch
+    least_steps: int = Field(default=1000, ge=0)
     lr: float = Field(default=2e-3, gt=0)  # learning rate of AdamW
     decay: float = Field(default=0.01, ge=0)  # weight decay of AdamW
-    ema: float = Field(
-        default=0.9995, ge=0, lt=1
-    )  # largest share of the moving average kept per update; rises as (1+s)/(10+s)
+    # largest share of the moving average kept per update; rises as (1+s)/(10+s)
+    ema: float = Field(default=0.9995, ge=0, lt=1)
     weights: Literal["ema", "raw"] = "ema"  # which to sample from: the moving average, or the last
     flip: bool = False  # mirror half of the images; not for digits or letters
     predicts: Literal["noise", "velocity"] = "velocity"  # what the network predicts; velocity takes far fewer updates
@@ -73,9 +69,6 @@ class DiffusionSettings(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        late = [epoch for epoch in self.checkpoints if not 1 <= epoch <= self.epochs]
-        if late:
-            raise ValueError(f"checkpoints: there is no epoch {late[0]}; epochs run from 1 to {self.epochs}")
         if self.width % self.groups:
             raise ValueError(f"groups: {self.groups} does not divide the width {self.width}")
         odd = [self.width * m for m in self.multipliers if m < 1 or self.width * m % self.head]
@@ -84,11 +77,3 @@ class DiffusionSettings(Settings):
         if self.sampler != "ancestral" and self.sampling_steps > MOST_FAST_STEPS:
             raise ValueError(f"sampling_steps: {self.sampler} takes at most {MOST_FAST_STEPS}")
         return self
-
-    def steps(self, records: int) -> int:
-        return max(self.epochs * -(-records // self.batch), self.least_steps)
-
-    @property
-    def stages(self) -> list[int]:
-        """The epochs after which a stage is yielded, including the last."""
-        return sorted({*self.checkpoints, self.epochs})

@@ -1,5 +1,3 @@
 """A conditional GAN."""
 
-from understudy.synthesis.gan.gan import ConditionalGan
-
-__all__ = ["ConditionalGan"]
+from understudy.synthesis.gan.gan import ConditionalGan as ConditionalGan

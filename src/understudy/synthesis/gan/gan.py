@@ -23,7 +23,7 @@ from understudy.randomness import private_global_stream
 from understudy.synthesis.gan.networks import Judge, Painter
 from understudy.synthesis.gan.settings import GanSettings
 from understudy.synthesis.gan.training import Gan, train, train_privately
-from understudy.synthesis.generator import Generator, Learnt, Stage, generator
+from understudy.synthesis.generator import Generator, Learnt, Stage, generator, with_weights
 from understudy.synthesis.image_layout import layout_of
 from understudy.synthesis.labels import groups_of, require_seen, told_in_full
 
@@ -77,12 +77,8 @@ class ConditionalGan(Generator):
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
         if "count" in state:  # not released by a private fit
             require_seen(groups_of(labels, problem)[0], state["count"])
-        wanted = self.settings
-        with torch.device("meta"):  # no weights are drawn: they are in the state
-            painter = Painter(layout_of(problem, "gan"), problem.classes, wanted.latent, wanted.width)
-        weights = {name.removeprefix(PAINTER): w for name, w in state.items() if name.startswith(PAINTER)}
-        painter.load_state_dict(weights, assign=True)
-        painter = painter.to(self.device)
+        wanted, sizes = self.settings, (problem.classes, self.settings.latent, self.settings.width)
+        painter = with_weights(lambda: Painter(layout_of(problem, "gan"), *sizes), state, PAINTER, self.device)
         z = torch.randn(len(labels), wanted.latent, generator=rng).to(self.device)
         told = told_in_full(labels, problem).to(self.device)
         parts = zip(torch.split(z, AT_ONCE), torch.split(told, AT_ONCE), strict=True)

@@ -13,9 +13,8 @@ class GanSettings(CourseSettings):
     epochs: int = Field(default=150, ge=1)
     variant: Variant = "diffaugment"  # regularisation for few records
     loss: Loss = "non-saturating"  # loss of painter and judge
-    augmentation: tuple[dsa.DsaKind, ...] | None = Field(
-        default=None, min_length=1
-    )  # changes to images before they are judged; null: the variant's own
+    # changes to images before they are judged; null: the variant's own
+    augmentation: tuple[dsa.DsaKind, ...] | None = Field(default=None, min_length=1)
     consistency: float = Field(default=10.0, ge=0)  # λ, with variant: consistency
     negative: float = Field(default=0.25, ge=0, le=1)  # share of spoilt images, with variant: negative
     lr: float = Field(default=5e-4, gt=0)  # learning rate of Adam, for both networks

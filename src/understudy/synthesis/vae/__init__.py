@@ -1,5 +1,3 @@
 """A variational autoencoder."""
 
-from understudy.synthesis.vae.vae import Vae
-
-__all__ = ["Vae"]
+from understudy.synthesis.vae.vae import Vae as Vae

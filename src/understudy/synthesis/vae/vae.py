@@ -20,7 +20,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.privacy.sgd import PrivateSteps
 from understudy.randomness import private_global_stream
-from understudy.synthesis.generator import Generator, Learnt, Stage, generator
+from understudy.synthesis.generator import Generator, Learnt, Stage, generator, with_weights
 from understudy.synthesis.image_layout import ImageLayout, layout_of
 from understudy.synthesis.labels import groups_of, require_seen, told_in_full
 from understudy.synthesis.vae.networks import Autoencoder, Decoder, Encoder
@@ -85,12 +85,9 @@ class Vae(Generator):
         if self.settings.spread != "prior":
             spread = state["spread"][group] if self.settings.spread == "class" else 1.0
             z = state["mean"][group] + spread * z
-        with torch.device("meta"):  # no weights are drawn: they are in the state
-            decoder = Decoder(*self._sizes(problem))
-        weights = {name.removeprefix(DECODER): w for name, w in state.items() if name.startswith(DECODER)}
-        decoder.load_state_dict(weights, assign=True)
+        decoder = with_weights(lambda: Decoder(*self._sizes(problem)), state, DECODER, self.device)
         told = self._told(labels, problem)
-        return _decode(decoder.to(self.device), z.to(self.device), told.to(self.device)).cpu()
+        return _decode(decoder, z.to(self.device), told.to(self.device)).cpu()
 
     def _sizes(self, problem: Problem) -> tuple[ImageLayout, int, int, int, int]:
         wanted = self.settings

@@ -1,6 +1,8 @@
-"""The one-dimensional picture of "FedDM: Iterative Distribution Matching for Communication-Efficient Federated
-Learning": near the broadcast model a few learnt records stand in for a client's loss, farther away they do not; and a
-server that sums such surrogates gets closer to the common optimum than one that averages trained models.
+"""What a server can do with surrogates, after the one-dimensional picture of "FedDM: Iterative Distribution Matching for
+Communication-Efficient Federated Learning".
+
+Near the broadcast model a few learnt records stand in for a client's loss, farther away they do not; and a server that
+sums such surrogates gets closer to the common optimum than one that averages trained models.
 
 A network with a single weight: a record is a number x, its features are sin(wx) and cos(wx), its logit 4·sin(wx), the
 loss the logistic one. As in FedDM, a client learns m records per class so that the class means of features and logits
@@ -9,7 +11,6 @@ agree at weights drawn within ρ of w_r, and the server minimises the sum of the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -17,9 +18,8 @@ from torch.nn import functional
 
 from understudy.papers.study import Drawing, Findings, Panel, StudyTable, Trace
 from understudy.randomness import generator
-from understudy.runs.watching import Observer
-from understudy.threads import one_thread
 
+SUMMED, AVERAGED, TRUE_SUM = "sum of surrogates", "average of trained models", "true sum, in the ball"
 ABOUT = "One weight, two clients: surrogates of four learnt records per client, near the broadcast weight and elsewhere"
 START, RADIUS, SYNTHETIC = 0.7, 0.5, 2  # w_r, ρ, m
 LOW, HIGH, POINTS = -0.5, 4.0, 901
@@ -90,13 +90,11 @@ def total(clients: Sequence[Records], w: Tensor) -> Tensor:
     return torch.stack([losses(one, w) for one in clients]).mean(0)
 
 
-def surrogate_study(steps: int, rounds: int, _: Path, observer: Observer) -> Findings:
-    with one_thread():
-        clients = drawn()
-        observer.says("surrogates at the first weight")
-        first = _surrogates(clients, START, 0, steps)
-        observer.says("rounds")
-        return _findings(clients, first, _rounds(clients, rounds, steps))
+def two_clients(steps: int, rounds: int) -> Findings:
+    """Their surrogates at the first weight, and where the server goes with them."""
+    clients = drawn()
+    first = _surrogates(clients, START, 0, steps)
+    return _findings(clients, first, _rounds(clients, rounds, steps))
 
 
 def _surrogates(clients: Sequence[Records], near: float, round: int, steps: int) -> list[Records]:
@@ -108,7 +106,7 @@ def _surrogates(clients: Sequence[Records], near: float, round: int, steps: int)
 
 def _rounds(clients: Sequence[Records], rounds: int, steps: int) -> dict[str, list[float]]:
     """The server's weight after each round; the first is where all begin."""
-    ways = {"sum of surrogates": [START], "average of trained models": [START], "true sum, in the ball": [START]}
+    ways = {SUMMED: [START], AVERAGED: [START], TRUE_SUM: [START]}
     for round in range(rounds):
         summed, averaged, true = (way[-1] for way in ways.values())
         found = (
