@@ -22,7 +22,7 @@ from understudy.papers.fedssyn.generator_knobs import (
     PAPER_STAGES,
     SMOKE_STAGES,
 )
-from understudy.papers.fedssyn.lines import FULL, Column, column
+from understudy.papers.fedssyn.lines import FULL, SetupColumn, column
 from understudy.papers.printed import SSYN
 from understudy.papers.published import FromRuns, Published, Study
 from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, TableCell, Trace, said
@@ -61,11 +61,11 @@ OWN_ZETA, OWN_SIGMA, ACCURACY = (
 )
 
 
-def _share_label(one: Column, p: str) -> str:
+def _share_label(one: SetupColumn, p: str) -> str:
     return one.label(f"measured, {p}")
 
 
-def _parameters(one: Column, given: Mapping[str, int | None], every: int) -> FromRuns:
+def _parameters(one: SetupColumn, given: Mapping[str, int | None], every: int) -> FromRuns:
     changes = {**one.changes, "measure": every}
     contenders = [
         one.plain(NONE),
@@ -78,7 +78,7 @@ def _parameters(one: Column, given: Mapping[str, int | None], every: int) -> Fro
     return FromRuns([one.comparison(contenders)], partial(_tell_parameters, one, tuple(given)))
 
 
-def _tell_parameters(one: Column, shares: Sequence[str], lines: PlayedLines) -> Findings:
+def _tell_parameters(one: SetupColumn, shares: Sequence[str], lines: PlayedLines) -> Findings:
     about = "ζ² and σ² with shuffled images, beside Lemma 1"
     values: dict[TableCell, Sequence[float]] = {}
     found = {p: measured(lines, _share_label(one, p), one.seeds) for p in ("p = 0", *shares)}
@@ -187,11 +187,11 @@ FIG5 = Study(
 DELTA_TERM, SIGMA_TERM, POOL_TERM = "p(1 − p)δ²", "(1 − p)σ²", "pσ̃²"
 
 
-def _stage_label(one: Column, stage: str) -> str:
+def _stage_label(one: SetupColumn, stage: str) -> str:
     return one.label(f"measured, {stage}")
 
 
-def _stages(one: Column, epochs: Mapping[str, int | None], images: int | None, every: int) -> FromRuns:
+def _stages(one: SetupColumn, epochs: Mapping[str, int | None], images: int | None, every: int) -> FromRuns:
     exchange: dict[str, Any] = dict(one.exchange() if images is None else {"images": images})
     contenders = [one.plain(NONE), one.with_shuffled(NONE)]
     for stage, epoch in epochs.items():
@@ -201,7 +201,7 @@ def _stages(one: Column, epochs: Mapping[str, int | None], images: int | None, e
     return FromRuns([one.comparison(contenders)], partial(_tell_stages, one, tuple(epochs)))
 
 
-def _tell_stages(one: Column, stages: Sequence[str], lines: PlayedLines) -> Findings:
+def _tell_stages(one: SetupColumn, stages: Sequence[str], lines: PlayedLines) -> Findings:
     about = "What of σ_p² comes from δ², with images of earlier and later stages of the generators"
     values: dict[TableCell, Sequence[float]] = {}
     found = {stage: runs for stage in stages if (runs := measured(lines, _stage_label(one, stage), one.seeds))}

@@ -13,7 +13,7 @@ from understudy.papers.claims import PaperClaim, above, rising
 from understudy.papers.compared import over_rounds
 from understudy.papers.comparison import Contender, ShuffledImages
 from understudy.papers.fedssyn.added_images import ALL_REAL, central_records
-from understudy.papers.fedssyn.lines import FORTY, FULL, WITH, Column, column
+from understudy.papers.fedssyn.lines import FORTY, FULL, WITH, SetupColumn, column
 from understudy.papers.printed import SSYN
 from understudy.papers.published import FromRuns, Published, Study
 from understudy.papers.study import Drawing, Findings, StudyTable, TableCell, said
@@ -32,7 +32,7 @@ def seen(share: float) -> str:
 
 @dataclass(frozen=True)
 class KnobsPlan:
-    column: Column
+    column: SetupColumn
     seen: Sequence[float]
     given: Mapping[str, int | None]  # ñ by p; None: as many as the column has
 
@@ -137,15 +137,15 @@ TEN_SKEWED, FORTY_SKEWED = f"{FULL}, α=0.01", f"{FORTY}, α=0.01"
 
 @dataclass(frozen=True)
 class StagesPlan:
-    columns: Mapping[str, Column]  # by row
+    columns: Mapping[str, SetupColumn]  # by row
     epochs: Mapping[str, int | None]  # by stage; None: the end of training
 
 
-def stage_label(one: Column, stage: str, epoch: int | None) -> str:
+def stage_label(one: SetupColumn, stage: str, epoch: int | None) -> str:
     return one.label(BOTH) if epoch is None else one.label(f"{stage} (epoch {epoch})")
 
 
-def _stage_lines(one: Column, epochs: Mapping[str, int | None]) -> list[Contender]:
+def _stage_lines(one: SetupColumn, epochs: Mapping[str, int | None]) -> list[Contender]:
     """The end of training is the line that other tables have too."""
     like = one.label(BOTH)
     return [
@@ -155,7 +155,7 @@ def _stage_lines(one: Column, epochs: Mapping[str, int | None]) -> list[Contende
     ]
 
 
-def stage_images(one: Column, epoch: int | None) -> ShuffledImages:
+def stage_images(one: SetupColumn, epoch: int | None) -> ShuffledImages:
     return ShuffledImages(one.generator, exchange=one.exchange(**({} if epoch is None else {"epoch": epoch})))
 
 

@@ -24,7 +24,7 @@ from understudy.papers.fedssyn.generator_knobs import (
     stage_images,
     stage_label,
 )
-from understudy.papers.fedssyn.lines import Column, column
+from understudy.papers.fedssyn.lines import SetupColumn, column
 from understudy.papers.fedssyn.sent_images import recognised, sent_mosaic
 from understudy.papers.printed import SSYN
 from understudy.papers.published import FromRuns, Published, Study
@@ -33,14 +33,14 @@ from understudy.papers.study import Findings, StudyTable, TableCell
 Stages = Mapping[str, int | None]
 
 
-def _experiment(columns: Mapping[str, Column], epochs: Stages) -> FromRuns:
+def _experiment(columns: Mapping[str, SetupColumn], epochs: Stages) -> FromRuns:
     comparisons = [
         one.comparison([one.with_shuffled("FedAvg"), *_stage_lines(one, epochs)]) for one in columns.values()
     ]
     return FromRuns(comparisons, partial(tell, columns, epochs))
 
 
-def _stage_lines(one: Column, epochs: Stages) -> list[Contender]:
+def _stage_lines(one: SetupColumn, epochs: Stages) -> list[Contender]:
     """As in figure 4 (b), so the runs are the same."""
     like = one.label(BOTH)
     return [
@@ -50,7 +50,7 @@ def _stage_lines(one: Column, epochs: Stages) -> list[Contender]:
     ]
 
 
-def tell(columns: Mapping[str, Column], epochs: Stages, lines: PlayedLines) -> Findings:
+def tell(columns: Mapping[str, SetupColumn], epochs: Stages, lines: PlayedLines) -> Findings:
     about = "Images after more and more epochs of the generators"
     values: dict[TableCell, Sequence[float]] = {}
     mosaics, rows, mine = {}, [], []
@@ -75,7 +75,7 @@ def tell(columns: Mapping[str, Column], epochs: Stages, lines: PlayedLines) -> F
     return Findings(about, mine, {"table": [table]}, mosaics=mosaics, numbers=numbers, values=values)
 
 
-def _label_of(columns: Mapping[str, Column], epochs: Stages, cell: TableCell) -> str:
+def _label_of(columns: Mapping[str, SetupColumn], epochs: Stages, cell: TableCell) -> str:
     row, stage = cell
     return stage_label(columns[row], stage, epochs[stage])
 
