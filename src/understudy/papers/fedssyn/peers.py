@@ -45,7 +45,8 @@ class Peers:
     seeds: Sequence[int]
     tuning: Changes
     long: int  # rounds beside FedDM
-    feddm_seeds: Sequence[int] = ()
+    long_seeds: Sequence[int] = (0, 1)  # beside FedDM; the paper has two runs each
+    feddm_rates: Sequence[float] = ()  # of its server; empty: as the others
     audited: bool = False
 
     def label(self, line: str) -> str:
@@ -68,12 +69,13 @@ class Peers:
         """Both as far as the crossing; rates are those of fewer rounds."""
         rounds = {"method.rounds": self.long}
         images = ShuffledImages(self.generator, exchange=self.exchange)
-        shuffling = Contender(self.label(f"{SSYN_LINE}, long"), {**self.changes, **rounds}, images=images)
+        seeds = self.long_seeds
+        shuffling = Contender(self.label(f"{SSYN_LINE}, long"), {**self.changes, **rounds}, images=images, seeds=seeds)
         feddm = {**self.peers[FEDDM], **self.changes, **rounds}
         audited = "quick" if self.audited else ""
         return [
             shuffling,
-            Contender(self.label(f"{FEDDM}, long"), feddm, SERVER_RATE, seeds=self.feddm_seeds, audited=audited),
+            Contender(self.label(f"{FEDDM}, long"), feddm, SERVER_RATE, self.feddm_rates, seeds=seeds, audited=audited),
         ]
 
 
@@ -121,6 +123,7 @@ def _at_desk(alpha: float) -> Peers:
         SEEDS,
         {"method.rounds": 5},
         LONG,
+        feddm_rates=(0.01, 0.03, 0.1),
         audited=alpha == 0.1,
     )
 
@@ -153,7 +156,7 @@ def _at_paper(data: str, config: Changes, alpha: float, target: float, ipc: int)
         SEEDS,
         {},
         LONG,
-        feddm_seeds=(0, 1),
+        feddm_rates=(0.01,),
     )
 
 
@@ -161,7 +164,19 @@ CIFAR100_TOO = "CIFAR-100, "
 ALL_PEERS: Mapping[Scale, Sequence[Peers]] = {
     "smoke": [
         Peers(
-            "α=0.1", _QUICK_CONV, {"data.split.alpha": 0.5}, TINY_VAE, {}, _QUICK, 0.8, (0.1,), (0.1,), (0,), {}, long=2
+            "α=0.1",
+            _QUICK_CONV,
+            {"data.split.alpha": 0.5},
+            TINY_VAE,
+            {},
+            _QUICK,
+            0.8,
+            (0.1,),
+            (0.1,),
+            (0,),
+            {},
+            2,
+            (0,),
         )
     ],
     "desk": [_at_desk(0.01), _at_desk(0.1)],

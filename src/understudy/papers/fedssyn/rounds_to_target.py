@@ -190,7 +190,7 @@ TABLE1 = Study(
     "rounds to a target accuracy of five methods with and without Fedssyn, rates tuned alike",
     {scale: _experiment(columns) for scale, columns in COLUMNS.items()},
     Shown(
-        "4000 MNIST images at 14×14, MLP, {}, rounds as in table 1",
+        "4000 MNIST images at 14×14, MLP, 20 or 40 rounds: {}",
         r"(FedAvg \+ )?(?P<method>\w+), (?P<more>N=10.*)",
     ),
     Published(
