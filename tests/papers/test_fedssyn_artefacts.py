@@ -50,10 +50,10 @@ def test_printed_numbers_are_those_of_the_text() -> None:
     for alpha in ("0.01", "0.1"):
         for data, prefix in (("CIFAR10", ""), ("CIFAR100", "CIFAR-100, ")):
             (found,) = [each for each in text.splitlines() if each.startswith(f"{data} ($\\alpha={alpha}$)")]
-            ours = {name: PRINTED_PEERS[name, f"{prefix}α={alpha}"] for name in _peer_rows()}
+            peers = {name: PRINTED_PEERS[name, f"{prefix}α={alpha}"] for name in _peer_rows()}
             wanted = "{Fedssyn} ({Fedssyn, rounds to m:g})\t{FedGEN} ({FedGEN, rounds to m:g})\t{DENSE} (-)"
-            assert wanted.format(**ours) in found
-            assert found.endswith(f"{ours[peer_tables.COST]:g}%")
+            assert wanted.format(**peers) in found
+            assert found.endswith(f"{peers[peer_tables.COST]:g}%")
     assert "30,070 MB" in text
     assert "22,508 MB" in text
 

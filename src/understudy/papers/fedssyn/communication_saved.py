@@ -90,7 +90,7 @@ def _share(column: SetupColumn, without: StudyLine, shuffled: StudyLine) -> floa
     """M_s / M_c: both lines send the models, and one the images besides; all clients exchange them, some take part."""
     assert without.megabytes is not None
     assert shuffled.megabytes is not None
-    of_round = without.megabytes / max(without.rounds[-1], 1) / column.changes["method.cohort"]
+    of_round = without.megabytes / max(without.rounds[-1], 1) / float(column.changes["method.cohort"])
     return (shuffled.megabytes - without.megabytes) / of_round
 
 

@@ -49,6 +49,10 @@ def _mean(run: Measurements, of: Callable[[Mapping[str, float]], float]) -> floa
     return statistics.fmean(of(line) for line in (run[1:] or run))
 
 
+def _mean_of(run: Measurements, key: str) -> float:
+    return _mean(run, lambda line: line[key])
+
+
 # ---- figure 5
 
 SHARES = {"p = 0.06": 0.06, "p = 0.5": 0.5}
@@ -94,11 +98,7 @@ def _tell_parameters(one: SetupColumn, shares: Sequence[str], lines: PlayedLines
         if len(found["p = 0"]) == len(runs):
             for row, key in ((OWN_ZETA, "zeta2"), (OWN_SIGMA, "sigma2")):
                 pairs = zip(runs, found["p = 0"], strict=True)
-                values[row, p] = [
-                    _mean(run, lambda line, key=key: line[f"{key}_shuffled"])
-                    / _mean(none, lambda line, key=key: line[key])
-                    for run, none in pairs
-                ]
+                values[row, p] = [_mean_of(run, f"{key}_shuffled") / _mean_of(none, key) for run, none in pairs]
     labels = [_share_label(one, p) for p in ("p = 0", *shares)]
     mine = [lines[label] for label in labels if label in lines]
     for p in ("p = 0", *shares):
@@ -244,11 +244,11 @@ FIGA8 = Study(
         {},
         [
             PaperClaim(
-                "δ² contributes less to the noise with images than σ² does.",
+                "Less of the noise with images comes from δ² than from σ².",
                 all_of(above((SIGMA_TERM, stage), (DELTA_TERM, stage)) for stage in JUDGED),
             ),
             PaperClaim(
-                "δ² contributes less than the noise of the images themselves, σ̃².",
+                "Less of it comes from δ² than from the noise of the images themselves, σ̃².",
                 all_of(above((POOL_TERM, stage), (DELTA_TERM, stage)) for stage in JUDGED),
             ),
         ],

@@ -11,7 +11,7 @@ from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.claims import PaperClaim, above, all_of
 from understudy.papers.compared import over_rounds
 from understudy.papers.comparison import Comparison, Contender, ShuffledImages
-from understudy.papers.fedssyn.setups import CIFAR10, DIFFUSION, PAPER_RATES, RATES, SEEDS, TINY, TINY_VAE, VAE
+from understudy.papers.fedssyn.setups import CIFAR10, DIFFUSION, PAPER_RATES, RATES, SEEDS, TINY, TINY_VAE, VAE, quickly
 from understudy.papers.printed import SSYN
 from understudy.papers.published import FromRuns, Published, Study
 from understudy.papers.study import Changes, Drawing, Findings, StudyTable, TableCell, plain, said
@@ -45,7 +45,7 @@ def _experiment(plan: KindsPlan) -> FromRuns:
     for row, generator in plan.generators.items():
         like = "" if row == plan.tuned else plan.tuned
         images = ShuffledImages(generator, exchange=plan.exchange)
-        contenders.append(Contender(row, {}, like=like, images=images, audited="quick" if plan.audited else ""))
+        contenders.append(Contender(row, {}, like=like, images=images, audited=quickly(plan.audited)))
     contenders.sort(key=lambda one: bool(one.like))
     for sampler, steps in plan.samplers:
         asked = {**plan.generators[DDPM], "sampler": sampler, "sampling_steps": steps}

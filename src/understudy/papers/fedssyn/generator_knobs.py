@@ -14,9 +14,10 @@ from understudy.papers.compared import over_rounds
 from understudy.papers.comparison import Contender, ShuffledImages
 from understudy.papers.fedssyn.added_images import ALL_REAL, central_records
 from understudy.papers.fedssyn.lines import FORTY, FULL, WITH, SetupColumn, column
+from understudy.papers.fedssyn.setups import quickly
 from understudy.papers.printed import SSYN
 from understudy.papers.published import FromRuns, Published, Study
-from understudy.papers.study import Drawing, Findings, StudyTable, TableCell, said
+from understudy.papers.study import Drawing, Findings, StudyLine, StudyTable, TableCell, said
 
 BOTH, NONE = f"FedAvg{WITH}", "FedAvg"
 
@@ -53,7 +54,7 @@ def _knobs(plan: KnobsPlan) -> FromRuns:
             if label != one.label(BOTH):
                 exchange = one.exchange() if images is None else {"images": images}
                 made = ShuffledImages(one.generator, records=share, exchange=exchange)
-                audited = "quick" if one.audited and _shows_leak(share, p) else ""
+                audited = quickly(one.audited and _shows_leak(share, p))
                 contenders.append(Contender(label, one.changes, like=one.label(BOTH), images=made, audited=audited))
     return FromRuns([one.comparison(contenders)], partial(_tell_knobs, plan))
 
@@ -174,7 +175,8 @@ def gain(row: str) -> str:
 def _tell_stages(plan: StagesPlan, lines: PlayedLines) -> Findings:
     about = "How long the generators are trained, with few clients and with many"
     values: dict[TableCell, Sequence[float]] = {}
-    mine, rows, panels = [], [], []
+    mine: list[StudyLine] = []
+    rows, panels = [], []
     for row, one in plan.columns.items():
         labels = {stage: stage_label(one, stage, epoch) for stage, epoch in plan.epochs.items()}
         there = {stage: lines[label] for stage, label in ({"none": one.label(NONE)} | labels).items() if label in lines}

@@ -19,6 +19,7 @@ from understudy.papers.fedssyn.setups import (
     TINY,
     TINY_VAE,
     VAE,
+    quickly,
 )
 from understudy.papers.study import Changes, Scale
 
@@ -62,7 +63,7 @@ class SetupColumn:
     def with_shuffled(self, method: str) -> Contender:
         changes = {**self.methods[method], **self.shuffled.get(method, {}), **self.changes}
         images = ShuffledImages(self.generator, exchange=self.exchange())
-        audited = "quick" if self.audited else ""
+        audited = quickly(self.audited)
         return Contender(self.label(method + WITH), changes, images=images, audited=audited)
 
     def with_own(self, method: str) -> Contender:

@@ -21,6 +21,7 @@ from understudy.papers.fedssyn.setups import (
     TINY,
     TINY_VAE,
     VAE,
+    quickly,
 )
 from understudy.papers.study import Changes, Scale
 
@@ -58,7 +59,7 @@ class Peers:
 
     def shuffling(self) -> Contender:
         images = ShuffledImages(self.generator, exchange=self.exchange)
-        audited = "quick" if self.audited else ""
+        audited = quickly(self.audited)
         return Contender(self.label(SSYN_LINE), self.changes, images=images, audited=audited)
 
     def peer(self, name: str) -> Contender:
@@ -72,7 +73,7 @@ class Peers:
         seeds = self.long_seeds
         shuffling = Contender(self.label(f"{SSYN_LINE}, long"), {**self.changes, **rounds}, images=images, seeds=seeds)
         feddm = {**self.peers[FEDDM], **self.changes, **rounds}
-        audited = "quick" if self.audited else ""
+        audited = quickly(self.audited)
         return [
             shuffling,
             Contender(self.label(f"{FEDDM}, long"), feddm, SERVER_RATE, self.feddm_rates, seeds=seeds, audited=audited),

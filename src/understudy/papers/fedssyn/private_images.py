@@ -15,7 +15,7 @@ from understudy.papers.claims import PaperClaim, above, as_printed
 from understudy.papers.compared import over_rounds
 from understudy.papers.comparison import Comparison, Contender, ShuffledImages
 from understudy.papers.fedssyn.sent_images import sent_mosaic
-from understudy.papers.fedssyn.setups import PAPER_RATES, RATES, SEEDS, TINY, TINY_VAE, VAE
+from understudy.papers.fedssyn.setups import PAPER_RATES, RATES, SEEDS, TINY, TINY_VAE, VAE, quickly
 from understudy.papers.printed import SSYN
 from understudy.papers.published import FromRuns, Published, Study
 from understudy.papers.study import Changes, Drawing, Findings, StudyTable, TableCell, plain, said
@@ -52,7 +52,7 @@ def _experiment(plan: PrivatePlan) -> FromRuns:
     ]
     for row, add_on in plan.private.items():
         changes = {"with": [dict(add_on)], "privacy": dict(plan.privacy)}
-        audited = "quick" if plan.audited else ""
+        audited = quickly(plan.audited)
         contenders.append(Contender(row, changes, like=NOISELESS, audited=audited))
         if row == PRIVATE:
             contenders.append(Contender(OVER_SCAFFOLD, {**scaffold, **changes}, like=SCAFFOLD))
@@ -187,11 +187,11 @@ FIG6 = Study(
                 above((OVER_SCAFFOLD, COLUMN), (SCAFFOLD, COLUMN)),
             ),
             PaperClaim(
-                "σ = 1.906 over 500 epochs is ε = 10 (75 records per step, within 0.1).",
+                "The published σ = 1.906 over 500 epochs is ε = 10 (75 records per step, within 0.1).",
                 as_printed([(EPSILON, after(499))], 0.1),
             ),
             PaperClaim(
-                "σ = 1.906 over 500 epochs is ε = 10 with the batch size of 256 that the paper names.",
+                "The published σ = 1.906 over 500 epochs is ε = 10 with the batch size of 256 that the paper names.",
                 as_printed([(LARGE_BATCH, after(499))], 0.1),
             ),
         ],

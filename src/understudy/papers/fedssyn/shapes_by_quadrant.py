@@ -18,7 +18,7 @@ from understudy.papers.claims import PaperClaim, above, all_of
 from understudy.papers.compared import over_rounds
 from understudy.papers.comparison import Comparison, Contender
 from understudy.papers.fedssyn.sent_images import sent_mosaic
-from understudy.papers.fedssyn.setups import SEEDS, without_add_ons
+from understudy.papers.fedssyn.setups import SEEDS, quickly, without_add_ons
 from understudy.papers.printed import SSYN
 from understudy.papers.published import FromRuns, Published, Study
 from understudy.papers.study import Changes, Drawing, Findings, StudyTable, TableCell, said
@@ -73,7 +73,7 @@ def _experiment(plan: ShapesPlan) -> FromRuns:
     if plan.quick:
         lines = {label: lines[label] for label in (NONE, ALL, FEW)}
     audited = (ALL, FEW) if plan.audited else ()
-    contenders = [Contender(label, lines[label], audited="quick" if label in audited else "") for label in lines]
+    contenders = [Contender(label, lines[label], audited=quickly(label in audited)) for label in lines]
     return FromRuns(
         [Comparison("fedssyn-figA9", ABOUT, plan.config, plan.rates, plan.seeds, contenders)], partial(tell, plan)
     )
