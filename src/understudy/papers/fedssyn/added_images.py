@@ -12,7 +12,7 @@ from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.claims import PaperClaim, above, all_of
 from understudy.papers.compared import over_rounds
 from understudy.papers.comparison import Contender
-from understudy.papers.fedssyn.lines import ALPHAS, CIFAR100_TOO, COLUMNS, FULL, METHODS, OWN, PART, WITH, Column
+from understudy.papers.fedssyn.lines import ALPHAS, CIFAR100_TOO, COLUMNS, FULL, METHODS, OWN, PART, WITH, SetupColumn
 from understudy.papers.printed import SSYN
 from understudy.papers.published import FromRuns, Published, Study
 from understudy.papers.study import Drawing, Findings, Shown, StudyTable, TableCell, plain, said
@@ -22,7 +22,7 @@ REAL = "FedAvg + shuffled records"
 ALL_REAL, ALL_MADE = "central, all records", "central, all images"
 
 
-def _central(column: Column, **more: Any) -> dict[str, Any]:
+def _central(column: SetupColumn, **more: Any) -> dict[str, Any]:
     """The same passes over all records; a round is as many epochs as a client's."""
     method = column.config["method"]
     local = {key: value for key, value in method["local"].items() if key != "lr"}
@@ -31,11 +31,11 @@ def _central(column: Column, **more: Any) -> dict[str, Any]:
     return {**chosen, **split}
 
 
-def central_records(column: Column) -> Contender:
+def central_records(column: SetupColumn) -> Contender:
     return Contender(column.label(ALL_REAL), _central(column, source="real"))
 
 
-def _controls(column: Column) -> list[Contender]:
+def _controls(column: SetupColumn) -> list[Contender]:
     real = {"with": [{"name": "fedssyn", "source": "real", **column.exchange()}], **column.changes}
     made = _central(column, source="generator", generator=dict(column.generator), sound_only=False, **column.exchange())
     return [
@@ -45,7 +45,7 @@ def _controls(column: Column) -> list[Contender]:
     ]
 
 
-def _experiment(columns: Sequence[Column], own: Sequence[str], controlled: Sequence[str]) -> FromRuns:
+def _experiment(columns: Sequence[SetupColumn], own: Sequence[str], controlled: Sequence[str]) -> FromRuns:
     """``own``: columns where clients' own images are tried with every method; elsewhere with FedAvg."""
     comparisons = []
     for column in columns:
@@ -57,7 +57,7 @@ def _experiment(columns: Sequence[Column], own: Sequence[str], controlled: Seque
     return FromRuns(comparisons, partial(tell, columns))
 
 
-def tell(columns: Sequence[Column], lines: PlayedLines) -> Findings:
+def tell(columns: Sequence[SetupColumn], lines: PlayedLines) -> Findings:
     values: dict[TableCell, Sequence[float]] = {}
     rows, mine, panels = [], [], []
     names = [method + added for method in METHODS for added in ("", OWN, WITH)] + [REAL, ALL_REAL, ALL_MADE]

@@ -9,7 +9,7 @@ from functools import partial
 
 from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.claims import ClaimTest, Evidence, PaperClaim, Verdict, all_of, as_printed, at_least
-from understudy.papers.fedssyn.lines import ALPHAS, CIFAR100_TOO, COLUMNS, FORTY, FULL, HUNDRED, PART, WITH, Column
+from understudy.papers.fedssyn.lines import ALPHAS, CIFAR100_TOO, COLUMNS, FORTY, FULL, HUNDRED, PART, WITH, SetupColumn
 from understudy.papers.fedssyn.rounds_to_target import PRINTED_ROUNDS, rounds_to
 from understudy.papers.printed import SSYN
 from understudy.papers.published import FromRuns, Published, Study
@@ -64,7 +64,7 @@ def _from_print() -> dict[TableCell, list[float]]:
     return found
 
 
-def tell(columns: Sequence[Column], lines: PlayedLines) -> Findings:
+def tell(columns: Sequence[SetupColumn], lines: PlayedLines) -> Findings:
     values: dict[TableCell, Sequence[float]] = dict(_from_print())
     rows, mine = [], []
     for column in columns:
@@ -86,10 +86,11 @@ def tell(columns: Sequence[Column], lines: PlayedLines) -> Findings:
     return Findings(ABOUT, mine, {"table": [table]}, values=values)
 
 
-def _share(column: Column, without: StudyLine, shuffled: StudyLine) -> float:
+def _share(column: SetupColumn, without: StudyLine, shuffled: StudyLine) -> float:
     """M_s / M_c: both lines send the models, and one the images besides; all clients exchange them, some take part."""
-    assert without.megabytes is not None and shuffled.megabytes is not None
-    of_round = without.megabytes / max(without.rounds[-1], 1) / column.changes["method.cohort"]
+    assert without.megabytes is not None
+    assert shuffled.megabytes is not None
+    of_round = without.megabytes / max(without.rounds[-1], 1) / float(column.changes["method.cohort"])
     return (shuffled.megabytes - without.megabytes) / of_round
 
 
@@ -100,7 +101,7 @@ def _sent(line: StudyLine, target: float) -> list[float]:
     return [line.sent[seed][place] for seed, place in enumerate(places)]
 
 
-def _experiment(columns: Sequence[Column]) -> FromRuns:
+def _experiment(columns: Sequence[SetupColumn]) -> FromRuns:
     comparisons = [column.comparison([column.plain(FEDAVG), column.with_shuffled(FEDAVG)]) for column in columns]
     return FromRuns(comparisons, partial(tell, columns))
 

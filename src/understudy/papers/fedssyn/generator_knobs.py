@@ -13,10 +13,11 @@ from understudy.papers.claims import PaperClaim, above, rising
 from understudy.papers.compared import over_rounds
 from understudy.papers.comparison import Contender, ShuffledImages
 from understudy.papers.fedssyn.added_images import ALL_REAL, central_records
-from understudy.papers.fedssyn.lines import FORTY, FULL, WITH, Column, column
+from understudy.papers.fedssyn.lines import FORTY, FULL, WITH, SetupColumn, column
+from understudy.papers.fedssyn.setups import quickly
 from understudy.papers.printed import SSYN
 from understudy.papers.published import FromRuns, Published, Study
-from understudy.papers.study import Drawing, Findings, StudyTable, TableCell, said
+from understudy.papers.study import Drawing, Findings, StudyLine, StudyTable, TableCell, said
 
 BOTH, NONE = f"FedAvg{WITH}", "FedAvg"
 
@@ -32,7 +33,7 @@ def seen(share: float) -> str:
 
 @dataclass(frozen=True)
 class KnobsPlan:
-    column: Column
+    column: SetupColumn
     seen: Sequence[float]
     given: Mapping[str, int | None]  # ñ by p; None: as many as the column has
 
@@ -53,7 +54,7 @@ def _knobs(plan: KnobsPlan) -> FromRuns:
             if label != one.label(BOTH):
                 exchange = one.exchange() if images is None else {"images": images}
                 made = ShuffledImages(one.generator, records=share, exchange=exchange)
-                audited = "quick" if one.audited and _shows_leak(share, p) else ""
+                audited = quickly(one.audited and _shows_leak(share, p))
                 contenders.append(Contender(label, one.changes, like=one.label(BOTH), images=made, audited=audited))
     return FromRuns([one.comparison(contenders)], partial(_tell_knobs, plan))
 
@@ -122,8 +123,8 @@ FIG4A = Study(
         stand_ins=[seen(share) for share in SEEN],
         remarks=[
             "The figure prints no numbers; “14 %–20 %” stands in the text. The paper's split is Dirichlet 0.1; at the "
-            "desk it is 0.01, on 4000 MNIST images at 14×14: clients have 23 to 798 records and give 26, 100 or as many "
-            "images.",
+            "desk it is 0.01, on 4000 MNIST images at 14×14: clients have 23 to 798 records, and give 26, 100 or "
+            "as many images.",
         ],
     ),
 )
@@ -132,20 +133,20 @@ FIG4A = Study(
 
 EARLY, MIDDLE, LATE = "early", "middle", "late"
 TEN, FEW_RECORDS = FULL, FORTY
-FORTY_SKEWED = f"{FORTY}, α=0.01"
+TEN_SKEWED, FORTY_SKEWED = f"{FULL}, α=0.01", f"{FORTY}, α=0.01"
 
 
 @dataclass(frozen=True)
 class StagesPlan:
-    columns: Mapping[str, Column]  # by row
+    columns: Mapping[str, SetupColumn]  # by row
     epochs: Mapping[str, int | None]  # by stage; None: the end of training
 
 
-def stage_label(one: Column, stage: str, epoch: int | None) -> str:
+def stage_label(one: SetupColumn, stage: str, epoch: int | None) -> str:
     return one.label(BOTH) if epoch is None else one.label(f"{stage} (epoch {epoch})")
 
 
-def _stage_lines(one: Column, epochs: Mapping[str, int | None]) -> list[Contender]:
+def _stage_lines(one: SetupColumn, epochs: Mapping[str, int | None]) -> list[Contender]:
     """The end of training is the line that other tables have too."""
     like = one.label(BOTH)
     return [
@@ -155,7 +156,7 @@ def _stage_lines(one: Column, epochs: Mapping[str, int | None]) -> list[Contende
     ]
 
 
-def stage_images(one: Column, epoch: int | None) -> ShuffledImages:
+def stage_images(one: SetupColumn, epoch: int | None) -> ShuffledImages:
     return ShuffledImages(one.generator, exchange=one.exchange(**({} if epoch is None else {"epoch": epoch})))
 
 
@@ -174,7 +175,8 @@ def gain(row: str) -> str:
 def _tell_stages(plan: StagesPlan, lines: PlayedLines) -> Findings:
     about = "How long the generators are trained, with few clients and with many"
     values: dict[TableCell, Sequence[float]] = {}
-    mine, rows, panels = [], [], []
+    mine: list[StudyLine] = []
+    rows, panels = [], []
     for row, one in plan.columns.items():
         labels = {stage: stage_label(one, stage, epoch) for stage, epoch in plan.epochs.items()}
         there = {stage: lines[label] for stage, label in ({"none": one.label(NONE)} | labels).items() if label in lines}

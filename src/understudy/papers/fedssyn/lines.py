@@ -19,6 +19,7 @@ from understudy.papers.fedssyn.setups import (
     TINY,
     TINY_VAE,
     VAE,
+    quickly,
 )
 from understudy.papers.study import Changes, Scale
 
@@ -29,7 +30,7 @@ FULL, PART, FORTY, HUNDRED = "N=10", "N=10 (C=40%)", "N=40 (C=20%)", "N=100 (C=1
 
 
 @dataclass(frozen=True)
-class Column:
+class SetupColumn:
     """One set-up: data, split, who takes part in a round."""
 
     name: str
@@ -62,7 +63,7 @@ class Column:
     def with_shuffled(self, method: str) -> Contender:
         changes = {**self.methods[method], **self.shuffled.get(method, {}), **self.changes}
         images = ShuffledImages(self.generator, exchange=self.exchange())
-        audited = "quick" if self.audited else ""
+        audited = quickly(self.audited)
         return Contender(self.label(method + WITH), changes, images=images, audited=audited)
 
     def with_own(self, method: str) -> Contender:
@@ -96,9 +97,9 @@ _TAKING: Mapping[str, tuple[Changes, int]] = {
 }
 
 
-def _desk_column(takes: str, alpha: float) -> Column:
+def _desk_column(takes: str, alpha: float) -> SetupColumn:
     changes, tuning = _TAKING[takes]
-    return Column(
+    return SetupColumn(
         _named(takes, alpha),
         SMALL,
         {**_split(alpha), **changes},
@@ -110,10 +111,10 @@ def _desk_column(takes: str, alpha: float) -> Column:
     )
 
 
-def _smoke_column(takes: str, alpha: float) -> Column:
+def _smoke_column(takes: str, alpha: float) -> SetupColumn:
     cohort: Changes = {"method.cohort": 1.0 if takes == FULL else 0.5}
     methods = {name: DESK_METHODS[name] for name in ("FedAvg", "SCAFFOLD")}
-    return Column(
+    return SetupColumn(
         _named(takes, alpha),
         TINY,
         {**_split(0.5), **cohort},
@@ -149,10 +150,10 @@ HUNDRED_TARGETS = {FULL: (0.3, 0.4), PART: (0.2, 0.2), FORTY: (0.3, 0.4), HUNDRE
 CIFAR100_TOO = "CIFAR-100, "
 
 
-def _cifar10_column(takes: str, alpha: float) -> Column:
+def _cifar10_column(takes: str, alpha: float) -> SetupColumn:
     changes, images = _CLIENTS[takes]
     staged = alpha == ALPHAS[0] and takes in (FULL, PART, FORTY)  # stages take space; figures look at these
-    return Column(
+    return SetupColumn(
         _named(takes, alpha),
         CIFAR10,
         {**_split(alpha), **changes},
@@ -165,9 +166,9 @@ def _cifar10_column(takes: str, alpha: float) -> Column:
     )
 
 
-def _cifar100_column(takes: str, alpha: float) -> Column:
+def _cifar100_column(takes: str, alpha: float) -> SetupColumn:
     changes, images = _CLIENTS[takes]
-    return Column(
+    return SetupColumn(
         CIFAR100_TOO + _named(takes, alpha),
         CIFAR100,
         {**_split(alpha), **changes},
@@ -179,7 +180,7 @@ def _cifar100_column(takes: str, alpha: float) -> Column:
     )
 
 
-COLUMNS: Mapping[Scale, Sequence[Column]] = {
+COLUMNS: Mapping[Scale, Sequence[SetupColumn]] = {
     "smoke": [_smoke_column(FULL, 0.01)],
     "desk": [_desk_column(takes, alpha) for takes in _TAKING for alpha in ALPHAS],
     "paper": [
@@ -188,5 +189,5 @@ COLUMNS: Mapping[Scale, Sequence[Column]] = {
 }
 
 
-def column(scale: Scale, name: str) -> Column:
+def column(scale: Scale, name: str) -> SetupColumn:
     return next(one for one in COLUMNS[scale] if one.name == name)

@@ -21,7 +21,7 @@ from understudy.papers.fedssyn.lines import (
     METHODS,
     PART,
     WITH,
-    Column,
+    SetupColumn,
 )
 from understudy.papers.printed import SSYN
 from understudy.papers.published import FromRuns, Published, Study
@@ -114,7 +114,7 @@ def speed_up(without: RoundsNeeded, shuffled: RoundsNeeded) -> str:
     return f"{bound}{ratio:.1f}×"
 
 
-def tell(columns: Sequence[Column], lines: PlayedLines) -> Findings:
+def tell(columns: Sequence[SetupColumn], lines: PlayedLines) -> Findings:
     values: dict[TableCell, Sequence[float]] = {}
     rows, mine, panels, faster = [], [], [], 0
     for column in columns:
@@ -152,7 +152,7 @@ def tell(columns: Sequence[Column], lines: PlayedLines) -> Findings:
     )
 
 
-def _row(method: str, column: Column, pair: Sequence[StudyLine], needed: Sequence[RoundsNeeded]) -> list[str]:
+def _row(method: str, column: SetupColumn, pair: Sequence[StudyLine], needed: Sequence[RoundsNeeded]) -> list[str]:
     rates, last = [plain(one.rate) for one in pair], [f"{100 * one.mean:.1f}" for one in pair]
     return [method, column.name, *rates, *map(str, needed), speed_up(*needed), *last]
 
@@ -164,7 +164,7 @@ def _trace(one: StudyLine, look: int) -> Trace:
     return Trace(name, one.rounds, mean, look, "line" if name.endswith(WITH) else "dashed")
 
 
-def _experiment(columns: Sequence[Column]) -> FromRuns:
+def _experiment(columns: Sequence[SetupColumn]) -> FromRuns:
     comparisons = [
         column.comparison(
             [line for method in column.methods for line in (column.plain(method), column.with_shuffled(method))]
@@ -190,7 +190,7 @@ TABLE1 = Study(
     "rounds to a target accuracy of five methods with and without Fedssyn, rates tuned alike",
     {scale: _experiment(columns) for scale, columns in COLUMNS.items()},
     Shown(
-        "4000 MNIST images at 14×14, MLP, {}, rounds as in table 1",
+        "4000 MNIST images at 14×14, MLP, 20 or 40 rounds: {}",
         r"(FedAvg \+ )?(?P<method>\w+), (?P<more>N=10.*)",
     ),
     Published(

@@ -90,6 +90,7 @@ def training(steps: int, noisy: bool) -> str:
 
 def softmax_regression(plan: SoftmaxPlan, _: Path, observer: Observer) -> Findings:
     both = load(plan.data)
+    assert both.test is not None
     with one_thread():
         test = shards(both.test, torch.arange(len(both.test))[None])
         lines = [
