@@ -96,17 +96,18 @@ def prepare(config: Config, data: Federation, pair: Neighbours, task: str, most:
     trial = _trial(config, method, first)
     if sum(some.steps for some in spent.spendings) > most + len(spent.spendings):  # no setting makes this task short
         trial = replace(trial, most=most)
-    took, outcome = timed(trial, pair)
-    if trial.most is None and took > seconds:
+    took = timed(trial, pair)
+    if trial.most is None and took.seconds > seconds:
         trial = replace(trial, most=most)
-        took, outcome = timed(trial, pair)
-    if took > seconds and most > 2:
-        trial = replace(trial, most=max(2, int(most * seconds / took)))
-        took, outcome = timed(trial, pair)
+        took = timed(trial, pair)
+    if took.seconds > seconds and most > 2:
+        trial = replace(trial, most=max(2, int(most * seconds / took.seconds)))
+        took = timed(trial, pair)
+    outcome = took.outcome
     trial = replace(trial, kept=_affordable(outcome))
     if not any(outcome.releases) and not any(reply is not None for reply in outcome.replies):
         raise UserError(outcome.refusal or f"{task} released nothing and sent nothing.")
-    seen = coupled(trial, pair, took, sampled=any(some.rate < 1 for some in spent.spendings))
+    seen = coupled(trial, pair, took.of_processor, sampled=any(some.rate < 1 for some in spent.spendings))
     return Prepared(seen.trial, pair, (*_of_releases(seen, spent), *_of_reply(seen, spent)), len(seen.runs))
 
 
