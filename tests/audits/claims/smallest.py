@@ -18,7 +18,10 @@ GENERATORS: dict[str, dict[str, Any]] = {
     "gan": {**QUICK_GENERATORS["gan"], "batch": 12, "width": 2, "hidden": 8, "latent": 4},
     "diffusion": {
         **QUICK_GENERATORS["diffusion"],
-        **{"batch": 12, "draws_per_record": 1, "attention": (1, 1), "sampling_steps": 1},
+        "batch": 12,
+        "draws_per_record": 1,
+        "attention": (1, 1),
+        "sampling_steps": 1,
     },
 }
 CONDENSING = {**QUICK["psg"], "noise": 1.0, "iterations": 2, "ipc": 1, "outer": 1, "inner": 1}
