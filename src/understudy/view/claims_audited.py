@@ -84,8 +84,11 @@ def _word(row: JudgedRow | CanaryRow) -> str:
 def notes(audit: ClaimsAudit) -> list[str]:
     if not audit.mechanisms:
         return []
-    if any(one.canaries for one in audit.mechanisms):
-        return [_of_canaries(audit), *_not_run(audit)]
+    canaries = [row for one in audit.mechanisms for row in one.canaries]
+    if canaries:
+        return [_of_canaries(canaries[0]), *_not_run(audit)]
+    if not any(one.rows for one in audit.mechanisms):
+        return _not_run(audit)
     found = dict.fromkeys(row.verdict.note for one in audit.mechanisms for row in one.rows if row.verdict.note)
     return [
         "ε claimed: of the releases tested, which may be fewer than a round's. ε shown: the least that the runs allow; "
@@ -95,8 +98,7 @@ def notes(audit: ClaimsAudit) -> list[str]:
     ]
 
 
-def _of_canaries(audit: ClaimsAudit) -> str:
-    row = next(row for one in audit.mechanisms for row in one.canaries)
+def _of_canaries(row: CanaryRow) -> str:
     return (
         "Guesses of which canaries were put in; as many as showed most. ε claimed: of the releases looked at. ε shown: "
         f"the least that so many right guesses allow; at most: the cap for {row.run.guesses.canaries:,} canaries, all "

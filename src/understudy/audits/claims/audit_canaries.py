@@ -65,10 +65,11 @@ def check_number(canaries: int) -> None:
 
 
 def numbers_of_guesses(canaries: int, rate: float) -> tuple[tuple[int, ...], float]:
-    """Fixed before the run, with the share that says in. A canary that sampling left out looks as if it were not in, so
-    where records are sampled only the highest scores say something."""
-    shares = (1, 4, 16) if rate == 1 else (4, 16, 64)
-    return tuple(dict.fromkeys(max(1, canaries // share) for share in shares)), 0.5 if rate == 1 else 1.0
+    """Fixed before the run, with the share that says in. Never all canaries, since hardly ever exactly half of them are
+    in. A canary that sampling left out looks as if it were not in, so where records are sampled only the highest scores
+    say something."""
+    shares = (1.25, 4, 16) if rate == 1 else (4, 16, 64)
+    return tuple(dict.fromkeys(max(1, int(canaries / share)) for share in shares)), 0.5 if rate == 1 else 1.0
 
 
 @dataclass
@@ -116,10 +117,13 @@ class _CanaryTask:
             (one.look.mechanism, self._row(one, verdict, confirmed))
             for one, verdict, confirmed in zip(self.first, verdicts, again, strict=True)
         ]
-        return [
-            AuditedMechanism(claimed, (), self.left_out, tuple(row for which, row in rows if which in (at, -1)))
-            for at, claimed in enumerate(self.task.mechanisms())
-        ]
+        found = []
+        for at, claimed in enumerate(self.task.mechanisms()):
+            mine = tuple(row for which, row in rows if which in (at, -1))
+            if not mine and not self.left_out:
+                self.left_out[claimed.mechanism] = "its releases come after all those that were looked at."
+            found.append(AuditedMechanism(claimed, (), self.left_out, mine))
+        return found
 
     def _row(self, one: ScoredLook, verdict: OneRun, confirmed: OneRun | None) -> CanaryRow:
         assert self.plan is not None
