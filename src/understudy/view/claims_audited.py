@@ -69,7 +69,8 @@ def canaries_table(mechanism: AuditedMechanism, gap: int = 2) -> Table:
 def _looked_at(row: CanaryRow, steps: int) -> str:
     if row.what == "first release" or row.steps == steps:
         return row.what if row.steps == 1 else f"all {row.steps:,} releases"
-    return f"first {row.steps:,} of {steps:,} releases" + ("" if row.whole else ", where the run was ended")
+    first = "first" if row.steps == 1 else f"first {row.steps:,}"
+    return f"{first} of {steps:,} releases" + ("" if row.whole else ", where the run was ended")
 
 
 def _word(row: JudgedRow | CanaryRow) -> str:

@@ -18,8 +18,9 @@ CANARIES, NUMBERS = 80, 160
 def directions(rng: torch.Generator) -> Tensor:
     """Of length 1, with half of it in common."""
     apart = torch.randn(CANARIES, NUMBERS, generator=rng, dtype=torch.float64)
-    found = apart / apart.norm(dim=1, keepdim=True) + torch.ones(NUMBERS, dtype=torch.float64) / NUMBERS**0.5
-    return found / found.norm(dim=1, keepdim=True)
+    shared = torch.ones(NUMBERS, dtype=torch.float64)
+    normalize = torch.nn.functional.normalize
+    return normalize(normalize(apart, dim=1) + normalize(shared, dim=0), dim=1)
 
 
 def releases(rng: torch.Generator, coins: Tensor, rate: float, steps: int, noise: float) -> list[Filtered]:

@@ -7,7 +7,6 @@ run, with fresh noise and fresh coins.
 
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -131,7 +130,7 @@ class _CanaryTask:
         rate = max(some.rate for some in claim.spendings)
         return CanaryRow(one.look.what, rate, one.look.releases, claim.epsilon, self.plan.whole, verdict, confirmed)
 
-    def _run(self, which: str) -> Sequence[ScoredLook]:
+    def _run(self, which: str) -> list[ScoredLook]:
         assert self.plan is not None
         done, doing = 0, f"{self.task.asked.task}: {self.canaries} canaries, {which}"
 

@@ -151,13 +151,7 @@ def _replayed(
     seen = {kind: scores.units(outcome) for kind, scores in longest.items()}
     sketch = {kind: [Sketch.of(x.numel(), size, at) for at, x in enumerate(seen[kind].values())] for kind in longest}
     found = {
-        kind: [
-            Filtered(
-                torch.zeros(canaries, dtype=torch.float64).share_memory_(),
-                torch.zeros(canaries, one.size).share_memory_(),
-            )
-            for one in sketch[kind]
-        ]
+        kind: [Filtered(_shared(canaries, dtype=torch.float64), _shared(canaries, one.size)) for one in sketch[kind]]
         for kind in longest
     }
     trial = replace(plan.trial, most=plan.replayed)
@@ -180,3 +174,8 @@ def _replayed(
     if looks:
         spread(once, canaries, workers, count)
     return found
+
+
+def _shared(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Zeros in memory that forked processes write into."""
+    return torch.zeros(shape, dtype=dtype).share_memory_()  # type: ignore[no-untyped-call,no-any-return]

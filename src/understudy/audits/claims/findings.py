@@ -84,7 +84,8 @@ class AuditedMechanism:
 
     @property
     def word(self) -> ClaimWord:
-        return "refuted" if any(row.refuted for row in (*self.rows, *self.canaries)) else "not refuted"
+        found = [row.refuted for row in self.rows] + [row.refuted for row in self.canaries]
+        return "refuted" if any(found) else "not refuted"
 
     @property
     def reach(self) -> float:
