@@ -78,11 +78,15 @@ def planned(
     first, last = (_timed(replace(trial, most=most), one) for most in (FIRST, LAST))
     if not last[1]:
         raise UserError(f"{trial.task} released nothing.")
-    each = max(1e-6, (last[0] - first[0]) / max(1, last[1] - first[1]))
-    begins = max(0.0, first[0] - first[1] * each)
-    affordable = max(1, int((seconds * workers / len(canaries) - begins) / each))
-    kept = max(1, KEPT_NUMBERS // last[2])
-    return replace(plan, replayed=min(releases, affordable, kept), whole=releases * each <= seconds)
+    # Two short runs differ by chance as well: a release takes at least a quarter of its share of the longer one.
+    each = max((last[0] - first[0]) / max(1, last[1] - first[1]), last[0] / last[1] / 4)
+    begins = max(0.0, last[0] - last[1] * each)
+    given = seconds * workers / len(canaries)
+    replayed = max(1, min(releases, int((given - begins) / each), KEPT_NUMBERS // last[2]))
+    took = _timed(replace(trial, most=replayed), one)[0]
+    if took > 2 * given:
+        replayed = max(1, int(replayed * given / took))
+    return replace(plan, replayed=replayed, whole=releases * each <= seconds)
 
 
 def _timed(trial: Trial, own: Examples) -> tuple[float, int, int]:
