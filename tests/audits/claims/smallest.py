@@ -28,10 +28,10 @@ CONDENSING = {**QUICK["psg"], "noise": 1.0, "iterations": 2, "ipc": 1, "outer": 
 SURROGATE = {**QUICK["fedlap-dp"], "noise": 1.0, "stages": 1, "ipc": 1}
 
 
-def exchange(generator: str) -> Case:
+def exchange(generator: str, **changes: Any) -> Case:
     """Only the opening, with noised label counts."""
     dp = {"scope": "exchange", "noise": 1.0, "labels": "noised", "label_noise": 2.0}
-    add_on = {**PRIVATE_FEDSSYN, "generator": GENERATORS[generator], "dp": dp}
+    add_on = {**PRIVATE_FEDSSYN, "generator": {**GENERATORS[generator], **changes}, "dp": dp}
     return Case("fedavg", {**QUICK["fedavg"], "rounds": 0}, (add_on,), privacy=PROMISE)
 
 
