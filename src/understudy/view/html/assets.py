@@ -1,7 +1,7 @@
 """Scripts and styles of all pages: as files to be served, or inlined into a page that stands alone.
 
 Both work under a strict Content-Security-Policy: there is no inline handler, no inline style and no eval; values reach
-the scripts in JSON blocks. A page that stands alone carries such a policy itself, which lets it ask nobody for anything.
+the scripts in JSON blocks. A page that stands alone carries such a policy itself: it cannot ask anybody for anything.
 """
 
 import base64
@@ -49,7 +49,7 @@ def inlined() -> Assets:
 
 
 def linked(prefix: str, more: Sequence[str] = ()) -> Assets:
-    """For a page that is served, with ``STATIC`` below ``prefix``; ``more`` names further scripts to load at the end."""
+    """For a page that is served, with ``STATIC`` below ``prefix``; ``more`` names further scripts, loaded last."""
     return Assets(
         [Asset(address=f"{prefix}/{name}") for name in STYLES],
         [Asset(address=f"{prefix}/{name}") for name in (*SCRIPTS, *more)],
