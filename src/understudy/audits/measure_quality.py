@@ -108,7 +108,8 @@ class _Bench:
         several = self._net.problem.multilabel
         test = self._some(unseen, SCORED, "test")
         from_made = self._learnt(made, test, "synthetic")
-        as_many = self._learnt(self._some(real, len(made), "as many"), test, "as many")
+        few = self._some(real, len(made), "as many")
+        as_many = self._learnt(few, test, "as many") if len(few) < len(real) else None
         from_all = self._learnt(real, test, "all")  # the last to be trained: its features are compared below
         images = self._some(made, MOST, "images")
         records, fresh = self._some(real, MOST, "records"), self._some(unseen, len(images), "fresh")

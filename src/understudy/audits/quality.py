@@ -30,7 +30,7 @@ class Quality:
     steps: int
     unseen: int  # records scored on
     synthetic: Learnt
-    as_many: Learnt  # real records
+    as_many: Learnt | None  # real records; None: there are no more of them than of synthetic ones
     all_records: Learnt
     compared: int  # synthetic images whose features were compared
     against: int  # with as many records
@@ -62,6 +62,8 @@ def _quality(content: Mapping[str, Any]) -> Quality:
     if content["schema"] != SCHEMA:
         raise ValueError("another version")
     plain = {key: value for key, value in content.items() if key != "schema"}
-    learnt = {key: Learnt(**content[key]) for key in ("synthetic", "as_many", "all_records")}
+    learnt = {
+        key: None if content[key] is None else Learnt(**content[key]) for key in ("synthetic", "as_many", "all_records")
+    }
     alike = {key: None if content[key] is None else Likeness(**content[key]) for key in ("images_like", "unseen_like")}
     return Quality(**{**plain, **learnt, **alike})

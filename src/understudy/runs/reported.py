@@ -87,13 +87,13 @@ def _reported(row: Row) -> ReportedRun:
         return otherwise
 
     config = read_config(folder)
-    notes = attempt("Who has spent its budget", run.checkpoints.newest_notes, {})
+    notes = attempt("Who has spent its budget", run.checkpoints.newest_notes, dict[str, Any]())
     lines = [*read_metrics(folder), *run.waiting()]
     holdings = attempt("Who held what", lambda: read_holdings(folder), None)
     ledger = attempt("The ledger", run.ledger, None) if run.keeps_a_ledger else None
     attendance = attendance_of(lines, _clients(holdings, ledger), notes.get("spent", ()), notes.get("left_out", ()))
     problem = attempt("The synthetic sets", lambda: problem_of(folder, config), None)
-    sets = {} if problem is None else attempt("The synthetic sets", lambda: _sets(run, problem), {})
+    sets = {} if problem is None else attempt("The synthetic sets", lambda: _sets(run, problem), dict[str, Examples]())
     if not lines:
         remarks.append("No round has been written down yet: the run has only just begun, or ended in its opening.")
     return ReportedRun(

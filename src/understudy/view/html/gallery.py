@@ -84,14 +84,14 @@ def _pictures(examples: Examples, problem: Problem, names: Sequence[str], each: 
 
 
 def _block(few: Iterable[NDArray[np.uint8]], grey: bool) -> NDArray[np.uint8]:
-    """Tiles in rows, with a seam of one pixel."""
-    listed = [tile[..., 0] if grey else tile for tile in few]
+    """Tiles in rows, with a seam of one pixel that lets the page through."""
+    listed = [tile[..., :1] if grey else tile for tile in few]
     across = min(ACROSS if len(listed) > PER_SMALL_CELL else 2, len(listed))
-    height, width = listed[0].shape[:2]
+    height, width, channels = listed[0].shape
     down = math.ceil(len(listed) / across)
-    shape = (down * (height + 1) - 1, across * (width + 1) - 1, *listed[0].shape[2:])
-    block = np.full(shape, 255, np.uint8)
+    block = np.zeros((down * (height + 1) - 1, across * (width + 1) - 1, channels + 1), np.uint8)
     for number, tile in enumerate(listed):
         top, left = (number // across) * (height + 1), (number % across) * (width + 1)
-        block[top : top + height, left : left + width] = tile
+        block[top : top + height, left : left + width, :channels] = tile
+        block[top : top + height, left : left + width, channels] = 255
     return block

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-GREY, COLOUR = 0, 2  # PNG's kinds of pixels
+KINDS = {1: 0, 2: 4, 3: 2, 4: 6}  # PNG's numbers, by channels: grey, grey and opacity, colours, colours and opacity
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:
-    """(height, width) grey or (height, width, 3) colours."""
-    height, width = pixels.shape[:2]
+    """(height, width, channels): grey or three colours, each with or without opacity."""
+    height, width, channels = pixels.shape
     rows = np.ascontiguousarray(pixels).reshape(height, -1)
     unfiltered = np.concatenate([np.zeros((height, 1), np.uint8), rows], axis=1).tobytes()
-    head = struct.pack(">IIBBBBB", width, height, 8, GREY if pixels.ndim == 2 else COLOUR, 0, 0, 0)
+    head = struct.pack(">IIBBBBB", width, height, 8, KINDS[channels], 0, 0, 0)
     parts = ((b"IHDR", head), (b"IDAT", zlib.compress(unfiltered, 9)), (b"IEND", b""))
     return SIGNATURE + b"".join(_chunk(kind, data) for kind, data in parts)
 

@@ -62,7 +62,8 @@ def comparison_of(runs: Sequence[ReportedRun]) -> Comparison:
     columns = [
         ("run", False), ("seed", True), ("rounds", True), (f"last {measure}", True), ("best", True),
         ("rounds to target", True), ("MB to target", True), ("MB up", True), ("MB down", True), ("ε", True),
-        *([("sent %", True)] if sent else []), ("leak %", True), ("seconds", True), *([("failed", True)] if failed else []),
+        *([("sent %", True)] if sent else []), ("leak %", True), ("seconds", True),
+        *([("failed", True)] if failed else []),
     ]  # fmt: skip
     cells = [_cells(run, label, at, sent, failed) for at, (run, label) in enumerate(zip(runs, labels, strict=True))]
     target = rows[0].target

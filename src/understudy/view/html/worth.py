@@ -70,7 +70,7 @@ def worth_tables(quality: Quality) -> list[StudyTable]:
     return [
         StudyTable(
             ("a fresh network learns from", "records", f"{quality.score} on {quality.unseen:,} unseen records"),
-            [(what, f"{one.records:,}", _score(one)) for what, one in learnt],
+            [(what, f"{one.records:,}", _score(one)) for what, one in learnt if one is not None],
             "Train on synthetic, test on real",
         ),
         *_alike(quality),
@@ -86,11 +86,11 @@ def _alike(quality: Quality) -> list[StudyTable]:
     if images is None:
         return []
     rows = [
-        (aspect if aspect != "kid" else "KID", about, _aspect(images, aspect), _aspect(unseen, aspect))
+        (f"{'KID' if aspect == 'kid' else aspect}: {about}", _aspect(images, aspect), _aspect(unseen, aspect))
         for aspect, about in ASPECTS.items()
     ]
-    columns = ("measure", "what it says", f"{quality.compared:,} synthetic", "as many unseen records")
-    return [StudyTable(columns, rows, "How like the records they are, beside records that nobody trained on", words=2)]
+    columns = ("", f"{quality.compared:,} synthetic", "as many unseen records")
+    return [StudyTable(columns, rows, "How like the records they are, beside records that nobody trained on")]
 
 
 def _aspect(found: Likeness | None, aspect: str) -> str:
