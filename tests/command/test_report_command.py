@@ -9,8 +9,9 @@ import torch
 from in_a_fork import understudy
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
+from understudy.reporting import report
 from understudy.runs.folder import RunFolder
-from view.written_runs import change_config, keep, line, write_run
+from written_runs import change_config, keep, line, write_run
 
 SIDE = Problem((3, 16, 16), 100)
 
@@ -36,17 +37,17 @@ def test_what_is_not_a_report_is_refused_before_any_work(tmp_path: Path) -> None
 def test_a_run_that_only_began_has_a_page(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / "metrics.jsonl").unlink()
-    understudy("report", "run", "-o", "a.html", cwd=tmp_path)
+    report(folder, tmp_path / "a.html")
     page = (tmp_path / "a.html").read_text()
     assert "none is scored yet" in page
-    assert "go on with: understudy run --resume --out run" in page
+    assert f"go on with: understudy run --resume --out {folder}" in page
     assert "No round has been written down yet" in page
 
 
 def test_several_labels_are_told_by_f1(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", (0.9, 0.95), macro_f1=0.25, sample_f1=0.5)
     change_config(folder, problem={**vars(SIDE), "shape": [3, 16, 16], "multilabel": True, "mean": [], "std": []})
-    understudy("report", "run", "-o", "a.html", cwd=tmp_path)
+    report(folder, tmp_path / "a.html")
     assert "reached 25.0 % F1 over classes" in (tmp_path / "a.html").read_text()
 
 
@@ -68,12 +69,12 @@ def large(tmp_path: Path) -> Path:
 
 
 def test_a_large_run_gives_a_small_page(large: Path) -> None:
-    understudy("report", "run", "-o", "a.html", cwd=large.parent)
+    report(large, large.parent / "a.html")
     assert (large.parent / "a.html").stat().st_size < 3_000_000
     rng = torch.Generator().manual_seed(0)
     noise = [torch.randint(0, 256, (400, 3, 16, 16), dtype=torch.uint8, generator=rng) for _ in range(30)]
     keep(large, {f"client-{at}": Examples(x, torch.arange(400) % 100) for at, x in enumerate(noise)})
-    understudy("report", "run", "-o", "b.html", "--no-quality", cwd=large.parent)
+    report(large, large.parent / "b.html", quality=False)
     page = (large.parent / "b.html").read_text()
     assert 3_000_000 < len(page) < 8_000_000
     assert "of 12,000 images" in page
