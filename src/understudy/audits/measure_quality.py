@@ -98,13 +98,15 @@ def _check_no_own_code(folder: Path) -> None:
         raise UserError(f"its config names code of its own ({own[0]}), and a report runs no code from a run's folder.")
 
 
-def _texts(words: object) -> Iterator[str]:
-    """Every text in a config, wherever it stands."""
+def _texts(words: object, seen: set[int] | None = None) -> Iterator[str]:
+    """Every text in a config, wherever it stands; what YAML aliases repeat, once."""
+    seen = set() if seen is None else seen
     if isinstance(words, str):
         yield words
-    elif isinstance(words, dict | list):
+    elif isinstance(words, dict | list) and id(words) not in seen:
+        seen.add(id(words))
         for one in words.values() if isinstance(words, dict) else words:
-            yield from _texts(one)
+            yield from _texts(one, seen)
 
 
 def _unseen(data: Federation) -> Examples | None:
