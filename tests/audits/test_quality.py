@@ -94,8 +94,11 @@ def test_a_report_runs_no_code_that_a_folder_brings(run: RunFolder, section: str
     code = run.path / "mine.py"
     code.write_text("raise SystemExit('it ran')")
     words, name = run.config(), f"{code}:Mine"
-    if section in ("method", "model"):
+    if section == "with":
+        words["with"] = [{"name": name}]
+    elif section == "bare":
+        words["model"] = name
+    else:
         words[section]["name"] = name
-    words |= {"with": {"with": [{"name": name}]}, "bare": {"model": name}}.get(section, {})
     run.write_config(words)
     assert "a report runs no code from a run's folder" in str(qualities([run.path], measure=True)[run.path])
