@@ -38,7 +38,7 @@ def comparison_table(rows: Sequence[Row], gap: int = 2) -> Table:
         columns.append(("failed", [str(row.failed) for row in rows]))
     for heading, _ in columns:
         number(table, heading)
-    for at, label in enumerate(_labels(rows)):
+    for at, label in enumerate(row_labels(rows)):
         table.add_row(Text(label), *(Text(cells[at]) for _, cells in columns))
     return table
 
@@ -132,7 +132,8 @@ def _leaks_explained(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _labels(rows: Sequence[Row]) -> list[str]:
+def row_labels(rows: Sequence[Row]) -> list[str]:
+    """Distinct, and followed by the data if rows differ in it."""
     labels = distinct_labels(rows)
     if len({row.data for row in rows}) <= 1:
         return labels
