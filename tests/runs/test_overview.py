@@ -65,25 +65,25 @@ def test_a_finished_run(tmp_path: Path) -> None:
         engine="inline",
     )
     found = standing_of(tmp_path / "run")
-    assert (found.stands, found.sentence, found.commands) == ("finished", "finished: 1 round", ())
+    assert (found.stands, found.detail, found.commands) == ("finished", "after 1 round", ())
     assert (found.label, found.data, found.round, found.planned, found.seed) == ("fedavg", "digits", 1, 1, 0)
     assert found.accuracy == RunFolder(tmp_path / "run").metrics()[-1]["accuracy"]
 
 
 @pytest.mark.parametrize(
-    ("said", "stands", "sentence"),
+    ("said", "stands", "detail"),
     [
-        (None, "stopped", "stopped after round 2 of 3: its process was killed or the machine went down"),
-        (status(), "stopped", "stopped after round 2 of 3: its process was killed or the machine went down"),
-        (status(how="stopped"), "stopped", "stopped by hand after round 2 of 3"),
-        (status(how="failed", why="No space left."), "failed", "failed after round 2 of 3: No space left."),
-        (status(how="ended early", why="All spent."), "ended early", "ended after round 2 of 3: All spent."),
+        (None, "stopped", "after round 2 of 3: its process was killed or the machine went down"),
+        (status(), "stopped", "after round 2 of 3: its process was killed or the machine went down"),
+        (status(how="stopped"), "stopped", "by hand after round 2 of 3"),
+        (status(how="failed", why="No space left."), "failed", "after round 2 of 3: No space left."),
+        (status(how="ended early", why="All spent."), "ended early", "after round 2 of 3: All spent."),
     ],
 )
-def test_a_run_that_is_not_going_on(tmp_path: Path, said: Status | None, stands: str, sentence: str) -> None:
+def test_a_run_that_is_not_going_on(tmp_path: Path, said: Status | None, stands: str, detail: str) -> None:
     folder = written(tmp_path / "a run", 2, said)
     found = standing_of(folder)
-    assert (found.stands, found.sentence) == (stands, sentence)
+    assert (found.stands, found.detail) == (stands, detail)
     assert found.commands == (() if stands == "ended early" else (f"understudy run --resume --out '{folder}'",))
     assert (found.label, found.round, found.planned, found.accuracy) == ("fedavg", 2, 3, 0.2)
 
@@ -91,9 +91,9 @@ def test_a_run_that_is_not_going_on(tmp_path: Path, said: Status | None, stands:
 def test_a_run_that_waits_for_approval_says_how_to_look(tmp_path: Path) -> None:
     folder = written(tmp_path / "run", 1, status(how="waiting", why="A person must look."))
     found = standing_of(folder)
-    assert (found.stands, found.sentence) == (
+    assert (found.stands, found.detail) == (
         "waiting for approval",
-        "waiting for approval after round 1 of 3: A person must look.",
+        "after round 1 of 3: A person must look.",
     )
     assert found.commands == (f"understudy approve {folder}", f"understudy run --resume --out {folder}")
 
@@ -122,11 +122,11 @@ def test_a_run_whose_folder_is_in_use_is_going_on(tmp_path: Path) -> None:
     on_machines, early = written(tmp_path / "far", 2, federation), written(tmp_path / "early", 0, waits)
     with held(plain), held(at_work), held(on_machines), held(early):
         found = looked(tmp_path)
-    assert {name: (one.stands, one.sentence) for name, one in found.items()} == {
-        "plain": ("going on", "going on after round 2 of 3"),
-        "at work": ("going on", "round 3 of 3 is going on: Averaging.train"),
-        "far": ("going on", "round 3 of 3 is going on: Averaging.train, waiting for beech"),
-        "early": ("waiting for sites", "waiting for beech to come online"),
+    assert {name: (one.stands, one.detail) for name, one in found.items()} == {
+        "plain": ("going on", "after round 2 of 3"),
+        "at work": ("going on", "in round 3 of 3: Averaging.train"),
+        "far": ("going on", "in round 3 of 3: Averaging.train, waiting for beech"),
+        "early": ("waiting for sites", "to come online: beech"),
     }
     assert all(one.commands == () for one in found.values())
 
@@ -179,7 +179,7 @@ def test_a_config_of_another_version_or_of_something_else_is_named(tmp_path: Pat
     (folder / "config.yaml").write_bytes(text.encode(errors="surrogateescape"))
     found = standing_of(folder)
     assert found.stands == "unreadable"
-    assert "config.yaml" in found.sentence
+    assert "config.yaml" in found.detail
 
 
 def test_numbers_that_no_page_can_show_are_left_out(tmp_path: Path) -> None:
@@ -193,11 +193,11 @@ def test_words_from_a_folder_cannot_mislead(tmp_path: Path) -> None:
     hostile = status(how="failed", why="\x1b[2Jgone\u202eevil\n")
     hostile.label = "a\nb\u202e"
     found = standing_of(written(tmp_path / "run", 1, hostile))
-    assert found.sentence == "failed after round 1 of 3:  [2Jgone evil "
+    assert found.detail == "after round 1 of 3:  [2Jgone evil "
     assert found.label == "a b "
 
 
-def test_names_in_a_sentence_are_few() -> None:
+def test_names_in_a_detail_are_few() -> None:
     assert [some(list("abcdefgh"[:count])) for count in (0, 1, 2, 3, 8)] == [
         "",
         "a",
@@ -231,7 +231,7 @@ def test_an_empty_folder_and_none_at_all(tmp_path: Path) -> None:
     assert (overview.now.runs, overview.now.complete, overview.now.remark) == ({}, True, "")
     gone = Overview(tmp_path / "gone")
     gone.look()
-    assert gone.now.remark == f"There is no folder {tmp_path / 'gone'}."
+    assert gone.now.remark == f"There is no folder {tmp_path / 'gone'} yet."
 
 
 class Opened:
@@ -264,7 +264,7 @@ def test_500_runs_of_200_rounds_open_two_files_each_and_none_when_nothing_change
     overview, opened = Overview(tmp_path), Opened(tmp_path, monkeypatch)
     overview.look()
     assert len(overview.now.runs) == 500
-    assert {seen.standing.sentence for seen in overview.now.runs.values()} == {"finished: 200 rounds"}
+    assert {seen.standing.detail for seen in overview.now.runs.values()} == {"after 200 rounds"}
     assert sorted(opened.files) == sorted(
         f"run-{number}/{name}" for number in range(500) for name in ("metrics.jsonl", FILE)
     )

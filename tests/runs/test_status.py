@@ -138,7 +138,7 @@ def test_it_takes_two_hundredths_of_the_time_at_most(tmp_path: Path, monkeypatch
     now, written = 0.0, []
     monkeypatch.setattr(time, "perf_counter", lambda: now)
 
-    def write(path: Path, data: bytes, *, durable: bool) -> None:
+    def write(_: Path, data: bytes, **__: bool) -> None:
         nonlocal now
         now += 0.01  # a slow disk
         written.append(json.loads(data)["round"])

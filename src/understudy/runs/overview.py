@@ -21,7 +21,7 @@ Stamp = tuple[tuple[int, int, int], ...]  # inode, size and time of the files th
 
 
 @dataclass(frozen=True)
-class Seen:
+class ListedRun:
     """A run under the folder."""
 
     id: str  # for addresses; looked up, never made into a path
@@ -32,10 +32,10 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class View:
+class Listing:
     """What is known at one moment."""
 
-    runs: dict[str, Seen]  # by id, the one that changed last first
+    runs: dict[str, ListedRun]  # by id, the one that changed last first
     complete: bool = False  # False: the first look is not over
     remark: str = ""  # what could not be looked at
 
@@ -45,14 +45,14 @@ class Overview:
 
     def __init__(self, root: Path):
         self.root = root
-        self.now = View({})
+        self.now = Listing({})
 
     def look(self) -> None:
         """Partial results are published on the way, so that a slow disk shows what it has."""
-        before, found, remark = self.now, dict[str, Seen](), ""
+        before, found, remark = self.now, dict[str, ListedRun](), ""
         published = time.monotonic()
         if not self.root.is_dir():
-            self.now = View({}, True, f"There is no folder {printable(str(self.root))}.")
+            self.now = Listing({}, True, f"There is no folder {printable(str(self.root))} yet.")
             return
         for count, folder in enumerate(self._folders(), start=1):
             if count > MOST_FOLDERS:
@@ -63,8 +63,8 @@ class Overview:
             seen = self._seen(folder, before)
             found[seen.id] = seen
             if not before.complete and time.monotonic() - published > PUBLISHED:
-                self.now, published = View(_newest_first(found)), time.monotonic()
-        self.now = View(_newest_first(found), True, remark)
+                self.now, published = Listing(_newest_first(found)), time.monotonic()
+        self.now = Listing(_newest_first(found), True, remark)
 
     def _folders(self) -> Iterator[Path | None]:
         """Run folders; None stands for one that is none. Links are not followed, nor is anything inside a run."""
@@ -89,7 +89,7 @@ class Overview:
                 ahead += sorted(inside, reverse=True)
             yield None
 
-    def _seen(self, folder: Path, before: View) -> Seen:
+    def _seen(self, folder: Path, before: Listing) -> ListedRun:
         where = os.fsencode(folder.relative_to(self.root))
         id = hashlib.sha256(where).hexdigest()[:16]
         stamp, known = _stamp(folder), before.runs.get(id)
@@ -100,7 +100,7 @@ class Overview:
         standing = standing_of(folder)
         if known is not None and known.stamp == stamp and known.standing == standing:
             return known
-        return Seen(id, name, folder, standing, stamp)
+        return ListedRun(id, name, folder, standing, stamp)
 
 
 def _stamp(folder: Path) -> Stamp:
@@ -114,5 +114,5 @@ def _stamp(folder: Path) -> Stamp:
     return tuple(found)
 
 
-def _newest_first(found: dict[str, Seen]) -> dict[str, Seen]:
+def _newest_first(found: dict[str, ListedRun]) -> dict[str, ListedRun]:
     return dict(sorted(found.items(), key=lambda item: (-item[1].standing.changed, item[1].name)))

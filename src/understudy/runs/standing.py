@@ -37,7 +37,7 @@ class Standing:
     """One run, as plain values that are safe to show."""
 
     stands: Stands
-    sentence: str
+    detail: str  # continues the sentence: `stopped` `by hand after round 2 of 3`
     commands: tuple[str, ...] = ()  # to continue it, in order
     label: str = ""
     data: str = ""
@@ -73,10 +73,10 @@ def standing_of(folder: Path) -> Standing:
         return Standing("unreadable", printable(str(wrong)), changed=changed)
     lines = list(islice(last_lines(folder / "metrics.jsonl"), LOOKED_BACK))
     done = next((line["round"] for line in lines if not line.get("undone")), 0)
-    stands, sentence = _in_words(folder, status, lines, done, facts.planned)
+    stands, detail = _in_words(folder, status, lines, done, facts.planned)
     return Standing(
         stands,
-        sentence,
+        detail,
         _commands(folder, stands, status, facts),
         facts.label,
         facts.data,
@@ -122,32 +122,32 @@ def _remote(words: Mapping[str, Any]) -> bool:
 def _in_words(folder: Path, status: Status | None, lines: list[Line], done: int, planned: int) -> tuple[Stands, str]:
     whole = bool(lines) and lines[0]["round"] >= planned and not lines[0].get("undone")
     if whole and (status is None or status.how == "finished"):
-        return "finished", f"finished: {_rounds(planned)}"
+        return "finished", f"after {_rounds(planned)}"
     if RunFolder(folder).in_use:
         return _alive(status, done, planned)
     so_far = f"after round {done} of {planned}" if lines else "in its opening"
     why = "" if status is None else printable(status.why, 2000)
     if status is None or status.how == "going on":
-        return "stopped", f"stopped {so_far}: its process was killed or the machine went down"
+        return "stopped", f"{so_far}: its process was killed or the machine went down"
     if status.how == "stopped":
-        return "stopped", f"stopped by hand {so_far}"
+        return "stopped", f"by hand {so_far}"
     if status.how == "waiting":
-        return "waiting for approval", f"waiting for approval {so_far}: {why}"
+        return "waiting for approval", f"{so_far}: {why}"
     if status.how == "failed":
-        return "failed", f"failed {so_far}: {why}"
+        return "failed", f"{so_far}: {why}"
     if status.how == "ended early":
-        return "ended early", f"ended {so_far}{f': {why}' if why else ''}"
-    return "stopped", f"{so_far}, planned to continue" if lines else "not begun"
+        return "ended early", f"{so_far}{f': {why}' if why else ''}"
+    return "stopped", f"{so_far}: it was to go on after its end"
 
 
 def _alive(status: Status | None, done: int, planned: int) -> tuple[Stands, str]:
     if status is None or status.how != "going on":
-        return "going on", f"going on {f'after round {done} of {planned}' if done else 'in its opening'}"
+        return "going on", f"after round {done} of {planned}" if done else "in its opening"
     if status.phase == WAITING_FOR_SITES:
         away = [client for client in status.clients if client not in (status.there or ())]
-        return "waiting for sites", f"waiting for {some(away) or 'sites'} to come online"
-    at = f"round {status.round} of {planned}" if status.round > 0 else "the opening"
-    return "going on", f"{at} is going on{f': {printable(status.phase)}' if status.phase else ''}{_awaited(status)}"
+        return "waiting for sites", f"to come online: {some(away)}" if away else "to come online"
+    at = f"in round {status.round} of {planned}" if status.round > 0 else "in its opening"
+    return "going on", f"{at}{f': {printable(status.phase)}' if status.phase else ''}{_awaited(status)}"
 
 
 def _awaited(status: Status) -> str:
