@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from understudy.runs.overview import ListedRun, Overview
-from understudy.view.html.live import comparison_page, run_page, runs_page, sentence_page
+from understudy.view.html.live_values import comparison_page, run_page, runs_page, sentence_page
 from understudy.web.static_files import static_file
 from understudy.web.streams import Streams
 from understudy.web.watch import Watch

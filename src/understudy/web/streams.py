@@ -18,7 +18,7 @@ from understudy.runs.compare import compare
 from understudy.runs.following import Following
 from understudy.runs.overview import ListedRun, Listing
 from understudy.runs.status import read_status
-from understudy.view.html.live import comparison_values, listing_values, run_values
+from understudy.view.html.live_values import comparison_values, listing_values, run_values
 from understudy.web.watch import Watch
 
 POLL = 0.4  # seconds
