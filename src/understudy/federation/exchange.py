@@ -55,6 +55,7 @@ class Answer:
     code: str = ""  # of a failure; `why` stays on the site's machine, the code may travel
     deaths: int = 0  # of processes working for it; counted by the engine, never reported by a site
     lost: bool = False  # whether it failed because of them
+    seconds: float = 0.0  # from the request to this answer; measured by the engine, never reported by a site
 
     def header(self) -> dict[str, Any]:
         """Everything but the bytes, as plain values."""

@@ -19,14 +19,14 @@ from understudy.runs.following import Following
 from understudy.runs.overview import ListedRun, Listing
 from understudy.runs.status import read_status
 from understudy.view.html.live_values import comparison_values, listing_values, run_values
-from understudy.web.watch import Watch
+from understudy.web.watch import FolderWatch
 
 POLL = 0.4  # seconds
 QUIET = 15.0  # seconds without an event, after which a comment keeps the connection open
 COMPARED = 2.0  # seconds between comparisons, at least
 RETRY = 1000  # milliseconds after which a browser that lost the connection tries again
 
-Found = TypeVar("Found")
+Answered = TypeVar("Answered")
 
 
 def event(name: str, content: object, place: str = "") -> str:
@@ -37,7 +37,7 @@ def event(name: str, content: object, place: str = "") -> str:
 
 @dataclass
 class Streams:
-    watch: Watch
+    watch: FolderWatch
     readers: Executor
     closing: bool = field(default=False)
 
@@ -78,7 +78,7 @@ class Streams:
                 sent = time.monotonic()
             await asyncio.sleep(POLL)
 
-    async def _read(self, work: Callable[..., Found], *given: object) -> Found:
+    async def _read(self, work: Callable[..., Answered], *given: object) -> Answered:
         return await asyncio.get_running_loop().run_in_executor(self.readers, work, *given)
 
 
