@@ -1,6 +1,8 @@
 """Pages in a browser."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +32,23 @@ def view(
     pages = LivePages(folder)
     patience.over()
     address.serve(pages.app, say, closing=pages.close)
+
+
+@contextmanager
+def shown(folder: Path, port: int | None, says: Callable[[str], None]) -> Iterator[None]:
+    """Beside a run, until it ends; without a ``port`` nothing is shown."""
+    if port is None:
+        yield
+        return
+    from understudy.web import check_installed
+
+    check_installed("--view")
+    from understudy.web.live import LivePages
+    from understudy.web.serving import Port
+
+    address, pages = Port(port, option="--view"), LivePages(folder)
+    with address.serving(pages.app, says, closing=pages.close):
+        yield
 
 
 def say(sentence: str) -> None:

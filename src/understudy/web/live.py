@@ -43,12 +43,11 @@ class LivePages:
     def close(self) -> None:
         self.streams.closing = True
         self.watch.close()
-        self.streams.readers.shutdown(wait=False, cancel_futures=True)
 
     async def _list(self, _: Request) -> Response:
         listing = self.watch.now
         only = next(iter(listing.runs.values()), None)
-        if only is not None and only.folder == self.folder:  # the folder is a run itself
+        if only is not None and only.alone:
             return RedirectResponse(f"/runs/{only.id}", 307)
         return HTMLResponse(runs_page(self.folder.resolve() if self.folder == Path() else self.folder))
 

@@ -86,6 +86,7 @@ def _row(run: ListedRun) -> dict[str, Any]:
     standing = run.standing
     return {
         "id": run.id,
+        "alone": run.alone,
         "name": run.name,
         "label": standing.label,
         "data": standing.data,
