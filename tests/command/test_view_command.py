@@ -67,6 +67,5 @@ def test_without_the_extra_it_says_what_to_install(
     there = importlib.util.find_spec
     monkeypatch.setattr("understudy.web.find_spec", lambda name: None if name == "uvicorn" else there(name))
     done = understudy(*words, cwd=tmp_path, code=2)
-    assert done.stderr == (
-        f"understudy: {what} needs more packages; in the clone of understudy: pip install -c constraints.txt '.[web]'.\n"
-    )
+    install = "in the clone of understudy: pip install -c constraints.txt '.[web]'."
+    assert done.stderr == f"understudy: {what} needs more packages; {install}\n"
