@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from understudy.errors import UserError
 from understudy.runs.compare import compare
 from understudy.runs.following import Following
-from understudy.runs.overview import ListedRun, Listing
+from understudy.runs.overview import ListedRun, RunList
 from understudy.runs.standing import standing_of
 from understudy.runs.status import read_status
 from understudy.view.html.live_values import comparison_values, listing_values, run_values
@@ -126,5 +126,5 @@ def _comparison(folders: Sequence[Path]) -> dict[str, Any]:
         return {"problem": f"These runs cannot be compared ({type(wrong).__name__}: a folder is damaged)."}
 
 
-def _apart(one: Listing, other: Listing) -> bool:
+def _apart(one: RunList, other: RunList) -> bool:
     return (one.complete, one.remark) != (other.complete, other.remark)
