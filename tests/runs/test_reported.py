@@ -12,7 +12,7 @@ from understudy.runs.folder import RunFolder
 from understudy.runs.holdings import read_holdings
 from understudy.runs.machine import note_machine, read_machines, this_machine
 from understudy.runs.reported import read_reported
-from view.written_runs import change_config, write_run
+from written_runs import change_config, write_run
 
 
 @pytest.fixture(scope="module")

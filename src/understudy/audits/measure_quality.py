@@ -20,7 +20,7 @@ from torch import Tensor
 
 from understudy import patience
 from understudy.audits.likeness import likeness
-from understudy.audits.quality import Learnt, Quality, read_quality, write_quality
+from understudy.audits.quality import LearntFrom, Quality, read_quality, write_quality
 from understudy.config.build import build_data, build_method
 from understudy.config.resolve import resolve
 from understudy.config.schema import Live
@@ -136,13 +136,13 @@ class _Bench:
         rng = generator(self._seed, "quality", what)
         return examples.take(torch.randperm(len(examples), generator=rng)[:most])
 
-    def _learnt(self, examples: Examples, test: Examples, what: str) -> Learnt:
+    def _learnt(self, examples: Examples, test: Examples, what: str) -> LearntFrom:
         plan = passes(len(examples), RECIPE.steps or 0, RECIPE.batch, generator(self._seed, "quality", what, "batches"))
         trained = train(self._net, self._net.initial(), Feed(examples, plan), Descent(RECIPE))
         if not bool(torch.isfinite(trained.model).all()):
-            return Learnt(len(examples), None)
+            return LearntFrom(len(examples), None)
         scores = evaluate(self._net.logits, test, self._net.problem)
-        return Learnt(len(examples), scores.macro_f1 if self._net.problem.multilabel else scores.accuracy)
+        return LearntFrom(len(examples), scores.macro_f1 if self._net.problem.multilabel else scores.accuracy)
 
     def _features(self, examples: Examples) -> Tensor:
         with self._net.scoring():
