@@ -1,6 +1,7 @@
 """The records behind what waits for review: those of one site, or of every client of a simulation, read when needed."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +31,7 @@ class NearestRecords:
 class OwnRecords:
     folder: Path  # a site's, or a run's
     source: Path | None = None  # a site's records, if they are no longer where they were
+    labels: Sequence[str] = field(default=(), init=False)  # names of classes, once records were read
     _holdings: dict[str, Holding] = field(default_factory=dict, init=False, repr=False)
     _found: dict[str, NearestRecords] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
@@ -66,6 +68,7 @@ class OwnRecords:
         at = self.source or (None if told.source is None else Path(told.source))
         config = resolve(dict(told.words), dict(told.changes))
         site, _ = build_site(config, told.name, source=at, folder=self.folder, policy=None)
+        self.labels = () if config.data is None else config.data.labels or ()
         return {site.name: site.holding}
 
     def _of_run(self) -> dict[str, Holding]:
@@ -75,4 +78,5 @@ class OwnRecords:
         data = build_data(resolve(read_config(run)))
         if data.remote:
             raise UserError(f"{run} is a server's run: the records are at the sites.")
+        self.labels = data.label_names
         return dict(data.sites)

@@ -36,10 +36,10 @@ def print_waiting(held: Sequence[Held], console: Console | None = None) -> None:
 
 def _row(one: Held) -> tuple[str, ...]:
     about = one.about
-    parts = "\n".join(f"{p['part']}: {p['kind']}, {_content(p)}" for p in about["parts"])
+    parts = "\n".join(f"{p['part']}: {p['kind']}, {content_of(p)}" for p in about["parts"])
     total = size(sum(part["bytes"] for part in about["parts"]))
     where, spent = (about["client"], str(about["round"]), about["task"]), epsilon_shown(about["epsilon"] or None, 3)
-    return (*where, parts, total, spent, _standing(one))
+    return (*where, parts, total, spent, standing(one))
 
 
 def draw_waiting(held: Sequence[Held], file: Path, per_class: int) -> Path:
@@ -76,7 +76,7 @@ def _ids(label: int, count: int) -> str:
     return f" ({label}.1)" if count == 1 else f" ({label}.1 to {label}.{count})"
 
 
-def _standing(one: Held) -> str:
+def standing(one: Held) -> str:
     decision = one.decision
     if decision is None:
         return "waits"
@@ -86,7 +86,7 @@ def _standing(one: Held) -> str:
     return f"yes without {', '.join(ids[row] for row in decision.dropped)}, not sent yet"
 
 
-def _content(part: Mapping[str, Any]) -> str:
+def content_of(part: Mapping[str, Any]) -> str:
     values = part.get("values")
     return _shape(part["shape"]) if not values else " and ".join(f"{value:g}" for value in values)
 

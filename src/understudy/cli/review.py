@@ -1,0 +1,56 @@
+"""The review of what would leave a site, in a browser on this machine."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy import patience
+from understudy.cli.app import app
+
+
+@app.command()
+def review(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A site's folder, or a run's for all its clients.")],
+    records: Annotated[
+        bool | None,
+        typer.Option(
+            "--records/--no-records",
+            help="Show the nearest own records. By default only where no mechanism covers what would leave.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The site's records, if they are no longer where they were.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port of 127.0.0.1; 0: any that is free.")] = 0,
+) -> None:
+    """Look at what waits in a browser, drop single images, and approve the rest; runs until stopped.
+
+    Each image stands beside the nearest own record, the nearest first. Under differential privacy the page shows
+    neither records nor distances, unless --records is given. What is decided with records in view is outside every
+    mechanism, and the ledger says so.
+    """
+    from understudy.web import check_installed
+
+    check_installed("understudy review")
+    from understudy.audits.own_records import OwnRecords
+    from understudy.federation.approval import queues_in
+    from understudy.web.review import Desk, review_app
+    from understudy.web.serving import Port
+
+    queues_in(folder)  # a folder that is not there is noticed first
+    place = Port(port)
+    patience.over()  # it waits for a person
+    desk = Desk(folder, OwnRecords(folder, data), records, _next_step(folder))
+    place.serve(review_app(desk), _say)
+
+
+def _next_step(folder: Path) -> str:
+    if (folder / "config.yaml").exists():
+        return f"Once everything is decided, go on with: understudy run --resume --out {folder}"
+    return "It is sent when the server asks again; its operator goes on with --resume."
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
