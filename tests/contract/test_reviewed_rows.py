@@ -3,6 +3,7 @@ others leave byte for byte, and what else is in the reply follows."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -43,7 +44,7 @@ def part(name: str) -> Callable[[Message], list[float]]:
 def test_what_a_person_dropped_does_not_leave_and_the_run_goes_on(name: str, tmp_path: Path) -> None:
     case, out, policy = SENDING[name], tmp_path / "run", tmp_path / "site.yaml"
     policy.write_text("approval: [examples]")
-    changes = {"policy": str(policy), "transcript": True, "rounds": 1}
+    changes: dict[str, Any] = {"policy": str(policy), "transcript": True, "rounds": 1}
     with pytest.raises(RunStopped, match="understudy review"):
         case.play(out, **changes)
     waited: dict[str, tuple[Message, list[int]]] = {}

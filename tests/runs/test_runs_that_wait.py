@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -186,11 +186,12 @@ def test_the_ledger_lists_decisions_with_records_in_view_as_not_covered(
     out = tmp_path / "run"
     with pytest.raises(RunStopped):
         us.run(words(tmp_path, {**REAL, "rounds": 1, "min_replies": 1}, "approval: [examples]"), out=out)
-    for queue, word in zip(queues_in(out), ("yes", "no", "yes"), strict=True):
+    words_said: tuple[Literal["yes", "no"], ...] = ("yes", "no", "yes")
+    for queue, word in zip(queues_in(out), words_said, strict=True):
         (held,) = queue.held()
         if held.about["client"] != "client-2":
             queue.note_records_seen(held)
-        queue.decide(*queue.held(), word)
+        queue.decide(held, word)
     us.run(out=out, resume=True)
     ledger = RunFolder(out).ledger()
     seen = {client for client, lines in ledger["clients"].items() if any(line["kind"] == "decision" for line in lines)}

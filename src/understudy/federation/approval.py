@@ -139,7 +139,7 @@ class ApprovalQueue:
         rows = sorted(set(dropped)) if word == "yes" else []
         one.check_droppable(rows)
         with self._as_it_was(one):
-            told = {"dropped": rows} if rows else {}
+            told: dict[str, Any] = {"dropped": rows} if rows else {}
             told |= {"reason": printable(reason.strip())} if reason.strip() else {}
             self._log.add(word, one.about, one.sha256, by, **told)
             return self._again(one)

@@ -75,12 +75,10 @@ class DecisionLog:
 
 
 def _decision(line: Mapping[str, Any]) -> Decision | None:
-    told = {key: str(line.get(key, "")) for key in ("reason", "by", "when")}
-    if line["decision"] == "cut":  # these bytes are what was left
-        return Decision("yes", **told)
-    rows = _rows(line) or ()
-    said: dict[str, YesOrNo] = {"yes": "yes", "no": "no"}
-    return Decision(said[line["decision"]], rows, **told) if line["decision"] in said else None
+    reason, by, when = (str(line.get(key, "")) for key in ("reason", "by", "when"))
+    said: dict[str, YesOrNo] = {"yes": "yes", "no": "no", "cut": "yes"}
+    rows = () if line["decision"] == "cut" else _rows(line) or ()  # the bytes of a cut are what was left
+    return Decision(said[line["decision"]], rows, reason, by, when) if line["decision"] in said else None
 
 
 def _rows(line: Mapping[str, Any]) -> tuple[int, ...] | None:

@@ -135,8 +135,9 @@ def _privacy(shown: Shown) -> str:
     if shown.beside is not None:
         covered = " although a mechanism covers what would leave" if one.private else ""
         return (
-            f"Each {_what(one.problem)} stands beside the record of this site that it is nearest to. What you decide with records in "
-            f"view tells something about them{covered}: the ledger lists it as not covered, a plain no included."
+            f"Each {_what(one.problem)} stands beside the record of this site that it is nearest to. What you decide "
+            f"with records in view tells something about them{covered}: the ledger lists it as not covered, a plain "
+            "no included."
         )
     if one.private:
         seen = (
