@@ -1,4 +1,4 @@
-"""A person's approval before anything leaves a site."""
+"""A person's approval before anything leaves a site, in a terminal."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -38,6 +38,13 @@ class RoundRecord:
         """The one place where text from a site, or about what it sent, comes in: made safe for a terminal."""
         self.failures.append({"client": client, "why": printable(why)})
 
+    def failures_in_brief(self) -> str:
+        """The first, in brackets, and how many more there are."""
+        if not self.failures:
+            return ""
+        first, more = self.failures[0], len(self.failures) - 1
+        return f" ({first['client']}: {first['why'].rstrip('.')}{f'; {more} more' if more else ''})"
+
     def note_deaths(self, answer: Answer) -> None:
         self.workers_died += answer.deaths
         if answer.lost:

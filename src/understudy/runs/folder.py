@@ -27,6 +27,7 @@ from understudy.runs.checkpoint import Checkpoint
 from understudy.runs.releases import Releases
 
 Line = dict[str, Any]  # one round in metrics.jsonl
+GLANCE = 0.5  # seconds for which a lock may be held by someone who only looks whether it is held
 
 
 class RunFolder:
@@ -74,7 +75,7 @@ class RunFolder:
     def locked(self, *, wait: float, waiting: Callable[[str], None]) -> Iterator[None]:
         """Only one run writes here. Forked workers hold the lock too, so that nobody resumes while they write."""
         with (self.path / ".lock").open("a") as lock:
-            until, said = time.monotonic() + wait, False
+            until, said, first = time.monotonic() + max(wait, GLANCE), False, True
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -82,11 +83,24 @@ class RunFolder:
                 except BlockingIOError:
                     if time.monotonic() > until:
                         raise UserError(f"Another process is working in {self.path}; wait for it or stop it.") from None
-                    if not said:
+                    if not said and not first and wait:
                         waiting(f"Another process is working in {self.path}; waiting for it to end.")
-                    said = True
+                        said = True
+                    first = False
                     time.sleep(0.2)
             yield
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a process works here now. It takes a glance: a run that begins at that moment tries again."""
+        try:
+            with (self.path / ".lock").open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
     # ---- writing
 

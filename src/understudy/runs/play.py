@@ -1,6 +1,6 @@
 """``play``: one run, checked and built before its folder is touched."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from understudy.models.zoo import FastPath
 from understudy.runs.folder import RunFolder
 from understudy.runs.resuming import check_not_edited, check_same_run, digest_of_data
 from understudy.runs.rounds import Result, Rounds
+from understudy.runs.status import StatusKeeper
 from understudy.runs.watching import Observer, RunStopped
 from understudy.threads import one_thread
 
@@ -29,12 +30,14 @@ def play(
     *,
     resume: bool = False,
     observer: Observer | None = None,
-    engine: OpenEngine | None = None,
+    engine: Callable[[Observer], OpenEngine] | None = None,
+    command: str | None = None,
 ) -> Result:
     """Everything is checked and built before the folder is touched. An ``engine`` overrides the config's: then sites
-    are elsewhere, and the run's folder, with what they sent, is private to the user who runs the server.
+    are elsewhere, and the run's folder, with what they sent, is private to the user who runs the server. ``command``
+    continues the run, if `understudy run --resume` does not.
     """
-    watcher = observer or Observer()
+    watcher = StatusKeeper(out, observer or Observer(), command or _in_python(config, out))
     keep_freed_memory()
     with one_thread(), _memory_errors_said():
         folder = RunFolder(out)
@@ -42,7 +45,7 @@ def play(
         data = build_data(config)
         method, words = built(config, data, folder.config()["model"]["fast"] if going_on else None)
         _check(config, data, method, watcher)
-        here = _engine(config, data, out, watcher) if engine is None else engine
+        here = _engine(config, data, out, watcher) if engine is None else engine(watcher)
         if not going_on:
             if config.branched is not None:
                 raise UserError("This config is a branch of another run; to start a new run, leave out 'branched'.")
@@ -54,7 +57,15 @@ def play(
                 check_same_run(folder.config(), words)
             folder.write_config(words)
             rounds = Rounds(config, data, method, folder, words, watcher, sites_elsewhere=engine is not None)
-            return rounds.to_the_end(here)
+            with watcher.of_run(words, list(data.sites)):
+                result = rounds.to_the_end(here)
+                watcher.ended(result.summary["finished"])
+                return result
+
+
+def _in_python(config: Config, out: Path) -> str | None:
+    """How to continue a run of objects that no command can name."""
+    return None if config.live == Live() else f"understudy.run(…, out={str(out)!r}, resume=True)"
 
 
 def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Method, dict[str, Any]]:
@@ -72,7 +83,7 @@ def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> O
         raise UserError("Sites read their config from a file, so objects passed in Python cannot run on Flower.")
     from understudy.engines.flower.loopback import loopback
 
-    return loopback(out, list(data.sites), config.engine.timeout, watcher.says)
+    return loopback(out, list(data.sites), config.engine.timeout, watcher.says, watcher.attends)
 
 
 def _check(config: Config, data: Federation, method: Method, watcher: Observer) -> None:

@@ -33,6 +33,7 @@ HEADERS: Mapping[str, str] = {
 # A redirect would not do: if the link was clicked on a page of another site, the cookie would not go along with it.
 WELCOME = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=/"><title>Understudy</title>
+<link rel="icon" href="data:,">
 <p><a href="/">Go on to the page.</a></p></html>
 """
 

@@ -18,8 +18,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import Route
 
 from understudy.audits.own_records import NearestRecords, OwnRecords
 from understudy.errors import UserError
@@ -27,9 +26,9 @@ from understudy.federation.approval import ApprovalQueue, DecidedMeanwhile, queu
 from understudy.federation.decisions import user
 from understudy.federation.held import Held
 from understudy.federation.rows import rows_named
-from understudy.view.html.assets import STATIC
 from understudy.view.html.review_page import Shown, png_of, review_page, waiting_page
 from understudy.view.html.review_tiles import is_image
+from understudy.web.static_files import static_file
 
 LARGEST_FORM = 4_000_000  # bytes: a hundred thousand ids
 FORM = "application/x-www-form-urlencoded"
@@ -184,7 +183,7 @@ def review_app(desk: Desk) -> Starlette:
             Route("/reply/{id}/decide", changing(desk.decide), methods=["POST"]),
             Route("/reply/{id}/undo", changing(desk.undo), methods=["POST"]),
             Route("/favicon.ico", lambda _: Response(status_code=204)),
-            Mount("/static", StaticFiles(directory=STATIC)),
+            Route("/static/{name:path}", static_file),
         ],
         exception_handlers={Exception: _defect},
     )

@@ -12,7 +12,6 @@ from starlette.types import ASGIApp
 from understudy.errors import UserError
 from understudy.web.guard import LOOPBACK, Guard
 
-Says = Callable[[str], None]
 EVERYWHERE = ("", "0.0.0.0", "::", "[::]", "*")
 
 
@@ -33,12 +32,14 @@ class Port:
         self._socket = _bound(self.host, self.number, self.option)
         self.number = self._socket.getsockname()[1]  # 0 asks for any port that is free
 
-    def serve(self, app: ASGIApp, says: Says, *, closing: Callable[[], None] = lambda: None) -> None:
+    def serve(self, app: ASGIApp, says: Callable[[str], None], *, closing: Callable[[], None] = lambda: None) -> None:
         """Until Ctrl-C or SIGTERM. ``closing`` is called then, and ends what would never end by itself."""
         self._server(app, says, closing).run(sockets=[self._socket])
 
     @contextmanager
-    def serving(self, app: ASGIApp, says: Says, *, closing: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def serving(
+        self, app: ASGIApp, says: Callable[[str], None], *, closing: Callable[[], None] = lambda: None
+    ) -> Iterator[None]:
         """Beside other work, in a thread."""
         server = self._server(app, says, closing)
         thread = threading.Thread(target=server.run, args=([self._socket],), name="pages", daemon=True)
@@ -49,7 +50,7 @@ class Port:
             server.should_exit = True
             thread.join(timeout=5)
 
-    def _server(self, app: ASGIApp, says: Says, closing: Callable[[], None]) -> uvicorn.Server:
+    def _server(self, app: ASGIApp, says: Callable[[str], None], closing: Callable[[], None]) -> uvicorn.Server:
         guard = Guard(app, self.number, self.host)
         guard.used = lambda: says(f"The page was opened. For another browser: {guard.link}")
         if self.host not in LOOPBACK:

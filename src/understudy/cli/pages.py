@@ -1,4 +1,4 @@
-"""The review of what would leave a site, in a browser on this machine."""
+"""Pages in a browser."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,28 @@ import typer
 
 from understudy import patience
 from understudy.cli.app import app
+
+
+@app.command()
+def view(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="A folder with runs, at any depth.")] = Path("."),
+    port: Annotated[int, typer.Option(help="Where the page is served; 0 takes one that is free.")] = 8420,
+    host: Annotated[str, typer.Option(help="The address to serve at; by default this machine only.")] = "127.0.0.1",
+) -> None:
+    """Watch runs in a browser: curves that grow, what is stopped and why, several beside each other. It only reads."""
+    from understudy.errors import UserError
+    from understudy.web import check_installed
+
+    check_installed("`understudy view`")
+    from understudy.web.live import LivePages
+    from understudy.web.serving import Port
+
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}; name one that holds runs.")
+    address = Port(port, host)
+    pages = LivePages(folder)
+    patience.over()
+    address.serve(pages.app, say, closing=pages.close)
 
 
 @app.command()
@@ -23,7 +45,7 @@ def review(
     data: Annotated[
         Path | None, typer.Option(help="The site's records, if they are no longer where they were.")
     ] = None,
-    port: Annotated[int, typer.Option(help="Port of 127.0.0.1; 0: any that is free.")] = 0,
+    port: Annotated[int, typer.Option(help="Where the page is served; 0 takes one that is free.")] = 8421,
 ) -> None:
     """Look at what waits in a browser, drop single images, and approve the rest; runs until stopped.
 
@@ -33,17 +55,17 @@ def review(
     """
     from understudy.web import check_installed
 
-    check_installed("understudy review")
+    check_installed("`understudy review`")
     from understudy.audits.own_records import OwnRecords
     from understudy.federation.approval import queues_in
     from understudy.web.review import Desk, review_app
     from understudy.web.serving import Port
 
     queues_in(folder)  # a folder that is not there is noticed first
-    place = Port(port)
-    patience.over()  # it waits for a person
+    address = Port(port)  # of this machine only: records are shown
     desk = Desk(folder, OwnRecords(folder, data), records, _next_step(folder))
-    place.serve(review_app(desk), _say)
+    patience.over()
+    address.serve(review_app(desk), say)
 
 
 def _next_step(folder: Path) -> str:
@@ -52,5 +74,5 @@ def _next_step(folder: Path) -> str:
     return "It is sent when the server asks again; its operator goes on with --resume."
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
