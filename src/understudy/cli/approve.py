@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from understudy.federation.approval import ApprovalQueue
     from understudy.federation.held import Held
 
-    Found = Sequence[tuple[ApprovalQueue, Held]]
+    Replies = Sequence[tuple[ApprovalQueue, Held]]
 
 
 @app.command()
@@ -60,7 +60,7 @@ def approve(
         print(f"Picture: {sheet}")
 
 
-def _chosen(folder: Path, only: list[str]) -> "Found":
+def _chosen(folder: Path, only: list[str]) -> "Replies":
     from understudy.federation.approval import queues_in
 
     found = [(queue, one) for queue in queues_in(folder) for one in queue.held()]
@@ -70,12 +70,12 @@ def _chosen(folder: Path, only: list[str]) -> "Found":
     return [(queue, one) for queue, one in found if not only or one.id in only]
 
 
-def _open(found: "Found", *, everything: bool) -> "Found":
+def _open(found: "Replies", *, everything: bool) -> "Replies":
     """An earlier decision changes only for replies that are named."""
     return [(queue, one) for queue, one in found if everything or one.decision is None]
 
 
-def _decided(found: "Found", word: Any, drop: list[str], reason: str, by: str) -> "Found":
+def _decided(found: "Replies", word: Any, drop: list[str], reason: str, by: str) -> "Replies":
     from understudy.federation.rows import rows_named
 
     if drop and len(found) != 1:

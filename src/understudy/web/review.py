@@ -26,7 +26,7 @@ from understudy.federation.approval import ApprovalQueue, DecidedMeanwhile, queu
 from understudy.federation.decisions import user
 from understudy.federation.held import Held
 from understudy.federation.rows import rows_named
-from understudy.view.html.review_page import Shown, png_of, review_page, waiting_page
+from understudy.view.html.review_page import ShownReply, png_of, review_page, waiting_page
 from understudy.view.html.review_tiles import is_image
 from understudy.web.static_files import static_file
 
@@ -69,9 +69,9 @@ class Desk:
                 return queue, one
         raise Gone(f"Nothing that waits here is called {id[:200]!r}: it has left, its round is over, or it never was.")
 
-    def page(self) -> str:
+    def page(self, message: str = "") -> str:
         found, wrong = self.waiting()
-        return waiting_page([one for _, one in found], wrong, self.next_step)
+        return waiting_page([one for _, one in found], [message, *wrong] if message else wrong, self.next_step)
 
     def reply(self, id: str, message: str = "") -> str:
         queue, one = self.find(id)
@@ -79,7 +79,7 @@ class Desk:
         if beside is not None:
             _, one = self.find(id)  # it is now written down that records were seen
         return review_page(
-            Shown(one, beside, alone, self.token(one), self._by, self.next_step, message, self.records.labels)
+            ShownReply(one, beside, alone, self.token(one), self._by, self.next_step, message, self.records.labels)
         )
 
     # ---- pictures
@@ -155,15 +155,15 @@ def review_app(desk: Desk) -> Starlette:
         return HTMLResponse(desk.page())
 
     def reply(request: Request) -> Response:
-        return _answer(lambda: HTMLResponse(desk.reply(request.path_params["id"])))
+        return _shown(desk, request.path_params["id"])
 
     def example(request: Request) -> Response:
         asked = request.path_params
-        return _answer(lambda: Response(desk.example(asked["id"], asked["row"]), media_type="image/png"))
+        return _picture(lambda: desk.example(asked["id"], asked["row"]))
 
     def record(request: Request) -> Response:
         asked = request.path_params
-        return _answer(lambda: Response(desk.record(asked["id"], asked["row"]), media_type="image/png"))
+        return _picture(lambda: desk.record(asked["id"], asked["row"]))
 
     def changing(change: Callable[[str, Form], None]) -> Callable[[Request], object]:
         async def changed(request: Request) -> Response:
@@ -196,9 +196,17 @@ def _defect(_: Request, defect: Exception) -> Response:
     return PlainTextResponse(said, 500)
 
 
-def _answer(make: Callable[[], Response]) -> Response:
+def _shown(desk: Desk, id: str, message: str = "", status: int = 200) -> Response:
+    """One reply; all that waits, where that one does not."""
     try:
-        return make()
+        return HTMLResponse(desk.reply(id, message), status)
+    except Gone as gone:
+        return HTMLResponse(desk.page(str(gone)), 404)
+
+
+def _picture(draw: Callable[[], bytes]) -> Response:
+    try:
+        return Response(draw(), media_type="image/png")
     except Gone as gone:
         return PlainTextResponse(str(gone), 404)
 
@@ -208,11 +216,8 @@ def _changed(desk: Desk, change: Callable[[str, Form], None], id: str, form: For
     try:
         change(id, form)
         return RedirectResponse(f"/reply/{id}", 303)
-    except Gone as gone:
-        return PlainTextResponse(str(gone), 404)
     except UserError as wrong:
-        status, message = 409 if isinstance(wrong, DecidedMeanwhile) else 400, str(wrong)
-    return _answer(lambda: HTMLResponse(desk.reply(id, message), status))
+        return _shown(desk, id, str(wrong), 409 if isinstance(wrong, DecidedMeanwhile) else 400)
 
 
 async def _form(request: Request) -> Form | None:

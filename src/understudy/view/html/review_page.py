@@ -25,7 +25,7 @@ SIDE = 96  # of an image on the page, in its pixels
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownReply:
     """How one reply is shown: beside records or not, and what is told around it."""
 
     held: Held
@@ -82,7 +82,7 @@ def _replies(many: int) -> str:
     return "One reply waits" if many == 1 else f"{many} replies wait"
 
 
-def review_page(shown: Shown) -> str:
+def review_page(shown: ShownReply) -> str:
     one, examples = shown.held, shown.held.examples()
     about, problem = one.about, one.problem
     groups = [] if examples is None or not len(examples) else groups_of(one, examples, shown.beside, shown.labels)
@@ -130,7 +130,7 @@ def _compared_with(beside: NearestRecords) -> str:
     return "held-out records" if beside.held_out else "the site's own records to one another"
 
 
-def _privacy(shown: Shown) -> str:
+def _privacy(shown: ShownReply) -> str:
     one, spent = shown.held, epsilon_shown(shown.held.about["epsilon"] or None, 3)
     if shown.beside is not None:
         covered = " although a mechanism covers what would leave" if one.private else ""
