@@ -13,7 +13,7 @@ from understudy.errors import UserError
 from understudy.federation.running import AT_THE_SERVER
 from understudy.runs.folder import Line, RunFolder
 from understudy.runs.play import play
-from understudy.runs.status import FILE, SCORING, WAITING_FOR_SITES, Status, StatusKeeper, read_status
+from understudy.runs.status import FILE, SCORING, STARTING, WAITING_FOR_SITES, Status, StatusKeeper, read_status
 from understudy.runs.watching import AwaitsApproval, Observer
 
 TINY = {
@@ -45,8 +45,8 @@ def test_a_finished_run_says_so_and_where_its_time_went(tmp_path: Path) -> None:
     assert (status.label, status.data, status.seed, status.version) == ("fedavg", "digits", 0, us.__version__)
     assert status.clients == ["client-0", "client-1", "client-2"]
     assert status.there is None, "clients of a simulation are neither online nor away"
-    assert set(status.seconds) == {"Averaging.train", AT_THE_SERVER, SCORING}
-    assert set(status.last_round) == set(status.seconds)
+    assert set(status.seconds) == {STARTING, "Averaging.train", AT_THE_SERVER, SCORING}
+    assert set(status.last_round) == set(status.seconds) - {STARTING}
     assert sum(status.seconds.values()) <= status.written - status.began + 0.01
     assert result.accuracy is not None
 
@@ -130,7 +130,7 @@ def test_seconds_are_counted_by_phase_and_by_round(tmp_path: Path, monkeypatch: 
             keeper.phase(round, "train", NAMES)  # twice in a round
             keeper.phase(round, SCORING)
         keeper.phase(3, "train", NAMES)
-    assert keeper._status.seconds == {"train": 4.0, AT_THE_SERVER: 2.0, SCORING: 2.0}
+    assert keeper._status.seconds == {STARTING: 1.0, "train": 4.0, AT_THE_SERVER: 2.0, SCORING: 2.0}
     assert keeper._status.last_round == {"train": 2.0, AT_THE_SERVER: 1.0, SCORING: 1.0}
 
 

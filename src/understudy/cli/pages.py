@@ -1,6 +1,8 @@
 """Pages in a browser."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -72,6 +74,23 @@ def _next_step(folder: Path) -> str:
     if (folder / "config.yaml").exists():
         return f"Once everything is decided, go on with: understudy run --resume --out {folder}"
     return "It is sent when the server asks again; its operator goes on with --resume."
+
+
+@contextmanager
+def shown(folder: Path, port: int | None, says: Callable[[str], None]) -> Iterator[None]:
+    """Beside a run, until it ends; without a ``port`` nothing is shown."""
+    if port is None:
+        yield
+        return
+    from understudy.web import check_installed
+
+    check_installed("--view")
+    from understudy.web.live import LivePages
+    from understudy.web.serving import Port
+
+    address, pages = Port(port, option="--view"), LivePages(folder)
+    with address.serving(pages.app, says, closing=pages.close):
+        yield
 
 
 def say(sentence: str) -> None:

@@ -56,6 +56,7 @@ class Answer:
     records_seen: bool = False  # a person decided on the reply with records in view, which no mechanism covers
     deaths: int = 0  # of processes working for it; counted by the engine, never reported by a site
     lost: bool = False  # whether it failed because of them
+    seconds: float = 0.0  # from the request to this answer; measured by the engine, never reported by a site
 
     def header(self) -> dict[str, Any]:
         """Everything but the bytes, as plain values."""

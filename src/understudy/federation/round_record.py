@@ -24,6 +24,7 @@ class RoundRecord:
     up: dict[str, int] = field(default_factory=dict)  # bytes, by client
     down: dict[str, int] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
+    seconds: dict[str, float] = field(default_factory=dict)  # by client, of all asks, waiting for its turn included
     failures: list[dict[str, str]] = field(default_factory=list)
     workers_died: int = 0  # processes that had to be replaced
     lost: list[str] = field(default_factory=list)  # clients that failed because their processes kept dying
@@ -44,6 +45,9 @@ class RoundRecord:
             return ""
         first, more = self.failures[0], len(self.failures) - 1
         return f" ({first['client']}: {first['why'].rstrip('.')}{f'; {more} more' if more else ''})"
+
+    def note_seconds(self, answer: Answer) -> None:
+        self.seconds[answer.client] = round(self.seconds.get(answer.client, 0.0) + answer.seconds, 3)
 
     def note_deaths(self, answer: Answer) -> None:
         self.workers_died += answer.deaths

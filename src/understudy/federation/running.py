@@ -153,6 +153,7 @@ class RunServer(Server):
             for answer in self._engine.exchange(self._requests(asked, brief, to)):
                 self._heard(answer.client)
                 self.record.note_deaths(answer)
+                self.record.note_seconds(answer)
                 message = self._read(asked, answer)
                 if message is not None:
                     yield self._reply(asked, answer, message)

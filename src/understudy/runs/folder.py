@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from understudy.data.examples import Examples
 from understudy.errors import UserError, option, resuming
+from understudy.federation.cohorts import in_order
 from understudy.federation.message import Message
 from understudy.federation.tensor_store import TensorStore
 from understudy.federation.transcript import Transcript
@@ -221,6 +222,7 @@ class RunFolder:
         scored = {line["round"] for line in self.metrics()}
         return [line for line in self.checkpoints.newest_notes().get("lines", []) if line["round"] not in scored]
 
-    def synthetic(self) -> dict[str, Examples]:
-        """The newest synthetic set that left each client, by client."""
-        return {path.stem: Examples.load(path) for path in sorted((self.path / "synthetic").glob("[!.]*.npz"))}
+    def synthetic(self, most: int | None = None) -> dict[str, Examples]:
+        """The newest synthetic set that left each client, by client; of the first ``most`` clients, if given."""
+        files = {path.stem: path for path in (self.path / "synthetic").glob("[!.]*.npz")}
+        return {client: Examples.load(files[client]) for client in in_order(files)[:most]}

@@ -29,6 +29,7 @@ class ListedRun:
     folder: Path
     standing: Standing
     stamp: Stamp
+    alone: bool = False  # the folder that is looked at is this run's own
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,12 @@ class Overview:
         stamp, known = _stamp(folder), before.runs.get(id)
         if known is not None and known.stamp == stamp and known.standing.stands not in ALIVE:
             return known  # whoever continues it writes its config first
-        name = printable(str(folder.relative_to(self.root)))
-        name = printable(folder.resolve().name) if name == "." else name
+        alone = folder == self.root
+        name = printable(folder.resolve().name if alone else str(folder.relative_to(self.root)))
         standing = standing_of(folder)
         if known is not None and known.stamp == stamp and known.standing == standing:
             return known
-        return ListedRun(id, name, folder, standing, stamp)
+        return ListedRun(id, name, folder, standing, stamp, alone)
 
 
 def _stamp(folder: Path) -> Stamp:

@@ -17,6 +17,8 @@ from understudy.heap import keep_freed_memory
 from understudy.learning.local import Local
 from understudy.models.zoo import FastPath
 from understudy.runs.folder import RunFolder
+from understudy.runs.holdings import note_holdings
+from understudy.runs.machine import note_machine
 from understudy.runs.resuming import check_not_edited, check_same_run, digest_of_data
 from understudy.runs.rounds import Result, Rounds
 from understudy.runs.status import StatusKeeper
@@ -56,6 +58,8 @@ def play(
                     watcher.says(f"{out} is from an older version: edits of its config.yaml cannot be detected.")
                 check_same_run(folder.config(), words)
             folder.write_config(words)
+            note_machine(folder)
+            note_holdings(folder, data)
             rounds = Rounds(config, data, method, folder, words, watcher, sites_elsewhere=engine is not None)
             with watcher.of_run(words, list(data.sites)):
                 result = rounds.to_the_end(here)

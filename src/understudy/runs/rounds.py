@@ -246,6 +246,7 @@ class Rounds:
             "lost": record.lost,
             "undone": self.undone > 0,
             "seconds": self.under_way.seconds,
+            "seconds_by_client": record.seconds,
         }
 
     # ---- the end

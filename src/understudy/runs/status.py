@@ -24,7 +24,8 @@ REMEMBERED = 8  # sentences
 # Time for writing it: rounds of a millisecond are not slowed down, and of slow ones every step is written at once.
 SHARE, HEAD_START = 0.02, 0.1  # of the time that passed; seconds
 
-WAITING_FOR_SITES, SCORING = "waiting for sites", "saving and scoring"  # phases beside the tasks of a method
+# Phases beside the tasks of a method:
+STARTING, WAITING_FOR_SITES, SCORING = "starting", "waiting for sites", "saving and scoring"
 How = Literal["going on", "finished", "ended early", "waiting", "stopped", "failed"]
 
 
@@ -77,6 +78,7 @@ class StatusKeeper(Observer):
         status.label, status.data, status.clients = label_of(words), data_of(words), list(clients)
         status.seed, status.version, status.rounds = words["seed"], words["version"], words["method"]["rounds"]
         status.began = status.since = now
+        status.phase = STARTING
         self._kept = True
         self._write(at_once=True)
         try:

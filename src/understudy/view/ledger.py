@@ -42,7 +42,7 @@ def print_ledger(folder: Path, console: Console | None = None) -> None:
     console.print(Text("\nWhat is not covered", style="bold"))
     for sentence in not_covered(ledger) or ["Nothing: every part that left is covered or declared public."]:
         console.print(Text(f"  {sentence}"), soft_wrap=True)
-    print_notes(console, _notes(ledger))
+    print_notes(console, notes_of(ledger))
 
 
 def headline(ledger: LedgerValues) -> str:
@@ -131,7 +131,7 @@ def _bare(line: Mapping[str, Any]) -> str:
     return f"'{line['part']}' ({line['kind']}) of {line['task']}"
 
 
-def _notes(ledger: LedgerValues) -> list[str]:
+def notes_of(ledger: LedgerValues) -> list[str]:
     public = sorted({fact for _, charge in _charges(ledger) for fact in charge["public"]})
     notes = [f"Declared public: {', '.join(public)}."] if public else []
     if any(True for _ in _charges(ledger)):

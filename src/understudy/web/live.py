@@ -15,7 +15,7 @@ from understudy.runs.overview import ListedRun, Overview
 from understudy.view.html.live_values import comparison_page, run_page, runs_page, sentence_page
 from understudy.web.static_files import static_file
 from understudy.web.streams import Streams
-from understudy.web.watch import Watch
+from understudy.web.watch import FolderWatch
 
 READERS = 4  # threads
 MOST_COMPARED = 28  # runs: there are that many looks of lines
@@ -27,7 +27,7 @@ class LivePages:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.watch = Watch(Overview(folder))
+        self.watch = FolderWatch(Overview(folder))
         self.streams = Streams(self.watch, ThreadPoolExecutor(READERS, "reading"))
         self.app = Starlette(
             routes=[
@@ -43,12 +43,11 @@ class LivePages:
     def close(self) -> None:
         self.streams.closing = True
         self.watch.close()
-        self.streams.readers.shutdown(wait=False, cancel_futures=True)
 
     async def _list(self, _: Request) -> Response:
         listing = self.watch.now
         only = next(iter(listing.runs.values()), None)
-        if only is not None and only.folder == self.folder:  # the folder is a run itself
+        if only is not None and only.alone:
             return RedirectResponse(f"/runs/{only.id}", 307)
         return HTMLResponse(runs_page(self.folder.resolve() if self.folder == Path() else self.folder))
 

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,16 +17,17 @@ from understudy.errors import UserError
 from understudy.runs.compare import compare
 from understudy.runs.following import Following
 from understudy.runs.overview import ListedRun, Listing
+from understudy.runs.standing import standing_of
 from understudy.runs.status import read_status
 from understudy.view.html.live_values import comparison_values, listing_values, run_values
-from understudy.web.watch import Watch
+from understudy.web.watch import FolderWatch
 
 POLL = 0.4  # seconds
 QUIET = 15.0  # seconds without an event, after which a comment keeps the connection open
 COMPARED = 2.0  # seconds between comparisons, at least
 RETRY = 1000  # milliseconds after which a browser that lost the connection tries again
 
-Found = TypeVar("Found")
+Answered = TypeVar("Answered")
 
 
 def event(name: str, content: object, place: str = "") -> str:
@@ -37,7 +38,7 @@ def event(name: str, content: object, place: str = "") -> str:
 
 @dataclass
 class Streams:
-    watch: Watch
+    watch: FolderWatch
     readers: Executor
     closing: bool = field(default=False)
 
@@ -61,7 +62,11 @@ class Streams:
         yield f"retry: {RETRY}\n\n"
         followed = [_Followed(id, where) for id, where in zip(ids, places(place, ids), strict=True)]
         sent, stale, last = time.monotonic(), compared, 0.0
-        while not self.closing:
+        closing = False
+        while not closing:
+            closing = self.closing
+            if closing:  # the run that this page was served beside may just have ended
+                await self._read(self.watch.overview.look)
             runs = self.watch.now.runs
             there = [one for one in followed if one.id in runs]
             for one in there:
@@ -78,7 +83,7 @@ class Streams:
                 sent = time.monotonic()
             await asyncio.sleep(POLL)
 
-    async def _read(self, work: Callable[..., Found], *given: object) -> Found:
+    async def _read(self, work: Callable[..., Answered], *given: object) -> Answered:
         return await asyncio.get_running_loop().run_in_executor(self.readers, work, *given)
 
 
@@ -97,7 +102,8 @@ class _Followed:
         if (lines := self._following.look()) is not None:
             self.place = lines.place
             found.append(("lines", {"run": self.id, "anew": lines.anew, "lines": lines.lines}))
-        values = run_values(run, read_status(run.folder))
+        now = replace(run, standing=standing_of(run.folder))  # the list may be a second older than the status
+        values = run_values(now, read_status(run.folder))
         if values != self._told:
             self._told = values
             found.append(("run", {**values, "now": time.time()}))

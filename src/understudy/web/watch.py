@@ -10,7 +10,7 @@ SHARE = 0.1  # of the time, at most, is spent looking: a slow disk is left in pe
 INTEREST = 20.0  # seconds for which one request keeps it looking
 
 
-class Watch:
+class FolderWatch:
     """Its answers never wait for a disk: ``now`` is what the last look found, or has found so far."""
 
     def __init__(self, overview: Overview):

@@ -8,7 +8,7 @@ since a site that has answered once sends the same bytes again.
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,7 +83,9 @@ class Flower(Engine):
             # Nobody who just answered is given up on, so the time is only checked when nothing came.
             answers = self._received(waiting) or self._given_up(waiting, others)
             for client, answer in answers.items():
-                early[client] = self._spooled(waiting.pop(client).request, answer)
+                one = waiting.pop(client)
+                took = time.monotonic() - (one.until - self.timeout)
+                early[client] = replace(self._spooled(one.request, answer), seconds=took)
             self.attends(self._there, waiting)
             if not answers:
                 self.check()

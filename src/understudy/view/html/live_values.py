@@ -36,20 +36,20 @@ def live_assets() -> Assets:
 
 
 def runs_page(folder: Path) -> str:
-    return render("runs.html", assets=live_assets(), folder=printable(str(folder)))
+    return render("live_runs.html", assets=live_assets(), folder=printable(str(folder)))
 
 
 def run_page(run: ListedRun) -> str:
-    return render("run.html", assets=live_assets(), run=run, charts=_charts())
+    return render("live_run.html", assets=live_assets(), run=run, charts=_charts())
 
 
 def comparison_page(runs: Sequence[ListedRun]) -> str:
-    return render("comparison.html", assets=live_assets(), runs=runs, labels=_labels(runs), charts=_charts())
+    return render("live_comparison.html", assets=live_assets(), runs=runs, labels=_labels(runs), charts=_charts())
 
 
 def sentence_page(heading: str, sentence: str) -> str:
     """For when there is nothing else to show."""
-    return render("sentence.html", assets=live_assets(), heading=heading, sentence=sentence)
+    return render("live_sentence.html", assets=live_assets(), heading=heading, sentence=sentence)
 
 
 def _labels(runs: Sequence[ListedRun]) -> list[tuple[str, str]]:
@@ -86,6 +86,7 @@ def _row(run: ListedRun) -> dict[str, Any]:
     standing = run.standing
     return {
         "id": run.id,
+        "alone": run.alone,
         "name": run.name,
         "label": standing.label,
         "data": standing.data,

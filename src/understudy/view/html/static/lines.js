@@ -83,14 +83,18 @@
     };
   };
 
-  function swatch(number, style = "") {
-    const made = element("span", { class: "swatch" });
-    const { colour, dash } = understudy.look(number);
-    made.style.color = colour;
+  // The colour stays a variable, so that it follows the page into the dark.
+  understudy.paintSwatch = function (made, number, style = "") {
+    const { name, dash } = understudy.look(number);
+    made.style.color = `var(--${name})`;
     if (dash.length || style === "dashed") made.classList.add(dash[0] === 2 ? "dotted" : "dashed");
     if (style === "dotted") made.classList.add("dotted");
     if (style === "dots" || style === "seeds") made.classList.add("block");
     return made;
+  };
+
+  function swatch(number, style) {
+    return understudy.paintSwatch(element("span", { class: "swatch" }), number, style);
   }
 
   function xShown(values, x) {

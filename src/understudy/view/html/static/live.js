@@ -111,7 +111,8 @@
   }
 
   handlers.runs = function (said) {
-    if (live.dataset.page !== "runs") return;
+    const only = said.runs.find((values) => values.alone);
+    if (only) return location.replace(`/runs/${encodeURIComponent(only.id)}`);
     const body = find("runs").tBodies[0];
     const picked = new Set([...body.querySelectorAll("input:checked")].map((box) => box.value));
     const focused = document.activeElement?.closest?.("tr")?.dataset.run;
@@ -235,8 +236,7 @@
     find("phase").hidden = phase === null;
     if (phase === null) return;
     const seconds = Math.max(0, Math.round((performance.now() - phase.begun) / 1000));
-    const words = [`${phase.name}, for ${seconds} s`, phase.replies].filter(Boolean).join("; ");
-    find("phase").textContent = `Now: ${words}.`;
+    find("phase").textContent = `${phase.name}: ${[`${seconds} s so far`, phase.replies].filter(Boolean).join(", ")}.`;
   }
 
   function sites(said) {

@@ -22,7 +22,8 @@
   };
 
   understudy.look = function (number) {
-    return { colour: understudy.colour(`line-${number % LOOKS}`), dash: DASHES[Math.floor(number / LOOKS) % DASHES.length] };
+    const name = `line-${number % LOOKS}`;
+    return { name, colour: understudy.colour(name), dash: DASHES[Math.floor(number / LOOKS) % DASHES.length] };
   };
 
   // 97.77777 -> 97.78; 0.00123 -> 0.00123; 1234567 -> 1,234,567
