@@ -22,8 +22,10 @@ from understudy.web.review import Desk, review_app
 
 PORT = 8421
 HERE = f"http://127.0.0.1:{PORT}"
-PRIVATE = {"method": {"name": "feddm", "ipc": 1, "steps": 1, "dp": "stat", "noise": 2.0, "rounds": 1, "min_replies": 2}}
-PROMISE = {"privacy": {"delta": 1e-5, "records": 30}}
+PRIVATE: dict[str, Any] = {
+    "method": {"name": "feddm", "ipc": 1, "steps": 1, "dp": "stat", "noise": 2.0, "rounds": 1, "min_replies": 2}
+}
+PROMISE: dict[str, Any] = {"privacy": {"delta": 1e-5, "records": 30}}
 
 
 def stopped_run(out: Path, policy: str = "approval: [examples]", **changes: Any) -> Path:
@@ -82,7 +84,7 @@ def first(run: Path) -> tuple[ApprovalQueue, Held]:
 
 
 def token_in(page: str) -> str:
-    return re.findall(r'name="page" value="([0-9a-f]+)"', page)[0]
+    return str(re.findall(r'name="page" value="([0-9a-f]+)"', page)[0])
 
 
 def send(visitor: Visitor, path: str, fields: dict[str, Any], **headers: str) -> httpx.Response:
