@@ -1,11 +1,9 @@
 """What waits for review, as pages: all of it in a table, each reply as a gallery by class, suspicious ones first."""
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from understudy.audits.own_records import NearestRecords
@@ -13,6 +11,7 @@ from understudy.data.problem import Problem
 from understudy.federation.held import Held
 from understudy.view.html.assets import Asset, Assets
 from understudy.view.html.page import render
+from understudy.view.html.pictures import png
 from understudy.view.html.review_tiles import columns_of, copies_among, groups_of, is_image, thresholds_of
 from understudy.view.numbers import epsilon_shown, size
 from understudy.view.waiting import content_of, standing
@@ -40,13 +39,8 @@ class ShownReply:
 
 def png_of(record: Tensor, problem: Problem) -> bytes:
     """One image, as its pixels are; the browser enlarges it."""
-    from PIL import Image
-
     pixels = problem.unscale(record.nan_to_num()[None] if record.is_floating_point() else record[None])[0]
-    tile = np.broadcast_to(pixels.numpy(), (3, *problem.shape[1:])).transpose(1, 2, 0)
-    file = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(tile)).save(file, "PNG")
-    return file.getvalue()
+    return png(pixels.numpy().transpose(1, 2, 0))
 
 
 def waiting_page(replies: Sequence[Held], messages: Sequence[str], next_step: str) -> str:

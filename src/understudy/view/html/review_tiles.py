@@ -76,10 +76,12 @@ def copies_among(groups: Sequence[ReviewGroup], beside: NearestRecords | None) -
     every = sorted((tile for group in groups for tile in group.tiles), key=_suspicion)
     near = [tile.id for tile in every if tile.near_copy]
     verb = "is a near-copy" if len(near) == 1 else "are near-copies"
-    others = "held-out records come to one" if beside.held_out else "the site's other records come to one another"
+    others = "held-out records" if beside.held_out else "the site's own records"
+    other = "a record of this site" if beside.held_out else "the nearest other one"
     words = (
-        f"{len(near):,} of {len(every):,} {verb}: nearer to a record of this site than all but {100 * BY_CHANCE:g} % "
-        f"of {others}. By chance it would be {100 * BY_CHANCE:g} %."
+        f"Percentages compare with {others}: “nearer than 60 %” means that 60 % of them lie farther from {other}. "
+        f"{len(near):,} of {len(every):,} {verb}, nearer than {100 * (1 - BY_CHANCE):g} %; by chance it would be "
+        f"{100 * BY_CHANCE:g} %. A distance does not notice everything: look."
     )
     return {"copies": near[:MOST_COPIES], "copies_words": words, "copies_more": len(near) > MOST_COPIES}
 
@@ -100,7 +102,7 @@ def _tile(
         quantile=quantile,
         distance=distance,
         near_copy=near,
-        near="" if beside is None or quantile is None else _how_near(quantile, near, beside.held_out),
+        near="" if quantile is None else _how_near(quantile, near),
         numbers=_numbers(examples.x[row].flatten(), record) if table else [],
     )
 
@@ -109,9 +111,8 @@ def _nearness(copies: NearCopies, row: int) -> tuple[float, float, bool]:
     return float(copies.quantile[row]), float(copies.distance[row]), bool(copies.near[row])
 
 
-def _how_near(quantile: float, near_copy: bool, held_out: bool) -> str:
-    others = "held-out" if held_out else "own records"
-    return "near-copy" if near_copy else f"nearer than {max(0.0, 1 - quantile) * 100:.0f} % of {others}"
+def _how_near(quantile: float, near_copy: bool) -> str:
+    return "near-copy" if near_copy else f"nearer than {100 * (1 - quantile):.0f} %"
 
 
 def _labels(labels: Tensor, names: Sequence[str]) -> str:
