@@ -22,6 +22,7 @@ COLUMNS: Columns = {
     **dict.fromkeys(("bytes", "ε"), "number"),
     "decision": "words",
 }
+NAMED = 6  # dropped rows that are named one by one
 
 
 def print_waiting(held: Sequence[Held], console: Console | None = None) -> None:
@@ -82,8 +83,9 @@ def standing(one: Held) -> str:
         return "waits"
     if not decision.dropped:
         return "yes, not sent yet" if decision.said == "yes" else "no"
-    ids = one.ids()
-    return f"yes without {', '.join(ids[row] for row in decision.dropped)}, not sent yet"
+    ids, many = one.ids(), len(decision.dropped)
+    which = ", ".join(ids[row] for row in decision.dropped) if many <= NAMED else f"{many} of {len(ids)}"
+    return f"yes without {which}, not sent yet"
 
 
 def content_of(part: Mapping[str, Any]) -> str:
