@@ -54,7 +54,7 @@ def test_what_real_sites_sent_is_for_the_servers_owner_only(tmp_path: Path) -> N
     config = resolve(TINY)
     elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
     elsewhere.mkdir(mode=0o755)
-    play(config, elsewhere, engine=lambda _: on_this_machine(config.engine))
+    play(config, elsewhere, engine=on_this_machine(config.engine))
     play(config, here)
     assert elsewhere.stat().st_mode & 0o777 == 0o700
     assert here.stat().st_mode & 0o777 == 0o777 & ~_umask()

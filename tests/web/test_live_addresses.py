@@ -249,3 +249,30 @@ def test_everything_sent_is_json_that_browsers_read(tmp_path: Path) -> None:
         assert "NaN" not in json.dumps(said)
         assert "Infinity" not in json.dumps(said)
     pages.close()
+
+
+# ---- reports
+
+
+def test_the_report_of_any_run_is_a_page_here_or_a_file(pages: LivePages) -> None:
+    ids, guest = known(pages), visitor(pages)
+    here = guest.get("/report", params={"run": ids["one"]})
+    assert here.status_code == 200
+    assert "<h1>" in here.text
+    assert '<script src="/static/' in here.text
+    assert "<style>" not in here.text, "this server's policy forbids what is inlined"
+    file = guest.get("/report", params={"run": ids["one"], "file": "1"})
+    assert file.headers["content-disposition"] == 'attachment; filename="report.html"'
+    assert "/static/" not in file.text
+    both = guest.get("/report", params=[("run", ids["one"]), ("run", ids["two"])])
+    assert "2 runs compared" in both.text
+
+
+def test_a_report_on_a_damaged_run_is_a_sentence(pages: LivePages, tmp_path: Path) -> None:
+    ids = known(pages)
+    (tmp_path / "one/metrics.jsonl").write_text('{"round": 0, "failures": 7}\n')
+    answer = visitor(pages).get("/report", params={"run": ids["one"]})
+    assert answer.status_code == 422
+    assert "restore it" in answer.text
+    assert visitor(pages).get("/report").status_code == 400
+    assert visitor(pages).get("/report", params={"run": "../one"}).status_code == 404

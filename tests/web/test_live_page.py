@@ -119,6 +119,8 @@ def test_the_page_follows_a_run_through_a_kill_and_a_resume(browser: "Browser", 
             assert [round for round, _ in drawn(seen)] == [0, 1, 2, 3, 4]
         assert not seen.page.is_visible("#commands")
         assert seen.page.evaluate("window.sameDocument"), "and nobody pressed reload"
+        seen.page.get_by_role("link", name="Report", exact=True).click()
+        seen.page.locator("figure.chart canvas").first.wait_for()
         assert seen.complaints == []
 
 

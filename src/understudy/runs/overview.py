@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,14 +43,19 @@ class Listing:
 
 
 class Overview:
-    """Read by many threads, looked at again by one."""
+    """May be read by any thread while another looks."""
 
     def __init__(self, root: Path):
         self.root = root
         self.now = Listing({})
+        self._looking = threading.Lock()
 
     def look(self) -> None:
         """Partial results are published on the way, so that a slow disk shows what it has."""
+        with self._looking:
+            self._look()
+
+    def _look(self) -> None:
         before, found, remark = self.now, dict[str, ListedRun](), ""
         published = time.monotonic()
         if not self.root.is_dir():

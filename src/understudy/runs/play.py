@@ -1,6 +1,6 @@
 """``play``: one run, checked and built before its folder is touched."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,12 @@ def play(
     *,
     resume: bool = False,
     observer: Observer | None = None,
-    engine: Callable[[Observer], OpenEngine] | None = None,
-    command: str | None = None,
+    engine: OpenEngine | None = None,
 ) -> Result:
     """Everything is checked and built before the folder is touched. An ``engine`` overrides the config's: then sites
-    are elsewhere, and the run's folder, with what they sent, is private to the user who runs the server. ``command``
-    continues the run, if `understudy run --resume` does not.
+    are elsewhere, and the run's folder, with what they sent, is private to the user who runs the server.
     """
-    watcher = StatusKeeper(out, observer or Observer(), command or _in_python(config, out))
+    watcher = observer if isinstance(observer, StatusKeeper) else _keeper(config, out, observer or Observer())
     keep_freed_memory()
     with one_thread(), _memory_errors_said():
         folder = RunFolder(out)
@@ -47,7 +45,7 @@ def play(
         data = build_data(config)
         method, words = built(config, data, folder.config()["model"]["fast"] if going_on else None)
         _check(config, data, method, watcher)
-        here = _engine(config, data, out, watcher) if engine is None else engine(watcher)
+        here = _engine(config, data, out, watcher) if engine is None else engine
         if not going_on:
             if config.branched is not None:
                 raise UserError("This config is a branch of another run; to start a new run, leave out 'branched'.")
@@ -67,9 +65,10 @@ def play(
                 return result
 
 
-def _in_python(config: Config, out: Path) -> str | None:
-    """How to continue a run of objects that no command can name."""
-    return None if config.live == Live() else f"understudy.run(…, out={str(out)!r}, resume=True)"
+def _keeper(config: Config, out: Path, observer: Observer) -> StatusKeeper:
+    """No command can name objects that were passed in Python."""
+    by_hand = None if config.live == Live() else f"understudy.run(…, out={str(out)!r}, resume=True)"
+    return StatusKeeper(out, observer, by_hand)
 
 
 def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Method, dict[str, Any]]:

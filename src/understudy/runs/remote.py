@@ -12,7 +12,6 @@ from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config
 from understudy.data.federation import Federation, Holding
 from understudy.data.settings import at_site
-from understudy.engines.choose import OpenEngine
 from understudy.engines.flower.attending import Says
 from understudy.engines.flower.engine import Flower
 from understudy.engines.flower.keys import Certificates, server_certificates
@@ -34,7 +33,7 @@ from understudy.reading import json_of, text_of
 from understudy.runs.play import play
 from understudy.runs.resuming import digest_of_config
 from understudy.runs.rounds import Result
-from understudy.runs.status import WAITING_FOR_SITES
+from understudy.runs.status import WAITING_FOR_SITES, StatusKeeper
 from understudy.runs.watching import Observer
 from understudy.threads import one_thread
 
@@ -57,15 +56,15 @@ def play_as_server(
         installed_nginx()
         _check_admitted(certificates, list(config.data.sites or ()) if config.data else [])
 
-    def watched(watcher: Observer) -> OpenEngine:
-        @contextmanager
-        def opened(sites: Mapping[str, Site], _: Method) -> Iterator[Engine]:
-            with ExitStack() as open_things:
-                yield _engine(open_things, config, list(sites), certificates, listen, state, watcher)
+    watcher = StatusKeeper(out, observer, command)
 
-        return opened
+    @contextmanager
+    def opened(sites: Mapping[str, Site], _: Method) -> Iterator[Engine]:
+        with ExitStack() as open_things:
+            engine = _engine(open_things, config, list(sites), certificates, listen, state, watcher)
+            yield engine
 
-    return play(config, out, resume=resume, observer=observer, engine=watched, command=command)
+    return play(config, out, resume=resume, observer=watcher, engine=opened)
 
 
 def _engine(

@@ -11,8 +11,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from understudy.errors import UserError
+from understudy.printable import printable
 from understudy.runs.overview import ListedRun, Overview
 from understudy.view.html.live_values import comparison_page, run_page, runs_page, sentence_page
+from understudy.web.reports import report_of
 from understudy.web.static_files import static_file
 from understudy.web.streams import Streams
 from understudy.web.watch import FolderWatch
@@ -34,6 +37,7 @@ class LivePages:
                 Route("/", self._list),
                 Route("/runs/{id}", self._run),
                 Route("/compare", self._compare),
+                Route("/report", self._report),
                 Route("/events", self._events),
                 Route("/static/{name:path}", static_file),
             ],
@@ -55,12 +59,24 @@ class LivePages:
         return HTMLResponse(run_page(await self._found(request.path_params["id"])))
 
     async def _compare(self, request: Request) -> Response:
+        return HTMLResponse(comparison_page(await self._picked(request, least=2)))
+
+    async def _report(self, request: Request) -> Response:
+        runs, alone = await self._picked(request, least=1), "file" in request.query_params
+        try:
+            page = await self.streams.read(lambda: report_of([run.folder for run in runs], alone=alone))
+        except UserError as wrong:
+            raise HTTPException(422, printable(str(wrong))) from None
+        kept = {"Content-Disposition": 'attachment; filename="report.html"'} if alone else None
+        return HTMLResponse(page, headers=kept)
+
+    async def _picked(self, request: Request, *, least: int) -> list[ListedRun]:
         ids = list(dict.fromkeys(request.query_params.getlist("run")))
-        if len(ids) < 2:
+        if len(ids) < least:
             raise HTTPException(400, "Pick at least two runs on the list, then press Compare.")
         if len(ids) > MOST_COMPARED:
             raise HTTPException(400, f"Pick at most {MOST_COMPARED} runs: more lines cannot be told apart.")
-        return HTMLResponse(comparison_page([await self._found(id) for id in ids]))
+        return [await self._found(id) for id in ids]
 
     async def _events(self, request: Request) -> Response:
         ids = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST_COMPARED]
@@ -82,7 +98,7 @@ class LivePages:
 
 async def _in_words(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    headings = {400: "That does not work", 404: "Not here", 405: "This page only reads"}
+    headings = {400: "That does not work", 404: "Not here", 405: "This page only reads", 422: "Not readable"}
     sentence = error.detail if error.detail.endswith(".") else "There is no page at this address."
     return HTMLResponse(
         sentence_page(headings.get(error.status_code, "Something is wrong"), sentence), error.status_code

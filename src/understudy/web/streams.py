@@ -66,24 +66,25 @@ class Streams:
         while not closing:
             closing = self.closing
             if closing:  # the run that this page was served beside may just have ended
-                await self._read(self.watch.overview.look)
+                await self.read(self.watch.overview.look)
             runs = self.watch.now.runs
             there = [one for one in followed if one.id in runs]
             for one in there:
-                for name, content in await self._read(one.news, runs[one.id]):
+                for name, content in await self.read(one.news, runs[one.id]):
                     stale |= compared
                     yield event(name, content, ",".join(other.place for other in followed))
                     sent = time.monotonic()
             if stale and there and time.monotonic() - last > COMPARED:
                 folders = [runs[one.id].folder for one in there]
-                yield event("comparison", await self._read(_comparison, folders))
+                yield event("comparison", await self.read(_comparison, folders))
                 stale, last = False, time.monotonic()
             if time.monotonic() - sent > QUIET:
                 yield ": still here\n\n"
                 sent = time.monotonic()
             await asyncio.sleep(POLL)
 
-    async def _read(self, work: Callable[..., Answered], *given: object) -> Answered:
+    async def read(self, work: Callable[..., Answered], *given: object) -> Answered:
+        """Whatever asks the disk goes through here, so that nothing else waits for it."""
         return await asyncio.get_running_loop().run_in_executor(self.readers, work, *given)
 
 

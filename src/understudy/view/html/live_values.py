@@ -74,7 +74,7 @@ def listing_values(listing: Listing, before: Mapping[str, ListedRun] | None) -> 
     known = before or {}
     return {
         "all": before is None,
-        "runs": [_row(run) for id, run in listing.runs.items() if known.get(id) is not run],
+        "runs": [_row(run) for id, run in listing.runs.items() if known.get(id) != run],
         "gone": [id for id in known if id not in listing.runs],
         "order": list(listing.runs),
         "complete": listing.complete,
