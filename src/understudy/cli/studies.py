@@ -17,12 +17,15 @@ def reproduce(
         str, typer.Option(help="smoke, desk or paper; not every study has all three, see the list.")
     ] = "desk",
     out: Annotated[Path | None, typer.Option(help="Where its runs, table and picture go.")] = None,
+    html: Annotated[bool, typer.Option("--html", help="Also write its results as a page, table.html.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a study that compares methods, all tuned the same way; a stopped study continues where it was."""
     from understudy.papers.reproduce import STUDIES, study
     from understudy.papers.stored import write_table
     from understudy.view.findings import write_findings
+    from understudy.view.html.findings_page import findings_page
+    from understudy.view.html.report import write_page
     from understudy.view.progress import RichProgress
 
     if name is None:
@@ -35,7 +38,8 @@ def reproduce(
         found = carry_out(folder, progress)
     table = write_table(folder / "table.json", name, scale, found)
     text = write_findings(found, folder)
-    print_json(table) if as_json else print(f"\n{text}\n{folder / 'table.png'}")
+    page = [write_page(findings_page(found, f"{name}, {scale} scale"), folder / "table.html")] if html else []
+    print_json(table) if as_json else print("\n".join(["", text, str(folder / "table.png"), *map(str, page)]))
 
 
 @app.command()
@@ -89,13 +93,14 @@ def _beside(folder: Path, out: Path, most: int, client: str | None) -> Path:
 def demo(
     out: Annotated[Path, typer.Option(help="Where the runs, the table and the pictures go.")] = Path("demo"),
 ) -> None:
-    """Five methods on real images that four clients will not share: one table, three pictures."""
+    """Five methods on real images that four clients will not share: one table, three pictures, one report."""
     from rich.console import Console
 
     from understudy.config.build import build_data
     from understudy.config.read import read
     from understudy.config.resolve import resolve
     from understudy.papers.demo import PRESET, audit_demo, clear, play_demo
+    from understudy.reporting import report
     from understudy.view.progress import RichProgress
     from understudy.view.story import INTRO, print_story
 
@@ -107,4 +112,6 @@ def demo(
         folders = {act.name: result.folder for act, result in play_demo(out, progress)}
         audit_demo(folders.values(), progress)
     print_story(folders, build_data(resolve(read(PRESET))), out, console)
+    written = report(list(folders.values()), out / "report.html")
+    console.print(f"{written}  all of it in one page: open it in a browser", soft_wrap=True)
     console.print(f"The whole demo took {time.perf_counter() - began:.0f} s.")

@@ -132,4 +132,4 @@ def _versions(run: ReportedRun) -> StudyTable:
     if not run.machines:
         rows.append(("machine", "not written down by that version"))
     rows += [("folder", run.row.name), ("device", str(run.config.get("device", NONE)))]
-    return StudyTable(("", "this run"), rows, "Versions and machine", words=2)
+    return StudyTable(("what", "this run"), rows, "Versions and machine", words=2)

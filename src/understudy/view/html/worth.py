@@ -89,7 +89,7 @@ def _alike(quality: Quality) -> list[StudyTable]:
         (f"{'KID' if aspect == 'kid' else aspect}: {about}", _aspect(images, aspect), _aspect(unseen, aspect))
         for aspect, about in ASPECTS.items()
     ]
-    columns = ("", f"{quality.compared:,} synthetic", "as many unseen records")
+    columns = ("measure", f"{quality.compared:,} synthetic", "as many unseen records")
     return [StudyTable(columns, rows, "How like the records they are, beside records that nobody trained on")]
 
 

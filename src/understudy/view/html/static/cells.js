@@ -87,19 +87,23 @@
     pen.fillStyle = understudy.colour("soft");
     pen.textBaseline = "middle";
     pen.textAlign = "right";
-    const every = Math.ceil(14 / tall);
+    const every = round(14 / tall);
     rows.names.forEach((name, row) => {
-      if (row % every === 0) pen.fillText(shortened(name, Math.floor((left - 12) / LETTER)), left - 6, (row + 0.5) * tall);
+      if (row % every === 0) pen.fillText(shortened(name, Math.floor((left - 12) / LETTER)), left - 6, Math.max((row + 0.5) * tall, 7));
     });
     pen.textAlign = "center";
     const longest = Math.max(...columns.names.map((name) => Math.min(name.length, 12)), 1);
-    const least = (longest * LETTER + 6) / wide;
-    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((one) => one >= least) ?? Math.ceil(least);
+    const step = round((longest * LETTER + 6) / wide);
     const below = rows.names.length * tall + 9;
     columns.names.forEach((name, column) => {
       if (column % step === 0) pen.fillText(shortened(name, 12), left + (column + 0.5) * wide, below);
     });
     pen.fillText(columns.label, left + Math.min(columns.names.length * wide, width - left) / 2, below + 16);
+  }
+
+  // The next larger step that people count in.
+  function round(least) {
+    return [1, 2, 5, 10, 20, 50, 100, 200, 500].find((one) => one >= least) ?? Math.ceil(least);
   }
 
   function shortened(name, most) {
