@@ -221,7 +221,13 @@ def test_a_method_that_returns_other_rows_than_the_approved_ones_sends_none(tmp_
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("about.json", b"{"), ("about.json", b"[]"), ("about.json", b"\xff"), ("reply.safetensors", b"abc")],
+    [
+        ("about.json", b"{"),
+        ("about.json", b"[]"),
+        ("about.json", b"\xff"),
+        ("about.json", b'{"client": "oak", "run": "run", "task": "t", "round": 1, "step": 1, "parts": 5}'),
+        ("reply.safetensors", b"abc"),
+    ],
 )
 def test_a_damaged_file_of_the_queue_is_named(name: str, content: bytes, tmp_path: Path) -> None:
     site = site_with(tmp_path)

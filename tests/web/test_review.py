@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from without_a_browser import Visitor
 
 import understudy as us
 from understudy.audits.own_records import OwnRecords
+from understudy.errors import UserError
 from understudy.federation.approval import ApprovalQueue, queues_in
 from understudy.federation.held import Held
 from understudy.runs.folder import RunFolder
@@ -283,6 +285,31 @@ def test_a_damaged_queue_is_named_and_the_others_can_be_reviewed(run: Path) -> N
     assert visitor.get(f"/reply/{one.id}").status_code == 404
 
 
+def test_what_a_file_says_is_shown_as_text(run: Path) -> None:
+    _, one = first(run)
+    about = json.loads((one.folder / "about.json").read_text())
+    hostile = "<script>alert(1)</script>"
+    about |= {"task": hostile, "whole": hostile, "parts": [{**part, "kind": hostile} for part in about["parts"]]}
+    (one.folder / "about.json").write_text(json.dumps(about))
+    visitor = browser(run)
+    for path in ("/", f"/reply/{first(run)[1].id}"):
+        page = visitor.get(path).text
+        assert (hostile in page, "&lt;script&gt;alert(1)&lt;/script&gt;" in page) == (False, True)
+
+
+def test_a_reply_that_leaves_as_a_whole_says_why_before_anybody_starts(run: Path) -> None:
+    _, one = first(run)
+    about = json.loads((one.folder / "about.json").read_text())
+    (one.folder / "about.json").write_text(json.dumps({**about, "whole": "it also sends 'mean'"}))
+    visitor = browser(run)
+    page = visitor.get(f"/reply/{one.id}").text
+    assert "No single example can be dropped: it also sends" in page
+    assert page.count("disabled") >= len(one.ids())
+    fields = {"page": token_in(page), "decision": "yes", "drop": one.ids()[0], "by": "Ada", "reason": ""}
+    assert send(visitor, f"/reply/{one.id}/decide", fields).status_code == 400
+    assert send(visitor, f"/reply/{one.id}/decide", {**fields, "drop": []}).status_code == 303
+
+
 @pytest.mark.parametrize(
     "path", ["/reply/..%2f..%2fconfig.yaml", "/reply/x/example/0.png", "/static/../review.py", "/reply/%00", "/nothing"]
 )
@@ -301,8 +328,6 @@ def test_rows_that_do_not_exist_are_not_found(row: str, run: Path) -> None:
 
 
 def test_records_that_are_no_images_get_a_table(tmp_path: Path) -> None:
-    import numpy as np
-
     rng = np.random.default_rng(0)
     for name in ("ash", "beech"):
         np.savez(tmp_path / f"{name}.npz", x=rng.normal(size=(30, 20)).astype(np.float32), y=np.arange(30) % 2)
@@ -314,3 +339,40 @@ def test_records_that_are_no_images_get_a_table(tmp_path: Path) -> None:
     assert "8 more" in page
     assert "own records to one another" in page, "nothing was held out"
     assert visitor.get(f"/reply/{one.id}/example/0.png").status_code == 404
+
+
+def test_records_with_several_labels_are_named_by_number(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("ash", "beech"):
+        labels = (rng.random((20, 3)) < 0.5).astype(np.float32)
+        np.savez(tmp_path / f"{name}.npz", x=rng.integers(0, 255, (20, 1, 8, 8)).astype(np.uint8), y=labels)
+    sites = {name: str(tmp_path / f"{name}.npz") for name in ("ash", "beech")}
+    data = {"sites": sites, "multilabel": True}
+    run = stopped_run(tmp_path / "runs/run", data=data, method={"name": "central", "rounds": 1, "min_replies": 2})
+    visitor, (_, one) = browser(run), first(run)
+    page = visitor.get(f"/reply/{one.id}").text
+    assert ('value="r1"' in page, "label 0" in page, "data-drop-class" in page) == (True, True, False)
+    fields = {"page": token_in(page), "decision": "yes", "drop": ["r1", "r20"], "by": "Ada", "reason": ""}
+    assert send(visitor, f"/reply/{one.id}/decide", fields).status_code == 303
+    queue = queues_in(run)[1]
+    queue.decide(queue.held()[0], "yes")
+    us.run(out=run, resume=True)
+    assert len(RunFolder(run).synthetic()["ash"]) == 18
+
+
+# ---- the command
+
+
+def test_the_command_names_what_is_wrong(tmp_path: Path) -> None:
+    import socket
+
+    from understudy.cli.pages import review
+
+    with pytest.raises(UserError, match="There is no folder"):
+        review(tmp_path / "nowhere")
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(UserError, match="choose another --port"):
+        review(tmp_path, port=other.getsockname()[1])
+
+
+def test_a_folder_where_nothing_waits_says_so(tmp_path: Path) -> None:
+    assert "Nothing waits here." in browser(tmp_path).get("/").text

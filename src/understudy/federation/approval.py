@@ -23,7 +23,7 @@ from understudy.errors import UserError
 from understudy.federation.decisions import Decision, DecisionLog, YesOrNo
 from understudy.federation.exchange import Request
 from understudy.federation.failures import SENTENCES
-from understudy.federation.held import Held, Leaving
+from understudy.federation.held import Held, Leaving, is_about
 from understudy.federation.message import Message
 from understudy.federation.release import Forbidden
 from understudy.files import write_whole
@@ -122,16 +122,21 @@ class ApprovalQueue:
 
     # ---- what people do
 
-    def held(self) -> list[Held]:
-        """Replies that wait, and those decided but not asked for since."""
+    def held(self, place: str | None = None) -> list[Held]:
+        """Replies that wait, and those decided but not asked for since; all, or that of one ``place``."""
         found = []
         for file in sorted(self.home.glob(f"waiting/*/{REPLY}")):
             try:
-                found.append(self._held(file))
+                if place in (None, file.parent.name):
+                    found.append(self._held(file))
             except (FileNotFoundError, UserError):
                 if file.exists():  # otherwise a running run fetched it meanwhile
                     raise
         return found
+
+    def find(self, id: str) -> Held | None:
+        """The one that is called so, without reading the others."""
+        return next((one for one in self.held(id.rpartition("-")[0]) if one.id == id), None)
 
     def decide(self, one: Held, word: YesOrNo, dropped: Sequence[int] = (), *, reason: str = "", by: str = "") -> Held:
         """On disk before it returns; of several decisions on the same bytes, the last counts. Refused if what ``one``
@@ -228,7 +233,6 @@ def _digest(data: bytes) -> str:
 
 def _about(file: Path) -> dict[str, Any]:
     told = json_of(text_of(file), str(file))
-    wanted = {"client", "run", "round", "step", "task", "parts", "epsilon", "problem"}
-    if not isinstance(told, dict) or not wanted <= told.keys():
+    if not is_about(told):
         raise UserError(f"{file} is damaged; restore it from a copy, or delete {file.parent}.")
-    return told
+    return dict(told)

@@ -131,6 +131,23 @@ class Held:
             raise UserError(f"Nothing of {self.id} would be left: say no to all of it instead.")
 
 
+def is_about(told: object) -> bool:
+    """Whether it is what `Leaving.about` wrote, as far as anything reads it."""
+    if not isinstance(told, dict):
+        return False
+    try:
+        words = [told[key] for key in ("client", "run", "task")]
+        numbers = [told["round"], told["step"], *(size for part in told["parts"] for size in part["shape"])]
+        words += [part[key] for part in told["parts"] for key in ("part", "kind")]
+        numbers += [part[key] for part in told["parts"] for key in ("bytes", "covered")]
+        problem, epsilon = told["problem"], told["epsilon"]
+        numbers += [*problem["shape"], problem["classes"], problem["multilabel"], *problem["mean"], *problem["std"]]
+    except (KeyError, TypeError):
+        return False
+    numbers += [epsilon] if epsilon is not None else []
+    return all(isinstance(word, str) for word in words) and all(isinstance(one, int | float) for one in numbers)
+
+
 def _telling(kind: str, tensor: Tensor) -> bool:
     """A few numbers, such as a count of near-copies, tell more than their shape."""
     return kind == "statistics" and 0 < tensor.numel() <= FEW

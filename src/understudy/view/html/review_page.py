@@ -113,7 +113,7 @@ def review_page(shown: ShownReply) -> str:
 
 
 def _count(many: int, problem: Problem) -> str:
-    return f"{many:,} {_what(problem)}{'' if many == 1 else 's'}" if many else "something"
+    return f"{many:,} {_what(problem)}{'' if many == 1 else 's'}" if many else "a reply"
 
 
 def _what(problem: Problem) -> str:
