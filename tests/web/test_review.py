@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from waiting_runs import stopped_run
 from without_a_browser import Visitor
 
 import understudy as us
@@ -18,7 +19,6 @@ from understudy.errors import UserError
 from understudy.federation.approval import ApprovalQueue, queues_in
 from understudy.federation.held import Held
 from understudy.runs.folder import RunFolder
-from understudy.runs.watching import RunStopped
 from understudy.web.guard import Guard
 from understudy.web.review import Desk, review_app
 
@@ -28,29 +28,6 @@ PRIVATE: dict[str, Any] = {
     "method": {"name": "feddm", "ipc": 1, "steps": 1, "dp": "stat", "noise": 2.0, "rounds": 1, "min_replies": 2}
 }
 PROMISE: dict[str, Any] = {"privacy": {"delta": 1e-5, "records": 30}}
-
-
-def stopped_run(out: Path, policy: str = "approval: [examples]", **changes: Any) -> Path:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    (out.parent / "site.yaml").write_text(policy)
-    words = {
-        "data": {"name": "digits", "limit": 60, "clients": 2, "held_out": 0.2},
-        "model": "softmax",
-        "method": {
-            "name": "real",
-            "ipc": 2,
-            "min_class_records": 1,
-            "rounds": 1,
-            "min_replies": 2,
-            "server": {"epochs": 2},
-        },
-        "engine": "inline",
-        "policy": str(out.parent / "site.yaml"),
-        **changes,
-    }
-    with pytest.raises(RunStopped):
-        us.run(words, out=out)
-    return out
 
 
 @pytest.fixture(scope="module")

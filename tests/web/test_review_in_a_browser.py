@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from waiting_runs import stopped_run
 
 import understudy as us
 from browser import Visit, serious_violations, visit
 from understudy.audits.own_records import OwnRecords
 from understudy.federation.approval import queues_in
 from understudy.runs.folder import RunFolder
-from understudy.runs.watching import RunStopped
 from understudy.web.review import Desk, review_app
 from understudy.web.serving import Port
 
@@ -23,24 +23,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    (tmp_path / "site.yaml").write_text("approval: [examples]")
-    words = {
-        "data": {"name": "digits", "limit": 80, "clients": 1, "held_out": 0.2},
-        "model": "softmax",
-        "method": {
-            "name": "feddm",
-            "ipc": 2,
-            "steps": 40,
-            "min_class_records": 1,
-            "rounds": 1,
-            "server": {"epochs": 2},
-        },
-        "engine": "inline",
-        "policy": str(tmp_path / "site.yaml"),
-    }
-    with pytest.raises(RunStopped):
-        us.run(words, out=tmp_path / "run")
-    return tmp_path / "run"
+    method = {"name": "feddm", "ipc": 2, "steps": 40, "min_class_records": 1, "rounds": 1, "server": {"epochs": 2}}
+    data = {"name": "digits", "limit": 80, "clients": 1, "held_out": 0.2}
+    return stopped_run(tmp_path / "run", data=data, method=method)
 
 
 @contextmanager
