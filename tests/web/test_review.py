@@ -253,6 +253,18 @@ def test_two_reviewers_at_once_the_second_sees_what_the_first_decided(run: Path)
     assert (late.status_code, "Ada approved all of it" in late.text) == (409, True)
 
 
+def test_clients_that_would_send_the_same_bytes_are_told_apart(run: Path) -> None:
+    queues = queues_in(run)
+    places = [queue.held()[0].folder for queue in queues]
+    shutil.copy(places[0] / "reply.safetensors", places[1] / "reply.safetensors")
+    one, other = (queue.held()[0] for queue in queues)
+    assert one.sha256 == other.sha256
+    visitor = browser(run)
+    page = visitor.get(f"/reply/{other.id}").text
+    send(visitor, f"/reply/{other.id}/decide", {"page": token_in(page), "decision": "no", "by": "Ada", "reason": ""})
+    assert [queue.held()[0].decision is None for queue in queues] == [True, False]
+
+
 def test_a_damaged_queue_is_named_and_the_others_can_be_reviewed(run: Path) -> None:
     visitor, (_, one), other = browser(run), first(run), queues_in(run)[1].held()[0]
     (one.folder / "about.json").write_text("{")

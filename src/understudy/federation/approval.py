@@ -122,21 +122,17 @@ class ApprovalQueue:
 
     # ---- what people do
 
-    def held(self, place: str | None = None) -> list[Held]:
-        """Replies that wait, and those decided but not asked for since; all, or that of one ``place``."""
+    def held(self, id: str = "") -> list[Held]:
+        """Replies that wait, and those decided but not asked for since; all of them, or only that of this ``id``."""
         found = []
         for file in sorted(self.home.glob(f"waiting/*/{REPLY}")):
             try:
-                if place in (None, file.parent.name):
+                if not id or file.parent.name in id:  # the others need not be read
                     found.append(self._held(file))
             except (FileNotFoundError, UserError):
                 if file.exists():  # otherwise a running run fetched it meanwhile
                     raise
-        return found
-
-    def find(self, id: str) -> Held | None:
-        """The one that is called so, without reading the others."""
-        return next((one for one in self.held(id.rpartition("-")[0]) if one.id == id), None)
+        return [one for one in found if id in ("", one.id)]
 
     def decide(self, one: Held, word: YesOrNo, dropped: Sequence[int] = (), *, reason: str = "", by: str = "") -> Held:
         """On disk before it returns; of several decisions on the same bytes, the last counts. Refused if what ``one``

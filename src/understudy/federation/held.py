@@ -70,8 +70,8 @@ class Held:
 
     @property
     def id(self) -> str:
-        """It also identifies the bytes, so that nobody approves other bytes than those they reviewed."""
-        return f"{self.folder.name}-{self.sha256[:8]}"
+        """Of the client, the step and the bytes, so that nobody approves other bytes than those they reviewed."""
+        return f"{self.about['client']}-{self.folder.name}-{self.sha256[:8]}"
 
     @property
     def problem(self) -> Problem:

@@ -67,7 +67,7 @@ class Desk:
     def find(self, id: str) -> tuple[ApprovalQueue, Held]:
         for queue in queues_in(self.folder):
             with suppress(UserError):  # a queue that cannot be read has a sentence on the first page
-                if one := queue.find(id):
+                for one in queue.held(id):
                     return queue, one
         raise Gone(f"Nothing that waits here is called {id[:200]!r}: it has left, its round is over, or it never was.")
 
