@@ -118,13 +118,15 @@ def test_a_run_whose_folder_is_in_use_is_going_on(tmp_path: Path) -> None:
     plain = written(tmp_path / "plain", 2)
     at_work = written(tmp_path / "at work", 2, status(round=3, phase="Averaging.train"))
     federation = status(round=3, phase="Averaging.train", there=["ash"], asked=["ash", "beech"], awaited=["beech"])
+    scoring = written(tmp_path / "scoring", 2, status(round=4, phase="score"))
     waits = status(phase=WAITING_FOR_SITES, there=["ash"])
     on_machines, early = written(tmp_path / "far", 2, federation), written(tmp_path / "early", 0, waits)
-    with held(plain), held(at_work), held(on_machines), held(early):
+    with held(plain), held(at_work), held(on_machines), held(early), held(scoring):
         found = looked(tmp_path)
     assert {name: (one.stands, one.detail) for name, one in found.items()} == {
         "plain": ("going on", "after round 2 of 3"),
         "at work": ("going on", "in round 3 of 3: Averaging.train"),
+        "scoring": ("going on", "in round 3 of 3: score"),
         "far": ("going on", "in round 3 of 3: Averaging.train, waiting for beech"),
         "early": ("waiting for sites", "to come online: beech"),
     }

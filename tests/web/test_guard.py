@@ -51,6 +51,7 @@ def test_the_link_opens_the_page_and_works_once() -> None:
     assert second.get("/").status_code == 401
     assert second.get(behind.link).status_code == 200, "the terminal shows a new link"
     assert first.get("/").text == "secret, GET", "which shuts nobody out"
+    assert first.get(link).status_code == 200, "nor one who opens his link again"
 
 
 def test_a_new_link_is_told_when_the_first_was_used() -> None:

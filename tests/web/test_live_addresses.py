@@ -210,6 +210,24 @@ def test_lines_come_with_a_place_to_go_on_from(pages: LivePages, tmp_path: Path)
     assert (said["run"], said["anew"], [line["round"] for line in said["lines"]]) == (ids["two"], False, [2])
 
 
+def test_a_run_whose_folder_goes_away_is_told_once(pages: LivePages, tmp_path: Path) -> None:
+    id = known(pages)["one"]
+
+    async def read() -> list[str]:
+        stream = pages.streams.of_runs([id], "", compared=False)
+        found = [await anext(stream) for _ in range(3)]
+        (tmp_path / "one").rename(tmp_path / ".one")
+        pages.watch.overview.look()
+        found.append(await anext(stream))
+        (tmp_path / ".one").rename(tmp_path / "one")
+        add(tmp_path / "one", 2)
+        pages.watch.overview.look()
+        return [*found, await anext(stream)]
+
+    names = [text.split("\n")[0] for text in asyncio.run(read())]
+    assert names == ["retry: 1000", "event: lines", "event: run", "event: gone", "event: lines"]
+
+
 def test_a_place_for_other_runs_is_no_place() -> None:
     assert places("1-2,3-4", ["a", "b"]) == ["1-2", "3-4"]
     assert places("1-2", ["a", "b"]) == ["", ""]

@@ -168,6 +168,7 @@ def test_html_in_every_field_of_a_run_is_shown_as_text(browser: "Browser", tmp_p
         seen.page.goto(address)
         seen.page.get_by_role("link", name=name).click()
         wait_for(seen, "#failures tbody", "opening")
+        wait_for(seen, "#said", HOSTILE)
         assert seen.page.inner_text("h1") == name
         assert text(seen, ".lede") == f"failed after round 1 of 3: {HOSTILE}"
         assert text(seen, "#commands pre") == HOSTILE
@@ -200,6 +201,7 @@ def test_a_federation_shows_who_is_there_and_who_is_awaited_on_a_phone_too(brows
         visit(browser, link, dark=True, width=390) as seen,
     ):
         wait_for(seen, ".lede", "going on in round 2 of 3: Averaging.train, waiting for south")
+        wait_for(seen, "#sites-about", "online")
         assert text(seen, "#sites-about") == "2 of 1000 online, 1 reply awaited; 800 more are not listed."
         rows = [text(seen, f"#sites tbody tr:nth-child({number})") for number in (1, 2)]
         assert rows == ["south away reply awaited", "site-0 away not asked"]

@@ -81,6 +81,13 @@ def test_every_address_at_once_is_refused(host: str) -> None:
         Port(0, host)
 
 
+def test_an_address_of_the_sixth_version_is_written_in_brackets() -> None:
+    told: list[str] = []
+    with Port(0, "::1").serving(Starlette(routes=[Route("/", page)]), told.append):
+        assert told[0].startswith("Open http://[::1]:")
+        assert httpx.get(told[0].removeprefix("Open ")).status_code == 200
+
+
 def test_the_network_is_warned_of() -> None:
     told: list[str] = []
     with Port(0, "127.0.0.2").serving(Starlette(routes=[Route("/", page)]), told.append):

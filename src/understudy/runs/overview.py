@@ -34,7 +34,7 @@ class ListedRun:
 
 
 @dataclass(frozen=True)
-class Listing:
+class RunList:
     """What is known at one moment."""
 
     runs: dict[str, ListedRun]  # by id, the one that changed last first
@@ -47,7 +47,7 @@ class Overview:
 
     def __init__(self, root: Path):
         self.root = root
-        self.now = Listing({})
+        self.now = RunList({})
         self._looking = threading.Lock()
 
     def look(self) -> None:
@@ -59,7 +59,7 @@ class Overview:
         before, found, remark = self.now, dict[str, ListedRun](), ""
         published = time.monotonic()
         if not self.root.is_dir():
-            self.now = Listing({}, True, f"There is no folder {printable(str(self.root))} yet.")
+            self.now = RunList({}, True, f"There is no folder {printable(str(self.root))} yet.")
             return
         for count, folder in enumerate(self._folders(), start=1):
             if count > MOST_FOLDERS:
@@ -70,8 +70,8 @@ class Overview:
             seen = self._seen(folder, before)
             found[seen.id] = seen
             if not before.complete and time.monotonic() - published > PUBLISHED:
-                self.now, published = Listing(_newest_first(found)), time.monotonic()
-        self.now = Listing(_newest_first(found), True, remark)
+                self.now, published = RunList(_newest_first(found)), time.monotonic()
+        self.now = RunList(_newest_first(found), True, remark)
 
     def _folders(self) -> Iterator[Path | None]:
         """Run folders; None stands for one that is none. Links are not followed, nor is anything inside a run."""
@@ -96,7 +96,7 @@ class Overview:
                 ahead += sorted(inside, reverse=True)
             yield None
 
-    def _seen(self, folder: Path, before: Listing) -> ListedRun:
+    def _seen(self, folder: Path, before: RunList) -> ListedRun:
         where = os.fsencode(folder.relative_to(self.root))
         id = hashlib.sha256(where).hexdigest()[:16]
         stamp, known = _stamp(folder), before.runs.get(id)

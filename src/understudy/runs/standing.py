@@ -146,7 +146,8 @@ def _alive(status: Status | None, done: int, planned: int) -> tuple[Stands, str]
     if status.phase == WAITING_FOR_SITES:
         away = [client for client in status.clients if client not in (status.there or ())]
         return "waiting for sites", f"to come online: {some(away)}" if away else "to come online"
-    at = f"in round {status.round} of {planned}" if status.round > 0 else "in its opening"
+    # A last ask, for scores only, belongs to a round that never comes.
+    at = f"in round {min(status.round, planned)} of {planned}" if status.round > 0 else "in its opening"
     return "going on", f"{at}{f': {printable(status.phase)}' if status.phase else ''}{_awaited(status)}"
 
 

@@ -82,9 +82,9 @@ class Guard:
             return _refused("This page answers only to the address printed on the terminal.")
         if not self._own(request.method, headers):
             return _refused("This request comes from another site, or from a page of another port.")
-        if request.url.path == ENTRANCE:
+        if request.scope["path"] == ENTRANCE:
             return self._entered(request)
-        if not _same(request.cookies.get(self.cookie, ""), self._session):
+        if not self._knows(request):
             return _refused("Open this page with the link printed on the terminal; it works once, in one browser.", 401)
         return None
 
@@ -92,6 +92,8 @@ class Guard:
         if request.method not in READING:
             return _refused("A link is opened, nothing is sent to it.", 405)
         if not _same(request.query_params.get("token", ""), self.token):
+            if self._knows(request):  # the same browser opened its link again
+                return HTMLResponse(WELCOME)
             return _refused("This link is wrong, or was used before: the newest one is on the terminal.", 401)
         response = HTMLResponse(WELCOME)
         if request.method == "GET":  # a program that only asks whether the link is good does not use it up
@@ -99,6 +101,9 @@ class Guard:
             response.set_cookie(self.cookie, self._session, httponly=True, samesite="strict", path="/")
             self.used()
         return response
+
+    def _knows(self, request: Request) -> bool:
+        return _same(request.cookies.get(self.cookie, ""), self._session)
 
     def _names(self) -> tuple[str, ...]:
         names = LOOPBACK if self.host in LOOPBACK else (self.host,)

@@ -25,6 +25,10 @@ MOST_COMPARED = 28  # runs: there are that many looks of lines
 FIRST_LOOK = 3.0  # seconds to wait for a run that the first look has not found yet
 
 
+class InWords(HTTPException):
+    """Its detail is a sentence for a person."""
+
+
 class LivePages:
     """An app for `web.serving.Port`; ``close`` ends its streams."""
 
@@ -66,16 +70,16 @@ class LivePages:
         try:
             page = await self.streams.read(lambda: report_of([run.folder for run in runs], alone=alone))
         except UserError as wrong:
-            raise HTTPException(422, printable(str(wrong))) from None
+            raise InWords(422, printable(str(wrong))) from None
         kept = {"Content-Disposition": 'attachment; filename="report.html"'} if alone else None
         return HTMLResponse(page, headers=kept)
 
     async def _picked(self, request: Request, *, least: int) -> list[ListedRun]:
         ids = list(dict.fromkeys(request.query_params.getlist("run")))
         if len(ids) < least:
-            raise HTTPException(400, "Pick at least two runs on the list, then press Compare.")
+            raise InWords(400, "Pick at least two runs on the list, then press Compare.")
         if len(ids) > MOST_COMPARED:
-            raise HTTPException(400, f"Pick at most {MOST_COMPARED} runs: more lines cannot be told apart.")
+            raise InWords(400, f"Pick at most {MOST_COMPARED} runs: more lines cannot be told apart.")
         return [await self._found(id) for id in ids]
 
     async def _events(self, request: Request) -> Response:
@@ -92,14 +96,14 @@ class LivePages:
             if (run := listing.runs.get(id)) is not None:
                 return run
             if listing.complete or time.monotonic() > until:
-                raise HTTPException(404, "There is no such run here, or not any more; the list shows those that are.")
+                raise InWords(404, "There is no such run here, or not any more; the list shows those that are.")
             await asyncio.sleep(0.1)
 
 
 async def _in_words(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headings = {400: "That does not work", 404: "Not here", 405: "This page only reads", 422: "Not readable"}
-    sentence = error.detail if error.detail.endswith(".") else "There is no page at this address."
+    sentence = error.detail if isinstance(error, InWords) else "There is no page at this address."
     return HTMLResponse(
         sentence_page(headings.get(error.status_code, "Something is wrong"), sentence), error.status_code
     )

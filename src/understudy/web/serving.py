@@ -29,6 +29,8 @@ class Port:
                 "--host must be the one address at which browsers reach this machine, since a page answers to no "
                 "other; leave it out to serve this machine only."
             )
+        if ":" in self.host and not self.host.startswith("["):
+            self.host = f"[{self.host}]"
         self._socket = _bound(self.host, self.number, self.option)
         self.number = self._socket.getsockname()[1]  # 0 asks for any port that is free
 

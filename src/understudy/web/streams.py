@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from understudy.errors import UserError
 from understudy.runs.compare import compare
 from understudy.runs.following import Following
-from understudy.runs.overview import ListedRun, Listing
+from understudy.runs.overview import ListedRun, RunList
 from understudy.runs.standing import standing_of
 from understudy.runs.status import read_status
 from understudy.view.html.live_values import comparison_values, listing_values, run_values
@@ -67,8 +67,12 @@ class Streams:
             closing = self.closing
             if closing:  # the run that this page was served beside may just have ended
                 await self.read(self.watch.overview.look)
-            runs = self.watch.now.runs
+            listing = self.watch.now
+            runs = listing.runs
             there = [one for one in followed if one.id in runs]
+            for one in followed:
+                if listing.complete and one.lost(one.id in runs):
+                    yield event("gone", {"id": one.id})
             for one in there:
                 for name, content in await self.read(one.news, runs[one.id]):
                     stale |= compared
@@ -95,6 +99,12 @@ class _Followed:
         self.id, self.place = id, place
         self._following: Following | None = None
         self._told: dict[str, Any] = {}
+        self._there = True
+
+    def lost(self, there: bool) -> bool:
+        """Whether its folder went away since the last look."""
+        self._there, before = there, self._there
+        return before and not there
 
     def news(self, run: ListedRun) -> list[tuple[str, dict[str, Any]]]:
         if self._following is None:
@@ -126,5 +136,5 @@ def _comparison(folders: Sequence[Path]) -> dict[str, Any]:
         return {"problem": f"These runs cannot be compared ({type(wrong).__name__}: a folder is damaged)."}
 
 
-def _apart(one: Listing, other: Listing) -> bool:
+def _apart(one: RunList, other: RunList) -> bool:
     return (one.complete, one.remark) != (other.complete, other.remark)

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from understudy.runs.overview import Listing, Overview
+from understudy.runs.overview import Overview, RunList
 
 EVERY = 1.0  # seconds between looks
 SHARE = 0.1  # of the time, at most, is spent looking: a slow disk is left in peace
@@ -21,7 +21,7 @@ class FolderWatch:
         self._thread.start()
 
     @property
-    def now(self) -> Listing:
+    def now(self) -> RunList:
         self._asked = time.monotonic()
         self._wanted.set()
         return self.overview.now

@@ -9,7 +9,7 @@ from typing import Any
 from understudy.papers.study import Panel
 from understudy.printable import printable
 from understudy.runs.compare import Row
-from understudy.runs.overview import ListedRun, Listing
+from understudy.runs.overview import ListedRun, RunList
 from understudy.runs.standing import ALIVE
 from understudy.runs.status import Status
 from understudy.view.html.assets import Asset, Assets, linked
@@ -69,7 +69,7 @@ def _charts() -> list[Chart]:
 # ---- what the script is sent
 
 
-def listing_values(listing: Listing, before: Mapping[str, ListedRun] | None) -> dict[str, Any]:
+def listing_values(listing: RunList, before: Mapping[str, ListedRun] | None) -> dict[str, Any]:
     """What changed since ``before``; all of it if that is None."""
     known = before or {}
     return {

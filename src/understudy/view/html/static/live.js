@@ -295,6 +295,16 @@
     else standing(said);
   };
 
+  handlers.gone = function ({ id }) {
+    const said = { id, stands: "gone", detail: "its folder is not there any more", commands: [] };
+    if (live.dataset.page !== "run") return standing(said);
+    find("stands").textContent = find("stands").dataset.stands = said.stands;
+    find("detail").textContent = said.detail;
+    kept.clear();
+    phase = null;
+    tick();
+  };
+
   handlers.comparison = function (said) {
     find("remark").textContent = said.problem || "";
     find("remark").hidden = !said.problem;
