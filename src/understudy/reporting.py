@@ -8,11 +8,11 @@ from understudy.runs.reported import read_reported
 from understudy.runs.rounds import Result
 from understudy.view.html.report import check_page_name, report_page, write_page
 
-OneRun = Result | str | Path
+GivenRun = Result | str | Path
 
 
 def report(
-    runs: OneRun | Sequence[OneRun],
+    runs: GivenRun | Sequence[GivenRun],
     out: str | Path = "report.html",
     *,
     target: float | None = None,

@@ -16,7 +16,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LearntFrom:
     """The score on unseen records of a network that learnt from some set; None if it diverged."""
 
     records: int
@@ -29,9 +29,9 @@ class Quality:
     score: str  # accuracy, or macro F1 if a record has several labels
     steps: int
     unseen: int  # records scored on
-    synthetic: Learnt
-    as_many: Learnt | None  # real records; None: there are no more of them than of synthetic ones
-    all_records: Learnt
+    synthetic: LearntFrom
+    as_many: LearntFrom | None  # real records; None: there are no more of them than of synthetic ones
+    all_records: LearntFrom
     compared: int  # synthetic images whose features were compared
     against: int  # with as many records
     images_like: Likeness | None  # None: too few
@@ -63,7 +63,8 @@ def _quality(content: Mapping[str, Any]) -> Quality:
         raise ValueError("another version")
     plain = {key: value for key, value in content.items() if key != "schema"}
     learnt = {
-        key: None if content[key] is None else Learnt(**content[key]) for key in ("synthetic", "as_many", "all_records")
+        key: None if content[key] is None else LearntFrom(**content[key])
+        for key in ("synthetic", "as_many", "all_records")
     }
     alike = {key: None if content[key] is None else Likeness(**content[key]) for key in ("images_like", "unseen_like")}
     return Quality(**{**plain, **learnt, **alike})

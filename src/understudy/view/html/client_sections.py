@@ -38,7 +38,9 @@ def held_section(run: ReportedRun, prefix: str = "") -> Section:
     table = CellTable(("client", shown), ("class", found.classes), [found.row(client) for client in shown])
     what = "Labels" if sum(map(sum, map(found.row, clients))) > sum(found.records.values()) else "Records"
     chart = cell_chart(f"{prefix}split", f"{what} by client and class", table, _rest(clients, shown), wide=True)
-    return Section(f"{prefix}held", "Who held what", [_skew_in_words(found)], [chart])
+    outside = ["Known only because this is a simulation: these counts are not covered by ε."]
+    notes = outside if run.row.epsilon is not None else ()
+    return Section(f"{prefix}held", "Who held what", [_skew_in_words(found)], [chart], notes=notes)
 
 
 def _skew_in_words(found: Holdings) -> str:

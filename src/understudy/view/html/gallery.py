@@ -22,7 +22,7 @@ TILE = 34  # pixels on the screen, roughly
 
 
 @dataclass(frozen=True)
-class Picture:
+class PictureBlock:
     label: str  # the class
     images: int  # that it shows
     of: int  # that the client sent of this class
@@ -33,7 +33,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Gallery:
-    rows: Sequence[tuple[str, Sequence[Picture]]]  # by client
+    rows: Sequence[tuple[str, Sequence[PictureBlock]]]  # by client
     left_out: str = ""  # what it does not show, in a sentence
 
     @property
@@ -47,7 +47,7 @@ def gallery_of(
     """``names`` of classes; ``room`` in bytes. None: records of this shape are no pictures."""
     if not sets or len(problem.shape) != 3 or problem.shape[0] not in (1, 3):
         return None
-    rows: list[tuple[str, list[Picture]]] = []
+    rows: list[tuple[str, list[PictureBlock]]] = []
     total, shown, spent = sum(map(len, sets.values())), 0, 0
     each = PER_CELL if total <= FEW else PER_SMALL_CELL
     for client in list(sets)[:MOST_CLIENTS]:
@@ -71,7 +71,7 @@ def _left_out(shown: int, total: int, clients: int, of_clients: int, each: int) 
     return f"Shown are {shown:,} of {total:,} images{some}: up to {each} of each class; `synthetic/` has all."
 
 
-def _pictures(examples: Examples, problem: Problem, names: Sequence[str], each: int) -> Iterator[Picture]:
+def _pictures(examples: Examples, problem: Problem, names: Sequence[str], each: int) -> Iterator[PictureBlock]:
     counts: list[int] = examples.label_counts(problem.classes).tolist()
     present = [label for label, count in enumerate(counts) if count]
     for label in present[:MOST_CLASSES]:
@@ -80,7 +80,7 @@ def _pictures(examples: Examples, problem: Problem, names: Sequence[str], each: 
         zoom = max(1, round(TILE / max(problem.shape[1:])))
         name = names[label] if label < len(names) else str(label)
         height, width = block.shape[:2]
-        yield Picture(name, len(few), counts[label], data_address(block), width * zoom, height * zoom)
+        yield PictureBlock(name, len(few), counts[label], data_address(block), width * zoom, height * zoom)
 
 
 def _block(few: Iterable[NDArray[np.uint8]], grey: bool) -> NDArray[np.uint8]:

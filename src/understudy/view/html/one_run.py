@@ -9,7 +9,7 @@ from understudy.runs.compare import Row
 from understudy.runs.reported import ReportedRun
 from understudy.view.html.client_sections import attendance_section, held_section, left_section
 from understudy.view.html.learning_charts import further_charts, learning_charts, not_recorded
-from understudy.view.html.sections import Account, Fact, Listing, Section
+from understudy.view.html.sections import Account, KeyFigure, Listing, Section
 from understudy.view.html.worth import synthetic_section
 from understudy.view.numbers import NONE, duration, epsilon_shown, megabytes, percent, size
 from understudy.view.tables import leak_shown
@@ -68,20 +68,22 @@ def _rounds(row: Row) -> str:
     return "the opening" if not row.rounds else f"{row.rounds} round{'' if row.rounds == 1 else 's'}"
 
 
-def _facts(run: ReportedRun) -> list[Fact]:
+def _facts(run: ReportedRun) -> list[KeyFigure]:
     row = run.row
     best = row.best_macro_f1 if row.macro_f1 is not None else row.best_accuracy
     lost = "including interrupted rounds" if row.lost_work else ""
     facts = [
-        Fact(_measure(row), percent(_score(row)), f"best {percent(best)}"),
-        Fact("rounds", str(row.rounds) if row.finished else f"{row.rounds} of {row.planned}"),
-        Fact("MB up", megabytes(row.bytes_up), lost or "sent by all clients"),
-        Fact("MB down", megabytes(row.bytes_down), lost or "sent to all clients"),
-        Fact("ε", epsilon_shown(row.epsilon, 3), "no guarantee" if row.epsilon is None else "largest over clients"),
-        Fact("leak", leak_shown(row), "% of records recognised" if row.leak is not None else ""),
-        Fact("time", _time(row.seconds), lost),
+        KeyFigure(_measure(row), percent(_score(row)), f"best {percent(best)}"),
+        KeyFigure("rounds", str(row.rounds) if row.finished else f"{row.rounds} of {row.planned}"),
+        KeyFigure("MB up", megabytes(row.bytes_up), lost or "sent by all clients"),
+        KeyFigure("MB down", megabytes(row.bytes_down), lost or "sent to all clients"),
+        KeyFigure(
+            "ε", epsilon_shown(row.epsilon, 3), "no guarantee" if row.epsilon is None else "largest over clients"
+        ),
+        KeyFigure("leak", leak_shown(row), "% of records recognised" if row.leak is not None else ""),
+        KeyFigure("time", _time(row.seconds), lost),
     ]
-    return [*facts, Fact("failed", f"{row.failed:,}", "replies")] if row.failed else facts
+    return [*facts, KeyFigure("failed", f"{row.failed:,}", "replies")] if row.failed else facts
 
 
 def _time(seconds: float | None) -> str:
@@ -105,6 +107,8 @@ def _going_on(run: ReportedRun) -> list[str]:
 def _to_repeat(run: ReportedRun, prefix: str) -> Section:
     command = shlex.join(["understudy", "run", str(run.folder / "config.yaml"), "--out", f"{run.folder}-again"])
     text = ["The same seed gives the same bits on like machines."]
+    if run.config.get("privacy"):
+        text = ["The same seed gives the same bits on like machines, except for privacy noise, which is drawn anew."]
     listings = [Listing("Command", command, unfolded=True)]
     if not run.repeatable:
         text = ["Objects were passed to this run in Python, so its config alone does not repeat it."]

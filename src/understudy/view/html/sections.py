@@ -9,7 +9,7 @@ from understudy.view.html.gallery import Gallery
 
 
 @dataclass(frozen=True)
-class Fact:
+class KeyFigure:
     name: str
     value: str
     about: str = ""
@@ -45,7 +45,7 @@ class Account:
 
     title: str
     lede: str
-    facts: Sequence[Fact]
+    facts: Sequence[KeyFigure]
     sections: Sequence[Section]
     warnings: Sequence[str] = ()
     name: str = ""  # begins its addresses where a page tells of several

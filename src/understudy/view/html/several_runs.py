@@ -32,7 +32,7 @@ class CompareCell:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SideBySide:
     columns: Sequence[tuple[str, bool]]  # heading, and whether numbers
     rows: Sequence[tuple[int, Sequence[CompareCell]]]  # the line's look, then its cells
     target: float | None  # in percent, to begin with
@@ -51,7 +51,7 @@ def kin_of(runs: Sequence[ReportedRun]) -> list[Kin]:
     return [Kin(label if len(some) == 1 else f"{label}, {len(some)} seeds", some) for label, some in named]
 
 
-def comparison_of(runs: Sequence[ReportedRun]) -> Comparison:
+def comparison_of(runs: Sequence[ReportedRun]) -> SideBySide:
     kin = kin_of(runs)
     look = {id(run): at for at, one in enumerate(kin) for run in one.runs}
     by_f1 = runs[0].row.measure == "macro_f1"
@@ -67,7 +67,7 @@ def comparison_of(runs: Sequence[ReportedRun]) -> Comparison:
     ]  # fmt: skip
     cells = [_cells(run, label, at, sent, failed) for at, (run, label) in enumerate(zip(runs, labels, strict=True))]
     target = rows[0].target
-    return Comparison(
+    return SideBySide(
         columns,
         [(look[id(run)], line) for run, line in zip(runs, cells, strict=True)],
         None if target is None else 100 * target,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from understudy.audits.likeness import Likeness
-from understudy.audits.quality import Learnt, Quality
+from understudy.audits.quality import LearntFrom, Quality
 from understudy.papers.study import StudyTable
 from understudy.runs.compare import Row
 from understudy.runs.reported import ReportedRun
@@ -77,7 +77,7 @@ def worth_tables(quality: Quality) -> list[StudyTable]:
     ]
 
 
-def _score(one: Learnt) -> str:
+def _score(one: LearntFrom) -> str:
     return "diverged" if one.score is None else percent(one.score)
 
 

@@ -30,7 +30,7 @@
       const index = u.cursor.idx;
       if (index === null || index === undefined || u.cursor.left < 0) return tip.hide();
       at = index;
-      const rows = u.shown.flatMap((line, number) => {
+      const rows = u.shown.flatMap((line) => {
         const place = u.cursor.idxs[line.series];
         const y = place === null || place === undefined ? null : u.data[line.series][place];
         if (y === null || y === undefined) return [];
