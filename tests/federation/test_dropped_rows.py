@@ -242,7 +242,9 @@ def test_a_damaged_decision_lets_nothing_leave(line: str, tmp_path: Path) -> Non
     site = site_with(tmp_path)
     ask(site)
     (site.folder / "approvals.jsonl").write_text(line + "\n")
-    assert (ask(site).outcome, "line 1, cannot be read" in ask(site).why) == ("failed", True)
+    stays = ask(site)
+    assert (stays.outcome, "line 1, cannot be read" in stays.why) == ("failed", True)
+    assert stays.records_seen, "it is not known, so nothing is claimed"
 
 
 # ---- records in view

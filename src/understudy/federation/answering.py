@@ -42,9 +42,11 @@ def answer(site: Site, method: Method, request: Request) -> Answer:
 
 
 def _records_seen(site: Site, request: Request) -> bool:
-    with contextlib.suppress(UserError, OSError):  # decisions that cannot be read were the reason that nothing left
+    """Unknown counts as seen."""
+    try:
         return ApprovalQueue(site.folder).records_seen(request)
-    return False
+    except (UserError, OSError):
+        return True
 
 
 def give_up(site: Site, request: Request, why: str) -> Answer:
