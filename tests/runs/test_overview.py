@@ -95,13 +95,13 @@ def test_a_run_that_waits_for_approval_says_how_to_look(tmp_path: Path) -> None:
         "waiting for approval",
         "after round 1 of 3: A person must look.",
     )
-    assert found.commands == (f"understudy approve {folder}", f"understudy run --resume --out {folder}")
+    assert found.commands == (f"understudy review {folder}", f"understudy run --resume --out {folder}")
 
 
 def test_a_federation_is_continued_with_its_own_command(tmp_path: Path) -> None:
     command = "understudy server f.yaml --out run --resume"
     found = standing_of(written(tmp_path / "run", 1, status(how="waiting", why="Look.", command=command)))
-    assert found.commands == ("understudy approve FOLDER", command)
+    assert found.commands == ("understudy review FOLDER", command)
     remote = {**CONFIG, "data": {"sites": {"north": None, "south": None}}}
     old = standing_of(written(tmp_path / "old", 1, config=remote))
     assert old.commands == (f"understudy server CONFIG --resume --out {tmp_path / 'old'}",)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import torch
 import yaml
-from written_runs import GREY, change_config, keep, line, write_run
 
 from understudy.data.examples import Examples
 from understudy.runs.folder import RunFolder
+from written_runs import GREY, change_config, keep, line, write_run
 
 MARK = '</script><script>window.hurt=1</script><img src=x onerror="window.hurt=1">\'`{{7*7}}'
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hostile_run import MARK, write_hostile_run
-from written_runs import change_config, write_run
 
 import understudy as us
 from browser import serious_violations, visit
 from understudy.reporting import report
 from understudy.runs.folder import RunFolder
+from written_runs import change_config, write_run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -34,6 +34,48 @@ def view(
     address.serve(pages.app, say, closing=pages.close)
 
 
+@app.command()
+def review(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A site's folder, or a run's for all its clients.")],
+    records: Annotated[
+        bool | None,
+        typer.Option(
+            "--records/--no-records",
+            help="Show the nearest own records. By default only where no mechanism covers what would leave.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The site's records, if they are no longer where they were.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Where the page is served; 0 takes one that is free.")] = 8421,
+) -> None:
+    """Look at what waits in a browser, drop single images, and approve the rest; runs until stopped.
+
+    Each image stands beside the nearest own record, the nearest first. Under differential privacy the page shows
+    neither records nor distances, unless --records is given. What is decided with records in view is outside every
+    mechanism, and the ledger says so.
+    """
+    from understudy.web import check_installed
+
+    check_installed("`understudy review`")
+    from understudy.audits.own_records import OwnRecords
+    from understudy.federation.approval import queues_in
+    from understudy.web.review import Desk, review_app
+    from understudy.web.serving import Port
+
+    queues_in(folder)  # a folder that is not there is noticed first
+    address = Port(port)  # of this machine only: records are shown
+    desk = Desk(folder, OwnRecords(folder, data), records, _next_step(folder))
+    patience.over()
+    address.serve(review_app(desk), say)
+
+
+def _next_step(folder: Path) -> str:
+    if (folder / "config.yaml").exists():
+        return f"Once everything is decided, go on with: understudy run --resume --out {folder}"
+    return "It is sent when the server asks again; its operator goes on with --resume."
+
+
 @contextmanager
 def shown(folder: Path, port: int | None, says: Callable[[str], None]) -> Iterator[None]:
     """Beside a run, until it ends; without a ``port`` nothing is shown."""

@@ -292,6 +292,6 @@ class Rounds:
         here = self.folder.path if (self.folder.path / "clients").is_dir() else "FOLDER"
         return (
             f"A person must approve what {waits.task} would send from {', '.join(waits.clients)} "
-            f"({f'round {round}' if round else 'the opening'}): review it with `understudy approve {here}`, decide "
-            f"with --yes or --no, and run again with {resuming()}."
+            f"({f'round {round}' if round else 'the opening'}): review it with `understudy review {here}` "
+            f"(in a terminal: `understudy approve {here}`), and run again with {resuming()}."
         )

@@ -173,7 +173,7 @@ def _commands(folder: Path, stands: Stands, status: Status | None, facts: _Facts
         return ()
     where = shlex.quote(str(folder))
     elsewhere = facts.remote or (status is not None and status.command is not None)
-    look = [] if stands != "waiting for approval" else [f"understudy approve {'FOLDER' if elsewhere else where}"]
+    look = [] if stands != "waiting for approval" else [f"understudy review {'FOLDER' if elsewhere else where}"]
     if status is not None and status.command is not None:
         return (*look, printable(status.command, 2000))
     if facts.remote:

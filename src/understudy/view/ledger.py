@@ -101,7 +101,8 @@ def release_rows(ledger: LedgerValues) -> list[Cells]:
         for line in lines:
             times, covered = line["releases"], line["covered"]
             how = "nothing" if not covered else line["mechanism"] + ("" if covered == times else f", {covered} times")
-            rows.append((client, line["task"], line["part"], line["kind"], f"{times:,}", size(line["bytes"]), how))
+            part = "–" if line["kind"] == "decision" else line["part"]
+            rows.append((client, line["task"], part, line["kind"], f"{times:,}", size(line["bytes"]), how))
     return _shared(rows)
 
 
@@ -116,12 +117,18 @@ def not_covered(ledger: LedgerValues) -> list[str]:
             bare = line["releases"] - line["covered"]
             if bare:
                 times = "once" if bare == 1 else f"{bare:,} times"
-                rows.append((client, f"'{line['part']}' ({line['kind']}) of {line['task']}, {times}"))
+                rows.append((client, f"{_bare(line)}, {times}"))
     found = [f"{clients}: {what}" for clients, what in _shared(rows)]
     repeatable = list(dict.fromkeys(client for client, charge in _charges(ledger) if charge["test_noise"]))
     if repeatable:
         found.append(f"{_named(repeatable)}: all of it, since the noise can be repeated (privacy.test_noise)")
     return found
+
+
+def _bare(line: Mapping[str, Any]) -> str:
+    if line["kind"] == "decision":
+        return f"what a person with records in view decided about {line['task']}"
+    return f"'{line['part']}' ({line['kind']}) of {line['task']}"
 
 
 def notes_of(ledger: LedgerValues) -> list[str]:
