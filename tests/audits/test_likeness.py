@@ -15,7 +15,7 @@ def _one_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_points_on_a_line_by_hand() -> None:
-    # Each real point reaches its nearest neighbour: 0 and 1 reach 1, 1 and 3 reach... 3 reaches 2 (to 1).
+    # A point reaches as far as its nearest neighbour: 0 and 1 reach 1, and 3 reaches 2.
     real = torch.tensor([[0.0], [1.0], [3.0]])
     made = torch.tensor([[0.5], [0.9], [10.0]])  # reaches: 0.4, 0.4, 9.1
     found = likeness(made, real)

@@ -86,3 +86,19 @@ def test_what_cannot_be_measured_has_a_reason(run: RunFolder) -> None:
     sent(run, worthless=False)
     (run.path / "quality.json").write_text('{"schema": 1}')
     assert "is damaged or of another version; delete it" in str(qualities([run.path], measure=True)[run.path])
+
+
+@pytest.mark.parametrize("section", ["method", "model", "with", "bare"])
+def test_a_report_runs_no_code_that_a_folder_brings(run: RunFolder, section: str) -> None:
+    sent(run, worthless=False)
+    code = run.path / "mine.py"
+    code.write_text("raise SystemExit('it ran')")
+    words, name = run.config(), f"{code}:Mine"
+    if section == "with":
+        words["with"] = [{"name": name}]
+    elif section == "bare":
+        words["model"] = name
+    else:
+        words[section]["name"] = name
+    run.write_config(words)
+    assert "a report runs no code from a run's folder" in str(qualities([run.path], measure=True)[run.path])

@@ -110,3 +110,13 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         read_reported([tmp_path])
     with pytest.raises(UserError, match="No run folder was given"):
         read_reported([])
+
+
+def test_a_config_that_yaml_aliases_blow_up_is_read_in_no_time(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    layers = "".join(f"l{at}: &l{at} [{', '.join([f'*l{at - 1}'] * 9)}]\n" for at in range(1, 20))
+    (folder / "config.yaml").write_text((folder / "config.yaml").read_text() + "l0: &l0 [1]\n" + layers)
+    assert len(read_reported([folder])[0].family) == 16
+    (folder / "config.yaml").write_text("method: &m {name: a, rounds: 1, more: *m}\ndata: {name: d}\n")
+    with pytest.raises(UserError, match=r"nested too deeply|not valid YAML"):
+        read_reported([folder])

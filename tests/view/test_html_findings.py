@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +11,14 @@ import torch
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.papers.study import Drawing, Findings, Mosaic, Panel, StudyTable, Trace
+from understudy.runs.reported import read_reported
 from understudy.view.html import gallery as galleries
 from understudy.view.html.findings_page import findings_page
 from understudy.view.html.gallery import gallery_of
 from understudy.view.html.page import coded
 from understudy.view.html.pictures import png
+from understudy.view.html.several_runs import kin_of
+from written_runs import change_config, write_run
 
 GREY = Problem((1, 2, 2), 3)
 
@@ -83,3 +87,10 @@ def test_records_that_are_no_pictures_have_no_gallery() -> None:
 def test_only_backticks_become_code() -> None:
     assert str(coded("run `a <b>` now")) == "run <code>a &lt;b&gt;</code> now"
     assert str(coded("a ` <b>")) == "a ` &lt;b&gt;"
+
+
+def test_runs_on_different_data_are_told_apart(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / name) for name in "abc"]
+    change_config(folders[2], data={"name": "mnist"})
+    first, second = kin_of(read_reported(folders))
+    assert (first.label, second.label) == ("fedavg (a) on digits, 2 runs", "fedavg (c) on mnist")  # not of two seeds

@@ -11,7 +11,7 @@ it is refused.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Descent, Feed, train
 from understudy.learning.plan import passes
 from understudy.models.network import Network
+from understudy.own_code import is_own
 from understudy.randomness import generator
 from understudy.runs.compare import last_counted, read_config
 from understudy.runs.folder import RunFolder
@@ -70,17 +71,42 @@ def measure_quality(folder: Path, live: Live | None = None) -> Quality:
 
 
 def qualities(folders: Sequence[Path], *, measure: bool) -> dict[Path, Quality | str]:
-    """By folder: what was measured, now or earlier, or why it cannot be. Without ``measure`` only earlier ones."""
+    """By folder: what was measured, now or earlier, or why it cannot be. Without ``measure`` only earlier ones.
+
+    A folder may come from somebody else, so code that its config names is not run for this.
+    """
     found: dict[Path, Quality | str] = {}
     for folder in folders:
         try:
-            known = read_quality(folder) or (measure_quality(folder) if measure else None)
+            known = read_quality(folder)
+            if known is None and measure:
+                _check_no_own_code(folder)
+                known = measure_quality(folder)
         except UserError as why:
             found[folder] = str(why)
-            continue
-        if known is not None:
-            found[folder] = known
+        except OSError as refused:
+            found[folder] = f"{folder} cannot be written to ({refused.strerror or refused})."
+        else:
+            if known is not None:
+                found[folder] = known
     return found
+
+
+def _check_no_own_code(folder: Path) -> None:
+    own = [text for text in _texts(read_config(folder)) if is_own(text)]
+    if own:
+        raise UserError(f"its config names code of its own ({own[0]}), and a report runs no code from a run's folder.")
+
+
+def _texts(words: object, seen: set[int] | None = None) -> Iterator[str]:
+    """Every text in a config, wherever it stands; what YAML aliases repeat, once."""
+    seen = set() if seen is None else seen
+    if isinstance(words, str):
+        yield words
+    elif isinstance(words, dict | list) and id(words) not in seen:
+        seen.add(id(words))
+        for one in words.values() if isinstance(words, dict) else words:
+            yield from _texts(one, seen)
 
 
 def _unseen(data: Federation) -> Examples | None:

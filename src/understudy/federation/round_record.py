@@ -24,7 +24,7 @@ class RoundRecord:
     up: dict[str, int] = field(default_factory=dict)  # bytes, by client
     down: dict[str, int] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
-    seconds: dict[str, float] = field(default_factory=dict)  # by client, of all asks, waiting for its turn included
+    seconds: dict[str, float] = field(default_factory=dict)  # by client, from request to answer, of all its asks
     failures: list[dict[str, str]] = field(default_factory=list)
     workers_died: int = 0  # processes that had to be replaced
     lost: list[str] = field(default_factory=list)  # clients that failed because their processes kept dying

@@ -4,6 +4,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from understudy.federation.cohorts import in_order
@@ -39,7 +40,7 @@ class Attendance:
     clients: Mapping[str, Attended]  # every client that is known
     reasons: Sequence[tuple[str, int, Sequence[str]]] = field(default_factory=list)  # why, how often, who; most first
 
-    @property
+    @cached_property
     def usual_seconds(self) -> float | None:
         """The median over clients."""
         known = [one.median_seconds for one in self.clients.values() if one.median_seconds is not None]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from understudy.config.read import check_keys
 from understudy.config.schema import LIVE
 from understudy.errors import UserError
 from understudy.runs.folder import Line, RunFolder
@@ -186,6 +187,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def _check_words(config: Mapping[str, Any], file: Path) -> None:
     """A folder may come from anywhere: what is shown of its config must be what it claims to be."""
+    check_keys(config)
     rounds, sites, added = config["method"]["rounds"], config["data"].get("sites"), config.get("with") or []
     if isinstance(rounds, bool) or not isinstance(rounds, int):
         raise UserError(f"{file}: method.rounds is not a whole number; restore it from a copy.")

@@ -4,9 +4,7 @@ A run may be going on, of an older version, or damaged in places. What identifie
 sentence says what is wrong; whatever else cannot be read is left out, with a remark.
 """
 
-import copy
 import hashlib
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from understudy.runs.folder import Line, RunFolder
 from understudy.runs.holdings import Holdings, read_holdings
 from understudy.runs.machine import MachineFacts, read_machines
 
+NOT_OF_A_FAMILY = ("seed", "data_digest", "engine", "version", "branched", "transcript")
 MOST_CLIENTS_WITH_SETS = 500  # whose synthetic sets are read
 
 T = TypeVar("T")
@@ -61,12 +60,10 @@ class ReportedRun:
     @property
     def family(self) -> str:
         """The same for runs that differ in nothing but their seed, and in what follows from it."""
-        words = copy.deepcopy({**self.config})
-        for key in ("seed", "data_digest", "engine", "version", "branched", "transcript"):
-            words.pop(key, None)
+        words = {key: value for key, value in self.config.items() if key not in NOT_OF_A_FAMILY}
         if isinstance(words.get("model"), dict):
-            words["model"].pop("fast", None)
-        return hashlib.sha256(json.dumps(words, sort_keys=True, default=str).encode()).hexdigest()[:16]
+            words["model"] = {key: value for key, value in words["model"].items() if key != "fast"}
+        return _digest(words, {})
 
 
 def read_reported(folders: Sequence[Path], target: float | None = None) -> list[ReportedRun]:
@@ -131,6 +128,20 @@ def _sets(run: RunFolder, problem: Problem) -> dict[str, Examples]:
     for client, examples in sets.items():
         problem.check(examples, f"{run.path}, synthetic/{client}.npz")
     return sets
+
+
+def _digest(words: object, known: dict[int, str]) -> str:
+    """Each value once, however often a YAML alias names it."""
+    if id(words) in known:
+        return known[id(words)]
+    if isinstance(words, dict):
+        parts = sorted(f"{key}: {_digest(value, known)}" for key, value in words.items())
+    elif isinstance(words, list):
+        parts = [_digest(value, known) for value in words]
+    else:
+        parts = [repr(words)]
+    known[id(words)] = hashlib.sha256(f"{type(words).__name__} {parts}".encode()).hexdigest()[:16]
+    return known[id(words)]
 
 
 def number(value: object) -> float | None:

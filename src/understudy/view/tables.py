@@ -46,7 +46,7 @@ def comparison_columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
         columns.insert(0, ("rounds", [_rounds(row) for row in rows]))
     if any(row.failed for row in rows):
         columns.append(("failed", [str(row.failed) for row in rows]))
-    return [("run", _labels(rows)), *columns]
+    return [("run", row_labels(rows)), *columns]
 
 
 def _reached(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
@@ -138,7 +138,8 @@ def _leaks_explained(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _labels(rows: Sequence[Row]) -> list[str]:
+def row_labels(rows: Sequence[Row]) -> list[str]:
+    """Distinct, and followed by the data if rows differ in it."""
     labels = distinct_labels(rows)
     if len({row.data for row in rows}) <= 1:
         return labels

@@ -46,14 +46,15 @@ def result_in_words(run: ReportedRun) -> str:
 
 
 def _price(row: Row) -> str:
-    if row.epsilon is not None:
-        return f"Everything that left is covered by ε = {epsilon_shown(row.epsilon, 3)} per record."
-    if row.leak is not None:
-        return (
-            f"There is no privacy guarantee: an attacker recognises {percent(row.leak.caught)} of the records in what "
-            "left, where he takes 1 % of others for members."
-        )
-    return "There is no privacy guarantee, and what left was not audited."
+    """Never accuracy alone."""
+    covered = row.epsilon is not None
+    promise = f"Everything that left is covered by ε = {epsilon_shown(row.epsilon, 3)} per record" if covered else ""
+    if row.leak is None:
+        return f"{promise}." if covered else "There is no privacy guarantee, and what left was not audited."
+    return (
+        f"{promise or 'There is no privacy guarantee'}: an attacker recognises {percent(row.leak.caught)} of the "
+        "records in what left, where he takes 1 % of others for members."
+    )
 
 
 def _score(row: Row) -> float | None:

@@ -8,7 +8,6 @@ from understudy import __version__
 from understudy.audits.quality import Quality
 from understudy.errors import UserError
 from understudy.files import write_whole
-from understudy.runs.compare import distinct_labels
 from understudy.runs.reported import ReportedRun
 from understudy.view.html.assets import Assets, inlined
 from understudy.view.html.gallery import MOST_BYTES
@@ -16,6 +15,7 @@ from understudy.view.html.one_run import account_of
 from understudy.view.html.page import render
 from understudy.view.html.several_runs import comparison_of, kin_of
 from understudy.view.numbers import percent
+from understudy.view.tables import row_labels
 
 MOST_TOLD = 12  # runs that are also told one by one
 
@@ -30,7 +30,7 @@ def report_page(runs: Sequence[ReportedRun], quality: Qualities | None = None, a
     if len(runs) == 1:
         account = account_of(runs[0], known.get(runs[0].folder))
         return render("run.html", account=account, version=__version__, assets=assets or inlined())
-    told, labels = runs if len(runs) <= MOST_TOLD else (), distinct_labels([run.row for run in runs])
+    told, labels = runs if len(runs) <= MOST_TOLD else (), row_labels([run.row for run in runs])
     room = MOST_BYTES // max(1, sum(bool(run.sets) for run in told))
     return render(
         "runs.html",

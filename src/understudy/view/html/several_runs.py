@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from understudy.papers.study import Panel, Trace, axis_top
-from understudy.runs.compare import SHARE_OF_BEST, Row, distinct_labels
+from understudy.runs.compare import SHARE_OF_BEST, Row
 from understudy.runs.reported import ReportedRun, number
 from understudy.view.html.charts import Chart, line_chart
 from understudy.view.html.learning_charts import megabytes_so_far
 from understudy.view.numbers import NONE, epsilon_shown, megabytes, percent
-from understudy.view.tables import comparison_notes, leak_shown
+from understudy.view.tables import comparison_notes, leak_shown, row_labels
 
 LOG_FROM = 10  # from this ratio of the most to the least megabytes on, their axis is logarithmic
 
@@ -46,9 +46,15 @@ def kin_of(runs: Sequence[ReportedRun]) -> list[Kin]:
     families: dict[str, list[ReportedRun]] = {}
     for run in runs:
         families.setdefault(run.family, []).append(run)
-    firsts = distinct_labels([family[0].row for family in families.values()])
-    named = zip(firsts, families.values(), strict=True)
-    return [Kin(label if len(some) == 1 else f"{label}, {len(some)} seeds", some) for label, some in named]
+    firsts = row_labels([family[0].row for family in families.values()])
+    return [Kin(_named(label, some), some) for label, some in zip(firsts, families.values(), strict=True)]
+
+
+def _named(label: str, runs: Sequence[ReportedRun]) -> str:
+    if len(runs) == 1:
+        return label
+    seeds = {str(run.seed) for run in runs}
+    return f"{label}, {len(runs)} {'seeds' if len(seeds) == len(runs) else 'runs'}"
 
 
 def comparison_of(runs: Sequence[ReportedRun]) -> SideBySide:
@@ -57,7 +63,7 @@ def comparison_of(runs: Sequence[ReportedRun]) -> SideBySide:
     by_f1 = runs[0].row.measure == "macro_f1"
     key, measure = ("macro_f1", "F1 over classes") if by_f1 else ("accuracy", "accuracy")
     rows = [run.row for run in runs]
-    labels = distinct_labels(rows)
+    labels = row_labels(rows)
     failed, sent = any(row.failed for row in rows), any(row.share_sent for row in rows)
     columns = [
         ("run", False), ("seed", True), ("rounds", True), (f"last {measure}", True), ("best", True),
