@@ -37,7 +37,7 @@ def opened(federation: Federation, browser: httpx.Client) -> str:
     assert browser.get(link).status_code == 200
     at = link.partition("/enter")[0]
     federation.wait_until(lambda: browser.get(at).status_code == 307, 120)
-    return at + browser.get(at).headers["location"]
+    return f"{at}{browser.get(at).headers['location']}"
 
 
 class Told:
