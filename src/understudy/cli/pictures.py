@@ -61,13 +61,14 @@ def _beside(folder: Path, out: Path, most: int, client: str | None) -> Path:
 def demo(
     out: Annotated[Path, typer.Option(help="Where the runs, the table and the pictures go.")] = Path("demo"),
 ) -> None:
-    """Five methods on real images that four clients will not share: one table, three pictures."""
+    """Five methods on real images that four clients will not share: one table, three pictures, one report."""
     from rich.console import Console
 
     from understudy.config.build import build_data
     from understudy.config.read import read
     from understudy.config.resolve import resolve
     from understudy.papers.demo import PRESET, audit_demo, clear, play_demo
+    from understudy.reporting import report
     from understudy.view.progress import RichProgress
     from understudy.view.story import INTRO, print_story
 
@@ -79,4 +80,6 @@ def demo(
         folders = {act.name: result.folder for act, result in play_demo(out, progress)}
         audit_demo(folders.values(), progress)
     print_story(folders, build_data(resolve(read(PRESET))), out, console)
+    written = report(list(folders.values()), out / "report.html")
+    console.print(f"{written}  all of it in one page: open it in a browser", soft_wrap=True)
     console.print(f"The whole demo took {time.perf_counter() - began:.0f} s.")

@@ -28,6 +28,7 @@ def reproduce(
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Every table and figure of the papers.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core, at most 8.")] = None,
+    html: Annotated[bool, typer.Option("--html", help="Also write the results as a page, table.html.")] = False,
     as_json: Json = False,
 ) -> None:
     """Repeat a table or figure of a paper: printed numbers beside ours, and whether its claims hold."""
@@ -40,7 +41,7 @@ def reproduce(
         _list(as_json)
         return
     names, store = list(ARTEFACTS) if name is None else [name], RunStore(out)
-    found = [_planned(one, scale, store) if plan else _carried_out(one, scale, store, workers) for one in names]
+    found = [_planned(one, scale, store) if plan else _carried_out(one, scale, store, workers, html) for one in names]
     if as_json:
         print_json(found[0]["json"] if name is not None else {one["name"]: one["json"] for one in found})
     else:
@@ -77,7 +78,7 @@ def _planned(name: str, scale: str, store: "RunStore") -> dict[str, Any]:
     return {"name": name, "json": asdict(found), "text": plan_text(name, scale, found)}
 
 
-def _carried_out(name: str, scale: str, store: "RunStore", workers: int | None) -> dict[str, Any]:
+def _carried_out(name: str, scale: str, store: "RunStore", workers: int | None, html: bool) -> dict[str, Any]:
     import os
 
     from understudy.papers.made_by import made_by
@@ -86,6 +87,8 @@ def _carried_out(name: str, scale: str, store: "RunStore", workers: int | None) 
     from understudy.papers.stored import write_table
     from understudy.papers.telling import told
     from understudy.view.findings import write_findings
+    from understudy.view.html.findings_page import findings_page
+    from understudy.view.html.report import write_page
     from understudy.view.progress import RichProgress
     from understudy.view.scoreboard import plan_text
 
@@ -96,5 +99,7 @@ def _carried_out(name: str, scale: str, store: "RunStore", workers: int | None) 
     found = told(STUDIES[name], found, cast("Scale", scale))
     table = write_table(folder / "table.json", name, scale, found, made_by())
     text = write_findings(found, folder)
-    pictures = [str(path) for path in sorted(folder.glob("*.png"))]
-    return {"name": name, "json": table, "text": "\n".join([f"{name}: {found.about}", "", text, *pictures])}
+    files = sorted(folder.glob("*.png"))
+    if html:
+        files.append(write_page(findings_page(found, f"{name}, {scale} scale"), folder / "table.html"))
+    return {"name": name, "json": table, "text": "\n".join([f"{name}: {found.about}", "", text, *map(str, files)])}

@@ -32,7 +32,13 @@ from understudy.runs.resuming import FREE, check_not_edited, digest_of_run, firs
 from understudy.threads import one_thread
 
 MAY_CHANGE = ("method", "with", BRANCHED, *FREE)
-NOT_COPIED = (".lock", "*.part", "summary.json", "model.safetensors")  # they belong to the end of the other run
+NOT_COPIED = (
+    ".lock",
+    "*.part",
+    "status.json",
+    "summary.json",
+    "model.safetensors",
+)  # they belong to the end of the other run
 
 
 def branch(folder: Path, to: Path, changes: Mapping[str, Any]) -> Config:

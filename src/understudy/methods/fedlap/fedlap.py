@@ -32,7 +32,7 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.federation.client import Client
-from understudy.federation.message import Message, labels_to_wire, scalar
+from understudy.federation.message import Kind, Message, labels_to_wire, scalar
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
@@ -92,6 +92,16 @@ class FedLap(Method):
 
     def _reply(self, made: Examples) -> Message:
         return Message(x=self.net.problem.scale(made.x), y=labels_to_wire(made.y, self.net.problem.classes))
+
+    def keep_rows(self, kinds: Mapping[str, Kind], reply: Message, kept: Tensor) -> Message:
+        """All classes of S_k weigh alike, so a class that is gone takes its share of N_k with it. r_k stays as it was
+        measured, with all images."""
+        beside = {part: reply[part] for part in ("radius", "records") if part in reply}
+        left = super().keep_rows(kinds, reply.without(*beside), kept)
+        if "records" in beside:
+            share = len(set(left["y"].tolist())) / len(set(reply["y"].tolist()))
+            beside["records"] = scalar(float(reply["records"]) * share)
+        return left.but(beside)
 
     def _labels(self, real: Examples) -> Tensor:
         """(classes · ipc,), grouped by class."""

@@ -280,4 +280,4 @@ class Averaging(Method):
         for term in self.terms:
             kinds |= term.up
         name = task_name(self.train)
-        return {**super().jobs(), name: Job(name, self.train, kinds)}
+        return {**super().jobs(), name: Job(name, self.train, kinds, self.keep_rows)}
