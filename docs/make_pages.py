@@ -36,7 +36,7 @@ from understudy.privacy.policy import Policy
 from understudy.privacy.promise import PrivacySettings
 from understudy.view.findings import markdown_table
 from understudy.view.listings import flat, typed
-from understudy.view.scoreboard import scoreboard_table
+from understudy.view.papers_listed import scoreboard_table
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"

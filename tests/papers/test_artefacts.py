@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cli.reproduce import reproduce
+from understudy.cli.studies import reproduce
 from understudy.errors import UserError
 from understudy.papers.beside_printed import beside_printed, measured, number
 from understudy.papers.claims import PaperClaim, above, as_printed
@@ -19,7 +19,7 @@ from understudy.papers.scoreboard import packaged, scores, stored_at, summary
 from understudy.papers.stored import write_table
 from understudy.papers.study import Findings, StudyLine
 from understudy.runs.watching import Observer
-from understudy.view.scoreboard import scoreboard_text
+from understudy.view.papers_listed import scoreboard_text
 
 PAPERS = Path(__file__).parents[2] / "docs" / "papers"
 NAMES = [

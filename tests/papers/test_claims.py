@@ -22,10 +22,8 @@ from understudy.papers.claims import (
 A, B, C = ("a", "x"), ("b", "x"), ("c", "x")
 
 
-def evidence(
-    *, printed: dict[tuple[str, str], float] | None = None, grain: float = 1.0, **cells: list[float]
-) -> Evidence:
-    return Evidence({(name, "x"): values for name, values in cells.items()}, printed or {}, grain)
+def evidence(*, printed: dict[tuple[str, str], float] | None = None, **cells: list[float]) -> Evidence:
+    return Evidence({(name, "x"): values for name, values in cells.items()}, printed or {})
 
 
 @pytest.mark.parametrize(
@@ -97,10 +95,9 @@ def test_limits_and_factors() -> None:
 
 def test_a_printed_number_that_is_changed_turns_its_verdict() -> None:
     claim = PaperClaim("As printed.", as_printed([A, B], within=0.5))
-    ours = {"a": [635_040.0], "b": [96.9]}
     printed = {A: 635_040.0, B: 97.2}
-    assert claim.test(evidence(printed=printed, **ours)).word == "holds"
-    wrong = claim.test(evidence(printed={**printed, B: 92.7}, **ours))
+    assert claim.test(evidence(printed=printed, a=[635_040.0], b=[96.9])).word == "holds"
+    wrong = claim.test(evidence(printed={**printed, B: 92.7}, a=[635_040.0], b=[96.9]))
     assert wrong.word == "does not hold"
     assert wrong.because == "furthest off: b, x, 96.9 here and 92.7 printed"
 

@@ -52,7 +52,13 @@ def copy_of(store: RunStore, to: Path) -> RunStore:
 
 def test_a_run_is_found_by_what_it_computes_and_by_nothing_else() -> None:
     assert stored().digest == stored(engine={"name": "workers", "workers": 3}).digest
-    others = [{"seed": 1}, {"method.local.lr": 0.2}, {"data.limit": 61}, {"method.rounds": 2}, {"with": ["fedssyn"]}]
+    others: list[dict[str, Any]] = [
+        {"seed": 1},
+        {"method.local.lr": 0.2},
+        {"data.limit": 61},
+        {"method.rounds": 2},
+        {"with": ["fedssyn"]},
+    ]
     digests = {stored().digest, *(stored(**changes).digest for changes in others)}
     assert len(digests) == 1 + len(others)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cli.reproduce import reproduce
+from understudy.cli.studies import reproduce
 from understudy.errors import UserError
 from understudy.papers.reproduce import STUDIES
 from understudy.papers.stored import read_table, write_table

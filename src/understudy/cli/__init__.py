@@ -19,8 +19,8 @@ from understudy.cli import (  # noqa: F401
     pictures,
     privacy,
     report,
-    reproduce,
     runs,
+    studies,
     theory,
 )
 from understudy.cli.app import app

@@ -103,7 +103,7 @@ def wider(gap: tuple[TableCell, TableCell], than: tuple[TableCell, TableCell]) -
         found = [evidence.of(cell) for cell in cells]
         if any(not values for values in found):
             return _not_run([cell for cell, values in zip(cells, found, strict=True) if not values])
-        (here, spread), (there, other) = (_difference(*found[at : at + 2], evidence.grain) for at in (0, 2))
+        (here, spread), (there, other) = (_difference(found[at], found[at + 1], evidence.grain) for at in (0, 2))
         word = _settled(here - there, math.hypot(spread, other))
         return Verdict(word, f"{_said(gap[0])} {here:+.3g} and {_said(than[0])} {there:+.3g}")
 

@@ -99,7 +99,7 @@ def _seconds_left(one: NeededRun, store: RunStore) -> float | None:
     done = [line["seconds"] for line in metrics if line["round"] > 0]
     if not done:
         return None
-    return sum(done) / len(done) * (one.run.config.plan.rounds - metrics[-1]["round"])
+    return float(sum(done)) / len(done) * (one.run.config.plan.rounds - int(metrics[-1]["round"]))
 
 
 def _network_key(config: Config) -> str:

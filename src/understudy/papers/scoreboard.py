@@ -29,7 +29,7 @@ class ScoredClaim:
 
 
 @dataclass(frozen=True)
-class Score:
+class ScoredArtefact:
     name: str
     paper: str
     place: str
@@ -39,7 +39,7 @@ class Score:
     command: str
 
 
-def scores(artefacts: Mapping[str, Study], results: Path) -> list[Score]:
+def scores(artefacts: Mapping[str, Study], results: Path) -> list[ScoredArtefact]:
     """``results``: the folder with a folder per artefact."""
     return [_score(one, stored_at(results, one.name)) for one in artefacts.values()]
 
@@ -49,7 +49,7 @@ def stored_at(results: Path, name: str) -> dict[Scale, Findings]:
     return {scale: read_table(file) for scale, file in files.items() if file.exists()}
 
 
-def _score(study: Study, stored: Mapping[Scale, Findings]) -> Score:
+def _score(study: Study, stored: Mapping[Scale, Findings]) -> ScoredArtefact:
     published = study.published
     assert published is not None
     found = {scale: published.verdicts(stored.get(scale), scale) for scale in KEPT}
@@ -64,17 +64,17 @@ def _score(study: Study, stored: Mapping[Scale, Findings]) -> Score:
     leak = next(
         (each for each in leaks if each and each != "not audited"), "not audited" if published.stand_ins else ""
     )
-    return Score(
+    return ScoredArtefact(
         study.name, published.paper, published.place, study.about, claims, leak, f"understudy reproduce {study.name}"
     )
 
 
-def tally(found: Sequence[Score], scale: Scale) -> Counter[VerdictWord]:
+def tally(found: Sequence[ScoredArtefact], scale: Scale) -> Counter[VerdictWord]:
     """Of all claims at one scale."""
     return Counter(claim.verdicts[scale] for score in found for claim in score.claims)
 
 
-def summary(found: Sequence[Score], scale: Scale = "desk") -> str:
+def summary(found: Sequence[ScoredArtefact], scale: Scale = "desk") -> str:
     counts = tally(found, scale)
     tried = sum(counts.values()) - counts["not run"]
     return (
@@ -83,11 +83,14 @@ def summary(found: Sequence[Score], scale: Scale = "desk") -> str:
     )
 
 
-def write_summary(file: Path, found: Sequence[Score]) -> None:
+def write_summary(file: Path, found: Sequence[ScoredArtefact]) -> None:
     file.write_text(json.dumps([asdict(one) for one in found], indent=1, ensure_ascii=False) + "\n")
 
 
-def packaged() -> list[Score]:
+def packaged() -> list[ScoredArtefact]:
     """As it came with the package."""
     text = resources.files("understudy.papers").joinpath(SUMMARY).read_text()
-    return [Score(**{**one, "claims": [ScoredClaim(**claim) for claim in one["claims"]]}) for one in json.loads(text)]
+    return [
+        ScoredArtefact(**{**one, "claims": [ScoredClaim(**claim) for claim in one["claims"]]})
+        for one in json.loads(text)
+    ]

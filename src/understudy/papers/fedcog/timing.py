@@ -36,7 +36,7 @@ from understudy.threads import one_thread
 
 
 @dataclass
-class Timed:
+class TimedRounds:
     """One client that trains again and again, as a method has it."""
 
     method: Averaging
@@ -63,7 +63,7 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - begun
 
 
-def ready(config: Config) -> Timed:
+def ready(config: Config) -> TimedRounds:
     """After a first round, so that it has a previous model and nothing is built for the first time."""
     data = build_data(config)
     method = build_method(config, data)
@@ -76,7 +76,7 @@ def ready(config: Config) -> Timed:
         return Client(name, round, own=own, held_out=own.none(), memory=memory, seed=config.top.seed)
 
     method.train(client(1), Message(model=method.net.initial()))
-    return Timed(method, client)
+    return TimedRounds(method, client)
 
 
 def fastest(works: Mapping[str, Callable[[], float]], repeats: int = 4) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Softmax regression over ten workers, the logistic check of "Synthetic data shuffling accelerates the convergence of
-federated learning under data heterogeneity" (appendix A.3.1): E local steps of full gradients, with and without Gaussian
-noise N(0, σ²/784) on each coordinate of the 784×10 gradient, so E‖noise‖² = 10σ².
+federated learning under data heterogeneity" (appendix A.3.1): E local steps of full gradients, with and without
+Gaussian noise N(0, σ²/784) on each coordinate of the 784×10 gradient, so E‖noise‖² = 10σ².
 
 The loss is the plain mean cross-entropy. The paper's is a tenth of it, a mean over the classes too, and is printed
 without its minus sign. Without noise the tenth only rescales the rate. With noise s it does not: η(g/10 + s) is

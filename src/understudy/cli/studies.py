@@ -53,7 +53,7 @@ def _list(as_json: bool) -> None:
 
     from understudy.papers.reproduce import ARTEFACTS, STUDIES
     from understudy.papers.scoreboard import packaged
-    from understudy.view.scoreboard import scoreboard_text
+    from understudy.view.papers_listed import scoreboard_text
 
     scores = packaged()
     own = {one.name: one for one in STUDIES.values() if one.name not in ARTEFACTS}
@@ -72,7 +72,7 @@ def _planned(name: str, scale: str, store: "RunStore") -> dict[str, Any]:
 
     from understudy.papers.planning import planned
     from understudy.papers.reproduce import experiment
-    from understudy.view.scoreboard import plan_text
+    from understudy.view.papers_listed import plan_text
 
     found = planned(experiment(name, scale).runs(store), store)
     return {"name": name, "json": asdict(found), "text": plan_text(name, scale, found)}
@@ -89,8 +89,8 @@ def _carried_out(name: str, scale: str, store: "RunStore", workers: int | None, 
     from understudy.view.findings import write_findings
     from understudy.view.html.findings_page import findings_page
     from understudy.view.html.report import write_page
+    from understudy.view.papers_listed import plan_text
     from understudy.view.progress import RichProgress
-    from understudy.view.scoreboard import plan_text
 
     asked, folder = experiment(name, scale), store.root / f"{name}-{scale}"
     with RichProgress() as progress:

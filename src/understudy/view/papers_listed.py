@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from understudy.papers.planning import StudyPlan
-from understudy.papers.scoreboard import Score, summary
+from understudy.papers.scoreboard import ScoredArtefact, summary
 from understudy.papers.study import StudyTable
 
 WIDEST = 78
 MARKS = {"holds": "✓", "does not hold": "✗", "not settled": "~", "not run": "·"}
 
 
-def scoreboard_text(scores: Sequence[Score]) -> str:
+def scoreboard_text(scores: Sequence[ScoredArtefact]) -> str:
     """A line per artefact: marks of its claims at the desk and at the papers' scale, and its first claim."""
     wide = max((len(one.name) for one in scores), default=0)
     most = max((len(one.claims) for one in scores), default=1)
@@ -30,7 +30,7 @@ def _short(text: str) -> str:
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1].rsplit(' ', 1)[0]} …"
 
 
-def scoreboard_table(scores: Sequence[Score]) -> StudyTable:
+def scoreboard_table(scores: Sequence[ScoredArtefact]) -> StudyTable:
     """A row per artefact, by its first claim."""
     rows = []
     for one in scores:
