@@ -16,7 +16,10 @@ from understudy.config.schema import Config
 from understudy.data import sets
 from understudy.data.cifar import CifarSet
 from understudy.data.dataset import Dataset
+from understudy.data.examples import Examples
+from understudy.data.flair import FlairSettings
 from understudy.data.mnist import IdxSet
+from understudy.data.problem import Problem
 from understudy.data.published import PublishedFile
 from understudy.data.shapes import ShapesSettings, read_shapes
 from understudy.errors import UserError
@@ -75,6 +78,13 @@ def published_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def thinned(settings: ShapesSettings) -> Dataset:  # 737 280 images would take minutes
         return read_shapes(settings.model_copy(update={"scales": 1, "rotations": 2, "positions": 8}))
 
+    def of_two_hundred_users(_: Path | None, settings: FlairSettings) -> Dataset:
+        labels = (torch.arange(400)[:, None] % 17 == torch.arange(17)).to(torch.uint8)
+        blank = Examples(torch.zeros(400, 3, settings.size, settings.size, dtype=torch.uint8), labels)
+        problem = Problem((3, settings.size, settings.size), 17, multilabel=True)
+        return Dataset("flair", problem, blank, blank, users=torch.arange(400) % 200)
+
+    monkeypatch.setattr(sets, "read_flair", of_two_hundred_users)
     monkeypatch.setattr(IdxSet, "array", array)
     monkeypatch.setattr(CifarSet, "batch", batch)
     monkeypatch.setattr(sets, "read_shapes", thinned)

@@ -12,6 +12,7 @@ from understudy.cli.studies import reproduce
 from understudy.errors import UserError
 from understudy.papers.beside_printed import beside_printed, measured, number
 from understudy.papers.claims import PaperClaim, above, as_printed
+from understudy.papers.comparison import Comparison
 from understudy.papers.published import Direct, FromRuns, Later, Published, Study
 from understudy.papers.reproduce import ARTEFACTS, STUDIES, experiment
 from understudy.papers.run_store import RunStore
@@ -56,8 +57,13 @@ def test_every_artefact_has_three_scales_a_claim_and_configs_that_resolve(name: 
     for asked in study.scales.values():
         made = asked.make() if isinstance(asked, Later) else asked
         assert isinstance(made, FromRuns | Direct)
-        runs = made.runs(RunStore(tmp_path))  # resolves every config
-        assert runs or isinstance(made, Direct)
+        if isinstance(made, FromRuns):  # one seed and one rate of every line: its config resolves
+            assert replace(made, comparisons=[thinned(plan) for plan in made.comparisons]).runs(RunStore(tmp_path))
+
+
+def thinned(plan: Comparison) -> Comparison:
+    lines = [replace(one, seeds=plan.seeds_of(one)[:1], rates=plan.rates_of(one)[:1]) for one in plan.contenders]
+    return replace(plan, contenders=lines)
 
 
 def each_claim() -> Iterator[tuple[str, PaperClaim]]:

@@ -1,12 +1,12 @@
 """The tables and figures of FedCOG's paper: what they run, and what they printed."""
 
-import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from printed_numbers import TEXTS
 
 from understudy.config.build import build_method, method_with_add_ons
 from understudy.data.federation import Federation
@@ -27,7 +27,7 @@ from understudy.runs.play import play
 from understudy.runs.watching import Observer
 
 BY_NAME = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-TEXT = Path(os.environ.get("UNDERSTUDY_PAPERS", "../shared/papers")) / "fedcog.txt"
+TEXT = TEXTS / "fedcog.txt"
 DERIVED = {"fedcog-table4": "% of FedAvg's", "fedcog-table8": "% of local training"}  # quotients of printed numbers
 
 

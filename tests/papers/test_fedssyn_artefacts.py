@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from printed_numbers import TEXTS
 
 from understudy.data.examples import Examples
 from understudy.papers.carrying_out import PlayedLines
@@ -18,7 +19,7 @@ from understudy.papers.fedssyn.rounds_to_target import PRINTED_ROUNDS, PRINTED_R
 from understudy.papers.published import FromRuns
 from understudy.papers.study import StudyLine
 
-TEXT = Path(__file__).parents[3] / "shared" / "papers" / "fedssyn-journal.txt"
+TEXT = TEXTS / "fedssyn-journal.txt"
 FIRST = f"{FULL}, α=0.01"
 
 
@@ -34,7 +35,7 @@ def line(label: str, *seeds: list[float], sent: float = 0.0) -> StudyLine:
 # ---- printed numbers
 
 
-@pytest.mark.skipif(not TEXT.exists(), reason="the paper's text is not here")
+@pytest.mark.skipif(not TEXT.exists(), reason="UNDERSTUDY_PAPERS names no folder with fedssyn-journal.txt")
 def test_printed_numbers_are_those_of_the_text() -> None:
     text = TEXT.read_text()
     for rows in PRINTED_ROWS.values():

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,18 @@ def test_divergence_is_kept_too(tmp_path: Path) -> None:
     assert isinstance(first, Diverged)
     assert store.play(asked, heard) == first
     assert heard.rounds == 0
+
+
+def test_a_run_whose_memories_are_needed_is_run_again_if_they_were_not_kept(kept: RunStore, tmp_path: Path) -> None:
+    store, heard = copy_of(kept, tmp_path / "store"), Heard()
+    needed = replace(stored(), keep_all=True)
+    assert isinstance(store.find(stored()), FinishedRun)
+    assert store.find(needed) is None
+    found = store.play(needed, heard)
+    assert isinstance(found, FinishedRun)
+    assert (found.folder / "clients").exists()
+    assert heard.said[0].endswith("kept no memories of its clients; it is run again.")
+    assert store.play(stored(), Observer()) == found, "who does not need them takes it as it is"
 
 
 def test_a_mark_of_another_make_is_not_trusted(kept: RunStore, tmp_path: Path) -> None:

@@ -43,7 +43,10 @@ def carry_out(comparisons: Sequence[Comparison], store: RunStore, observer: Obse
     """Until nothing is missing. A run that fails is left out with a sentence, and the others go on."""
     failed: set[str] = set()
     while ready := [one for one in missing(comparisons, store) if str(one) not in failed]:
-        ready = list({(one.run.digest, one.purpose == "audit"): one for one in ready}.values())
+        in_order = sorted(
+            ready, key=lambda one: one.run.keep_all
+        )  # where two lines share a run, what either needs stays
+        ready = list({(one.run.digest, one.purpose == "audit"): one for one in in_order}.values())
         observer.says(f"{len(ready)} {'run' if len(ready) == 1 else 'runs'} to do next, on {workers} processes")
 
         def do(at: int, ready: Sequence[NeededRun] = ready) -> str:

@@ -94,7 +94,7 @@ class RunStore:
                 return None
             if "diverged" in mark:
                 return Diverged(str(mark["diverged"]))
-            if mark.get("sha256") != _digests(folder):
+            if mark.get("sha256") != _digests(folder) or (run.keep_all and not (folder / MEMORIES).exists()):
                 return None
             return _finished(folder, str(mark.get("made_by", "")))
         except (UserError, OSError):
@@ -106,7 +106,9 @@ class RunStore:
         if (found := self.find(run)) is not None:
             return found
         if (folder / MARK).exists():
-            observer.says(f"{folder.name} is not as it was when it finished; it is run again.")
+            whole = StoredConfig(run.config, run.first, run.changes)
+            why = "is not as it was when it finished" if self.find(whole) is None else "kept no memories of its clients"
+            observer.says(f"{folder.name} {why}; it is run again.")
             shutil.rmtree(folder)
         config = run.config
         if run.first is not None:
