@@ -16,6 +16,7 @@ from understudy.cli import (  # noqa: F401
     federation,
     lists,
     pages,
+    pictures,
     privacy,
     report,
     runs,

@@ -182,8 +182,13 @@ class Method(ABC):
 
     def effort(self, records: int, classes: int) -> int:
         """Roughly how many samples a client with this many records and classes sends through the network per round;
-        called before there is a network."""
+        called before there is a network. It decides whether compiling pays off, so it counts what is compiled."""
         return 0
+
+    def samples(self, records: int, classes: int, rounds: range) -> float:
+        """Roughly how many samples a client sends through the network in all these rounds, for plans: forward and back
+        is one, forward alone a third. Unlike `effort` it counts what add-ons do besides."""
+        return float(len(rounds) * self.effort(records, classes))
 
     def jobs(self) -> dict[str, Job]:
         """Every task that a client can be asked for, by name."""

@@ -69,7 +69,7 @@ def branch(folder: Path, to: Path, changes: Mapping[str, Any]) -> Config:
 def _at_rest(source: RunFolder) -> Iterator[None]:
     if not source.holds_a_run:
         raise UserError(f"{source.path} holds no run to branch from.")
-    with source.locked(wait=0, waiting=lambda _: None):
+    with source.locked(wait=60, waiting=lambda _: None):
         yield
 
 

@@ -33,9 +33,11 @@ def play(
     resume: bool = False,
     observer: Observer | None = None,
     engine: OpenEngine | None = None,
+    wait: float = 60.0,
 ) -> Result:
     """Everything is checked and built before the folder is touched. An ``engine`` overrides the config's: then sites
     are elsewhere, and the run's folder, with what they sent, is private to the user who runs the server.
+    ``wait``: seconds that a resumed run waits for another process in its folder.
     """
     watcher = observer if isinstance(observer, StatusKeeper) else _keeper(config, out, observer or Observer())
     keep_freed_memory()
@@ -50,7 +52,7 @@ def play(
             if config.branched is not None:
                 raise UserError("This config is a branch of another run; to start a new run, leave out 'branched'.")
             folder.create(private=engine is not None)
-        with folder.locked(wait=60 if resume else 0, waiting=watcher.says), _disk_errors_said(out):
+        with folder.locked(wait=wait if resume else 0, waiting=watcher.says), _disk_errors_said(out):
             if going_on:
                 if not check_not_edited(folder):
                     watcher.says(f"{out} is from an older version: edits of its config.yaml cannot be detected.")

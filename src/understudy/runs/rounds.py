@@ -29,7 +29,7 @@ from understudy.runs.lost_work import UnderWay, lost
 from understudy.runs.resuming import digest_of_config, digest_of_run
 from understudy.runs.scores import Scorekeeper, summarise
 from understudy.runs.status import SCORING
-from understudy.runs.watching import AwaitsApproval, Observer, RunStopped
+from understudy.runs.watching import AwaitsApproval, Observer, RunDiverged, RunStopped
 
 MOST_UNDONE = 3  # this many undone rounds in a row end a run
 
@@ -108,7 +108,7 @@ class Rounds:
             if self.undone >= MOST_UNDONE:
                 why = self._why_stopped(server, round)
                 self._finish(server, state)
-                raise RunStopped(why)
+                raise RunDiverged(why)
         return self._finish(server, state)
 
     # ---- starting or resuming
@@ -172,7 +172,7 @@ class Rounds:
                     state = self.method.start(server)
                 server.check_replies()
             except TooFewReplies as few:
-                raise RunStopped(f"The opening failed: {few}{server.record.failures_in_brief()}.") from None
+                raise RunDiverged(f"The opening failed: {few}{server.record.failures_in_brief()}.") from None
             self._check_finite(state, "the opening")
             self._save_and_score(server, state)
         return state
@@ -202,7 +202,7 @@ class Rounds:
     def _check_finite(self, state: State, when: str) -> None:
         broken = state.not_finite()
         if broken:
-            raise RunStopped(
+            raise RunDiverged(
                 f"After {when} the server's {', '.join(broken)} is not finite, so it does not count; "
                 "a smaller learning rate may help."
             )

@@ -36,3 +36,7 @@ class RunStopped(UserError):
 
 class AwaitsApproval(RunStopped):
     """It goes on once people have reviewed what would leave."""
+
+
+class RunDiverged(RunStopped):
+    """It ended because nothing finite came of its rounds, so that running it again would end no better."""
