@@ -199,12 +199,16 @@ def _sent_by(members: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join([usual, *(f"{', '.join(names)}: {words}" for words, names in others)])
 
 
+BOARD = re.compile(r"(<!-- scoreboard -->\n).*?(<!-- end scoreboard -->)", re.DOTALL)
 TABLE = re.compile(r"(<!-- families -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def readme() -> str:
     """With the table of families between its marks; the rest of it is as written by hand."""
-    return TABLE.sub(lambda place: f"{place[1]}{family_table(by_name())}\n{place[2]}", README.read_text())
+    text = TABLE.sub(lambda place: f"{place[1]}{family_table(by_name())}\n{place[2]}", README.read_text())
+    board = scores(ARTEFACTS, PAPERS)
+    said = _paragraph(f"{summary(board)} {summary(board, 'paper')}")
+    return BOARD.sub(lambda place: f"{place[1]}{said}\n{place[2]}", text)
 
 
 def settings_page() -> str:
@@ -280,7 +284,7 @@ def artefact_page(name: str) -> str:
     published = study.published
     assert published is not None
     stored = stored_at(PAPERS, name)
-    parts = [f"# {name}", f"{study.about}", f"{published.paper}, {published.place}."]
+    parts = [f"# {name}", _paragraph(study.about), _paragraph(f"{published.paper}, {published.place}.")]
     scales = ", ".join(f"`--scale {scale}`" for scale in study.scales)
     parts.append(f"```\nunderstudy reproduce {name}\n```\n\nScales: {scales}.")
     parts.append("## Claims\n\n" + _claims(published, stored))
@@ -293,12 +297,16 @@ def artefact_page(name: str) -> str:
         ]
         if found.notes:
             parts.append("".join(map(_bullet, found.notes)).strip())
-        parts.append(f"Made by {_makers(found)}.")
+        parts.append(_paragraph(f"Made by {_makers(found)}."))
     if not stored:
         parts.append("Not run yet.")
     if published.remarks or study.more:
         parts.append("## Bear in mind\n\n" + "".join(map(_bullet, [*published.remarks, *study.more])).strip())
     return "\n\n".join(parts) + "\n"
+
+
+def _paragraph(words: str) -> str:
+    return textwrap.fill(words, 120, break_on_hyphens=False)
 
 
 def _first_line(words: str) -> str:
@@ -326,18 +334,23 @@ def _makers(found: Findings) -> str:
     return "; ".join(makers) or found.made_by or "a version that did not note it"
 
 
+ABOUT_PAPERS = (
+    "Every table and figure of the four papers by its name: what it claims, what was printed, what we got. `understudy "
+    "reproduce NAME` repeats one (`--plan` tells first what it costs), `--scale paper` with every number as printed. "
+    "Verdicts are computed from stored numbers: a claim **holds** if it is borne out by more than the spread over seeds, "
+    "**does not hold** if it is contradicted by more than that, and is **not settled** in between. With one seed, one "
+    "point of accuracy counts as the spread."
+)
+
+
 def papers_page() -> str:
     board = scores(ARTEFACTS, PAPERS)
     return (
         "\n\n".join(
             [
                 "# The papers' tables and figures",
-                "Every table and figure of the four papers by its name: what it claims, what was printed, what we got. "
-                "`understudy reproduce NAME` repeats one (`--plan` tells first what it costs), `--scale paper` with "
-                "every number as printed. Verdicts are computed from stored numbers: a claim **holds** if it is borne "
-                "out by more than the spread over seeds, **does not hold** if it is contradicted by more than that, "
-                "and is **not settled** in between. With one seed, one point of accuracy counts as the spread.",
-                f"{summary(board)} {summary(board, 'paper')}",
+                _paragraph(ABOUT_PAPERS),
+                _paragraph(f"{summary(board)} {summary(board, 'paper')}"),
                 markdown_table(scoreboard_table(board)).strip(),
             ]
         )

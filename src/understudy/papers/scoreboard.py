@@ -79,7 +79,8 @@ def summary(found: Sequence[ScoredArtefact], scale: Scale = "desk") -> str:
     tried = sum(counts.values()) - counts["not run"]
     return (
         f"Of {tried} published claims tried at {scale} scale, {counts['holds']} hold, {counts['does not hold']} do "
-        f"not, and {counts['not settled']} are within the spread; {counts['not run']} were not run."
+        f"not, and {counts['not settled']} {'is' if counts['not settled'] == 1 else 'are'} within the spread; "
+        f"{counts['not run']} were not run."
     )
 
 
