@@ -19,9 +19,10 @@ from PIL import Image  # noqa: E402
 from pyarrow import parquet as pq  # noqa: E402
 
 from understudy.data import sets  # noqa: E402
+from understudy.data.assemble import build_federation  # noqa: E402
 from understudy.data.own import is_path, read_sites, read_source  # noqa: E402
 from understudy.data.parquet import read_parquet, read_users  # noqa: E402
-from understudy.data.settings import DataSettings, build_federation  # noqa: E402
+from understudy.data.settings import DataSettings  # noqa: E402
 from understudy.errors import UserError  # noqa: E402
 
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import ValidationError
 
+from understudy.data.assemble import at_site, build_federation
 from understudy.data.federation import Holding, remote_federation
 from understudy.data.problem import Problem
-from understudy.data.settings import DataSettings, at_site, build_federation
+from understudy.data.settings import DataSettings
 from understudy.errors import UserError
 
 SITES = {"north": None, "south": None}

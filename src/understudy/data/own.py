@@ -1,7 +1,7 @@
 """Your own data: .npz, Parquet, or a folder of images by class; to be split, or one source per site."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples, NpzArrays, read_npz
+from understudy.data.framing import AS_IT_IS, Frame
 from understudy.data.images import class_names, read_images
 from understudy.data.parquet import holds_parquet, read_parquet, read_users
 from understudy.data.problem import Problem
@@ -30,6 +31,17 @@ class Scaling:
                 raise UserError(f"{who}: '{what}' has {len(values)} numbers for {channels} channels.")
         if bool(self.mean) != bool(self.std) or any(not value > 0 for value in self.std):
             raise UserError(f"{who}: give both 'mean' and 'std', one number per channel, and every std above 0.")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files become records."""
+
+    shape: tuple[int, ...] | None = None  # of records stored flat in a table
+    frame: Frame = AS_IT_IS  # what pictures become
+
+
+PLAINLY = Reading()
 
 
 def is_path(name: str) -> bool:
@@ -79,12 +91,9 @@ def read_own(
     test: str | None = None,
     *,
     labels: tuple[str, ...] = (),
-    shape: tuple[int, ...] | None = None,
+    reading: Reading = PLAINLY,
 ) -> Dataset:
-    """One source, to be split; ``test`` names a second one to score on.
-
-    ``labels`` are the class names in order; ``shape`` is the shape of records stored flat in a table.
-    """
+    """One source, to be split; ``test`` names a second one to score on. ``labels`` are the class names in order."""
     path = Path(name).expanduser()
     kept_at = None if test is None else Path(test).expanduser()
     if path.is_dir() and kept_at is None and (path / "train").is_dir() and (path / "test").is_dir():
@@ -92,11 +101,13 @@ def read_own(
     names = labels
     if not names and is_folder_of_images(path):
         names = _classes_in([path] if kept_at is None else [path, kept_at])
-    kept_back = None if kept_at is None else read_source(kept_at, names, shape)
+    kept_back = None if kept_at is None else read_source(kept_at, names, reading)
     if path.is_dir() or holds_parquet(path):
-        train, users = read_source(path, names, shape), read_users(path) if holds_parquet(path) else None
+        train, users = read_source(path, names, reading), read_users(path) if holds_parquet(path) else None
     else:
         train, kept_back, users = _from_npz(path, kept_back)
+    if kept_at is not None and kept_back is not None:
+        train, kept_back = _in_one_mode([path, kept_at], [train, kept_back])
     known = Scaling(len(names) or scaling.classes, scaling.mean, scaling.std)
     problem = problem_of([train] if kept_back is None else [train, kept_back], known, name)
     return Dataset(name, problem, train, kept_back, users=users, label_names=names)
@@ -118,16 +129,27 @@ def _classes_in(sources: Sequence[Path]) -> tuple[str, ...]:
     return tuple(sorted({name for source in sources if is_folder_of_images(source) for name in class_names(source)}))
 
 
-def read_source(path: Path, names: Sequence[str], shape: tuple[int, ...] | None = None) -> Examples:
-    """All records of a file or folder; ``names`` and ``shape`` as ``labels`` and ``shape`` in ``read_own``."""
+def _in_one_mode(sources: Sequence[Path], parts: Sequence[Examples]) -> list[Examples]:
+    """If one folder of images is in colour, so are the others."""
+    colour = any(is_folder_of_images(path) and part.x.shape[1] == 3 for path, part in zip(sources, parts, strict=True))
+    return [
+        replace(part, x=part.x.expand(-1, 3, -1, -1).contiguous())
+        if colour and is_folder_of_images(path) and part.x.shape[1] == 1
+        else part
+        for path, part in zip(sources, parts, strict=True)
+    ]
+
+
+def read_source(path: Path, names: Sequence[str], reading: Reading = PLAINLY) -> Examples:
+    """All records of a file or folder; ``names`` are the class names in order."""
     if holds_parquet(path):
-        return read_parquet(path, names, shape)
+        return read_parquet(path, names, reading.shape, reading.frame)
     if not path.is_dir():
         return Examples.from_npz(_read_npz(path), path)
     unknown = set(class_names(path)) - set(names) if names else set()
     if unknown:
         raise UserError(f"{path} has a folder '{min(unknown)}', which is not one of the classes: {', '.join(names)}.")
-    found = read_images(path, names or class_names(path))
+    found = read_images(path, names or class_names(path), reading.frame)
     if found is None:
         raise UserError(f"{path} holds no PNG or JPEG images in one folder per class, and no .parquet file.")
     return found
@@ -145,7 +167,7 @@ def read_sites(
     test: str | None,
     *,
     labels: tuple[str, ...] = (),
-    shape: tuple[int, ...] | None = None,
+    reading: Reading = PLAINLY,
 ) -> OwnSites:
     """One source per site; without ``labels``, the classes are all the folder names found at any site."""
     sources = {site: Path(source).expanduser() for site, source in sites.items()}
@@ -160,8 +182,5 @@ def read_sites(
             "data.sites: use folders of images for every site and the test set, or for none; "
             "or name the classes in order with data.labels."
         )
-    return OwnSites(
-        {site: read_source(path, names, shape) for site, path in sources.items()},
-        None if kept_at is None else read_source(kept_at, names, shape),
-        names,
-    )
+    parts = _in_one_mode(every, [read_source(path, names, reading) for path in every])
+    return OwnSites(dict(zip(sources, parts, strict=False)), None if kept_at is None else parts[-1], names)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.data.examples import Examples
+from understudy.data.framing import AS_IT_IS, Frame
 from understudy.data.images import stack_pictures
 from understudy.errors import UserError, missing_extra
 
@@ -65,11 +66,13 @@ def holds_parquet(path: Path) -> bool:
     return path.suffix == ".parquet" or (path.is_dir() and any(path.glob("[!.]*.parquet")))
 
 
-def read_parquet(path: Path, names: Sequence[str], shape: tuple[int, ...] | None = None) -> Examples:
+def read_parquet(
+    path: Path, names: Sequence[str], shape: tuple[int, ...] | None = None, frame: Frame = AS_IT_IS
+) -> Examples:
     """All records; ``names`` are the class names in order, ``shape`` is a record's where flat lists do not show it."""
     tables = _tables(path)
     y = _joined([_labels(table.one_of(LABELS, "labels"), names) for table in tables], tables)
-    x = _records(tables)
+    x = _records(tables, frame, str(path))
     if shape is not None and x.ndim == 2 and x.shape[1] == math.prod(shape):
         x = x.reshape(-1, *shape)
     return Examples.from_arrays(x, y, str(path))
@@ -87,12 +90,13 @@ def read_users(path: Path) -> Tensor | None:
     return torch.from_numpy(np.concatenate([column.numbers() for column in columns]).astype(np.int64))
 
 
-def _records(tables: Sequence[Table]) -> Tensor | NDArray[np.generic]:
+def _records(tables: Sequence[Table], frame: Frame, source: str) -> Tensor | NDArray[np.generic]:
     if all(table.columns.keys().isdisjoint(RECORDS) for table in tables):
         return _features(tables)
     columns = [table.one_of(RECORDS, "records") for table in tables]
     if all(column.is_image for column in columns):
-        return stack_pictures([picture for column in columns for picture in column.pictures()])
+        pictures = [picture for column in columns for picture in column.pictures()]
+        return stack_pictures(pictures, frame, source)
     for column in columns:
         if not column.is_list:
             raise column.wrong(f"it holds {column.values.type}; give lists of numbers, or images as PNG or JPEG bytes.")

@@ -10,8 +10,8 @@ from typing import Any
 from understudy import __version__
 from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config
+from understudy.data.assemble import at_site
 from understudy.data.federation import Federation, Holding
-from understudy.data.settings import at_site
 from understudy.engines.flower.attending import Says
 from understudy.engines.flower.engine import Flower
 from understudy.engines.flower.keys import Certificates, server_certificates

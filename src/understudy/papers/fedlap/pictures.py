@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 from understudy.config.resolve import resolve
+from understudy.data.assemble import load_dataset
 from understudy.data.examples import Examples
-from understudy.data.settings import load_dataset
 from understudy.papers.compared import MEASURED, chosen, compared, seeds_trace
 from understudy.papers.study import Drawing, Findings, Mosaic, Panel, StudyLine, StudyTable, plain, said
 from understudy.papers.tuned import Comparison, counted_run
