@@ -11,7 +11,7 @@ from PIL import Image
 from understudy import patience
 from understudy.data import images
 from understudy.data.assemble import at_site, build_federation
-from understudy.data.framing import Fit, Frame
+from understudy.data.framing import Fit, Framing
 from understudy.data.images import read_images, stack_images
 from understudy.data.resize import average
 from understudy.data.settings import DataSettings
@@ -40,13 +40,13 @@ def test_a_picture_that_is_not_square_is_cropped_padded_or_stretched(
     tmp_path: Path, fit: Fit, expected: list[list[int]]
 ) -> None:
     wide = saved(tmp_path / "wide.png", columns(10, 20, 30, 50, 60, 70, height=4))
-    assert stack_images([wide], Frame(2, fit)).tolist() == [[expected]]
+    assert stack_images([wide], Framing(2, fit)).tolist() == [[expected]]
 
 
 def test_a_small_picture_grows_by_interpolation(tmp_path: Path) -> None:
     # New centres lie at −1/4, 1/4, 3/4 and 5/4 of an old pixel: 0, 25, 75, 100.
     small = saved(tmp_path / "small.png", columns(0, 100))
-    assert stack_images([small], Frame(4)).tolist() == [[[[0, 25, 75, 100]] * 4]]
+    assert stack_images([small], Framing(4)).tolist() == [[[[0, 25, 75, 100]] * 4]]
 
 
 def test_a_constant_picture_stays_constant_in_any_size() -> None:
@@ -58,7 +58,7 @@ def test_a_constant_picture_stays_constant_in_any_size() -> None:
 def test_square_pictures_shrink_as_arrays_do(tmp_path: Path) -> None:
     pixels = np.arange(2 * 9 * 9 * 3, dtype=np.uint8).reshape(2, 9, 9, 3)
     files = [saved(tmp_path / f"{at}.png", one) for at, one in enumerate(pixels)]
-    assert torch.equal(stack_images(files, Frame(4)), average(torch.from_numpy(pixels).permute(0, 3, 1, 2), 4))
+    assert torch.equal(stack_images(files, Framing(4)), average(torch.from_numpy(pixels).permute(0, 3, 1, 2), 4))
 
 
 def test_the_orientation_that_a_camera_noted_is_obeyed(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_the_orientation_that_a_camera_noted_is_obeyed(tmp_path: Path) -> None:
 def test_mode_makes_all_pictures_grey_or_rgb(tmp_path: Path) -> None:
     grey, red = saved(tmp_path / "a.png", [[80]]), saved(tmp_path / "b.png", [[[255, 0, 0]]])
     assert stack_images([grey, red]).tolist() == [[[[80]]] * 3, [[[255]], [[0]], [[0]]]]
-    assert stack_images([grey], Frame(mode="rgb")).tolist() == [[[[80]]] * 3]
-    assert stack_images([grey, red], Frame(mode="grey")).tolist() == [[[[80]]], [[[76]]]]  # 0.299 · 255
+    assert stack_images([grey], Framing(mode="rgb")).tolist() == [[[[80]]] * 3]
+    assert stack_images([grey, red], Framing(mode="grey")).tolist() == [[[[80]]], [[[76]]]]  # 0.299 · 255
 
 
 def test_sixteen_bits_keep_their_high_byte(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_folder_of_different_sizes_needs_data_size_and_then_any_size_will_do(t
     settings = DataSettings.model_validate({**words, "size": 6})
     assert build_federation(settings, seed=0).problem.shape == (3, 6, 6)
     assert settings.words()["fit"] == "crop"  # the choice is on record
-    assert settings.model_copy(update={"mode": "grey"}).reading.frame == Frame(6, "crop", "grey")
+    assert settings.model_copy(update={"mode": "grey"}).reading.frame == Framing(6, "crop", "grey")
 
 
 def test_one_site_in_colour_makes_all_sites_so(tmp_path: Path) -> None:
@@ -127,13 +127,13 @@ def test_a_broken_file_is_named_whichever_size_is_asked_for(tmp_path: Path) -> N
     broken = source / "cat" / "1.png"
     broken.write_bytes(broken.read_bytes()[:45])
     with pytest.raises(UserError, match=r"1\.png cannot be read as an image"):
-        read_images(source, ("cat", "dog"), Frame(3))
+        read_images(source, ("cat", "dog"), Framing(3))
 
 
 def test_reading_shows_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[tuple[str, str]] = []
     monkeypatch.setattr(patience, "doing", lambda what, so_far: said.append((what, so_far)))
-    read_images(mixed(tmp_path), ("cat", "dog"), Frame(3))
+    read_images(mixed(tmp_path), ("cat", "dog"), Framing(3))
     assert said[-1] == (f"Reading {tmp_path}", "3 of 3 images")
 
 
@@ -142,4 +142,4 @@ def test_more_than_the_memory_is_refused_before_anything_is_decoded(
 ) -> None:
     monkeypatch.setattr(images, "memory_of_machine", lambda: 2 * 3 * 3 * 8 * 8 - 1)  # one byte short
     with pytest.raises(UserError, match=r"3 images take .* choose a smaller data\.size"):
-        read_images(mixed(tmp_path), ("cat", "dog"), Frame(8))
+        read_images(mixed(tmp_path), ("cat", "dog"), Framing(8))

@@ -14,7 +14,7 @@ CHANNELS: dict[Mode, int] = {"grey": 1, "rgb": 3}
 
 
 @dataclass(frozen=True)
-class Frame:
+class Framing:
     """What every picture becomes."""
 
     size: int | None = None  # the side of the square it is brought to; None: as it is, but all must have one size
@@ -32,7 +32,7 @@ class Frame:
         return image if image.shape[1:] == (self.size, self.size) else average(image[None], self.size)[0]
 
 
-AS_IT_IS = Frame()
+AS_IT_IS = Framing()
 
 
 def _middle(image: Tensor) -> Tensor:

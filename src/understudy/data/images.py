@@ -15,7 +15,7 @@ from torch import Tensor
 
 from understudy import patience
 from understudy.data.examples import Examples
-from understudy.data.framing import AS_IT_IS, Frame, Mode
+from understudy.data.framing import AS_IT_IS, Framing, Mode
 from understudy.errors import UserError
 from understudy.heap import memory_of_machine
 from understudy.randomness import numpy_generator
@@ -35,7 +35,7 @@ def image_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
 
 
-def read_images(folder: Path, classes: Sequence[str], frame: Frame = AS_IT_IS) -> Examples | None:
+def read_images(folder: Path, classes: Sequence[str], frame: Framing = AS_IT_IS) -> Examples | None:
     """The images of one folder, shuffled once because they are stored class by class; None if there are none."""
     files, labels = [], []
     for number, name in enumerate(classes):
@@ -58,11 +58,11 @@ class Picture:
     source: Path | BytesIO
 
 
-def stack_images(files: Sequence[Path], frame: Frame = AS_IT_IS, source: str = "images") -> Tensor:
+def stack_images(files: Sequence[Path], frame: Framing = AS_IT_IS, source: str = "images") -> Tensor:
     return stack_pictures([Picture(str(file), file) for file in files], frame, source)
 
 
-def stack_pictures(pictures: Sequence[Picture], frame: Frame = AS_IT_IS, source: str = "images") -> Tensor:
+def stack_pictures(pictures: Sequence[Picture], frame: Framing = AS_IT_IS, source: str = "images") -> Tensor:
     """(n, 1 or 3, height, width) uint8; they are decoded into place, one by one, as photographs are large."""
     mode = frame.mode or ("rgb" if any(map(_in_colour, pictures)) else "grey")
     first = frame.fitted(_pixels(pictures[0], mode))

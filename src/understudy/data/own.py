@@ -10,7 +10,7 @@ from torch import Tensor
 
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples, NpzArrays, read_npz
-from understudy.data.framing import AS_IT_IS, Frame
+from understudy.data.framing import AS_IT_IS, Framing
 from understudy.data.images import class_names, read_images
 from understudy.data.parquet import holds_parquet, read_parquet, read_users
 from understudy.data.problem import Problem
@@ -38,7 +38,7 @@ class Reading:
     """How files become records."""
 
     shape: tuple[int, ...] | None = None  # of records stored flat in a table
-    frame: Frame = AS_IT_IS  # what pictures become
+    frame: Framing = AS_IT_IS  # what pictures become
 
 
 PLAINLY = Reading()

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from understudy.base_settings import Settings
 from understudy.data.canvases import CanvasesSettings
 from understudy.data.flair import FlairSettings
-from understudy.data.framing import Fit, Frame, Mode
+from understudy.data.framing import Fit, Framing, Mode
 from understudy.data.own import Reading, is_path
 from understudy.data.sets import NATURAL_USERS, SETTINGS, SOURCES
 from understudy.data.shapes import ShapesSettings
@@ -65,7 +65,7 @@ class DataSettings(Settings):
 
     @property
     def reading(self) -> Reading:
-        return Reading(self.shape, Frame(self.size, self.fit or FIT, self.mode))
+        return Reading(self.shape, Framing(self.size, self.fit or FIT, self.mode))
 
     def words(self) -> dict[str, Any]:
         """With the choice of how images got to their size."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.data.examples import Examples
-from understudy.data.framing import AS_IT_IS, Frame
+from understudy.data.framing import AS_IT_IS, Framing
 from understudy.data.images import stack_pictures
 from understudy.errors import UserError, missing_extra
 
@@ -67,7 +67,7 @@ def holds_parquet(path: Path) -> bool:
 
 
 def read_parquet(
-    path: Path, names: Sequence[str], shape: tuple[int, ...] | None = None, frame: Frame = AS_IT_IS
+    path: Path, names: Sequence[str], shape: tuple[int, ...] | None = None, frame: Framing = AS_IT_IS
 ) -> Examples:
     """All records; ``names`` are the class names in order, ``shape`` is a record's where flat lists do not show it."""
     tables = _tables(path)
@@ -90,7 +90,7 @@ def read_users(path: Path) -> Tensor | None:
     return torch.from_numpy(np.concatenate([column.numbers() for column in columns]).astype(np.int64))
 
 
-def _records(tables: Sequence[Table], frame: Frame, source: str) -> Tensor | NDArray[np.generic]:
+def _records(tables: Sequence[Table], frame: Framing, source: str) -> Tensor | NDArray[np.generic]:
     if all(table.columns.keys().isdisjoint(RECORDS) for table in tables):
         return _features(tables)
     columns = [table.one_of(RECORDS, "records") for table in tables]
