@@ -237,10 +237,10 @@ def test_flat_lists_in_parquet_take_the_shape_of_the_config(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("none", "There is no file or folder"), ("a.csv", "neither a folder of images by class nor")]
+    ("name", "says"), [("none", "There is no file or folder"), ("a.xls", "neither a folder of images by class nor")]
 )
 def test_a_source_that_is_not_there_or_of_no_known_kind(tmp_path: Path, name: str, says: str) -> None:
-    (tmp_path / "a.csv").write_text("1,2")
+    (tmp_path / "a.xls").write_text("1,2")
     with pytest.raises(UserError, match=says):
         brought(said(), tmp_path / name)
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from understudy import patience
 from understudy.config.schema import Config
-from understudy.data.assemble import build_federation
+from understudy.data.assemble import build_federation, check_private
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.errors import UserError, no_memory
@@ -26,7 +26,10 @@ def build_data(config: Config) -> Federation:
     if config.live.data is not None:
         return config.live.data
     assert config.data is not None
-    return build_federation(config.data, seed=config.top.seed)
+    data = build_federation(config.data, seed=config.top.seed)
+    if config.top.privacy is not None:
+        check_private(config.data, data)
+    return data
 
 
 def build_method(config: Config, data: Federation, fast: FastPath | None = None) -> Method:

@@ -121,7 +121,19 @@ def _of_sites(settings: DataSettings, seed: int) -> Federation:
         held_out=settings.held_out,
         seed=seed,
         label_names=brought.label_names,
+        found=brought.found,
     )
+
+
+def check_private(settings: DataSettings, data: Federation) -> None:
+    """Under a privacy budget, one record must not change how others are read: no noise would cover that."""
+    if "vocabulary" in data.found:
+        raise UserError(
+            "data.vocabulary: under a privacy budget words must not come from the records; list those of "
+            f"{', '.join(data.found['vocabulary'])}."
+        )
+    if settings.missing == "mean":
+        raise UserError("data.missing: a mean is not private; under a privacy budget write refuse or drop.")
 
 
 def _remote(settings: DataSettings) -> Federation:

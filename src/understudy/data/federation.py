@@ -3,8 +3,8 @@
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ class Federation:
     split: Split | None = None
     label_names: tuple[str, ...] = ()
     remote: bool = False  # the records stay at the sites: only the sites' names are here
+    found: Mapping[str, Any] = field(default_factory=dict)  # settings that your own files show, for the config
 
     def __post_init__(self) -> None:
         if not self.sites:
@@ -56,6 +57,7 @@ class Federation:
             train.take(split.validation) if len(split.validation) else None,
             split,
             dataset.label_names,
+            found=dataset.found,
         )
 
     @classmethod
@@ -89,6 +91,7 @@ class Federation:
         held_out: float = 0.0,
         seed: int = 0,
         label_names: tuple[str, ...] = (),
+        found: Mapping[str, Any] | None = None,
     ) -> Self:
         if not isinstance(held_out, int | float) or not 0 <= held_out < 1:
             raise UserError(f"held_out: {held_out} is not a share; write a number from 0 up to, but not including, 1.")
@@ -100,7 +103,7 @@ class Federation:
         fitting = {name: _fitted(part, template, problem, name) for name, part in sites.items()}
         kept = None if test is None else _fitted(test, template, problem, "test")
         holdings = {name: holding(part, held_out, seed, name) for name, part in fitting.items()}
-        return cls(problem, holdings, kept, label_names=label_names)
+        return cls(problem, holdings, kept, label_names=label_names, found=found or {})
 
 
 def remote_federation(

@@ -58,7 +58,7 @@ def source(name: str) -> Source:
     if name in SOURCES:
         return SOURCES[name]
     raise unknown_name(
-        "data set", name, SOURCES, ", or the path of an .npz or .parquet file or of a folder of images by class"
+        "data set", name, SOURCES, ", or the path of an .npz, .parquet or .csv file or of a folder of images by class"
     )
 
 

@@ -14,17 +14,20 @@ from understudy.data.sets import NATURAL_USERS, SETTINGS, SOURCES
 from understudy.data.shapes import ShapesSettings
 from understudy.data.splits.dirichlet import Dirichlet
 from understudy.data.splits.make import SplitSettings
+from understudy.data.tables import Missing, TableRules
 
+OF_TABLES = ("label", "ignore", "missing", "vocabulary")
 # A named data set comes with these.
-OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel", "fit", "mode")
+OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel", "fit", "mode", *OF_TABLES)
 OF_NAMED_SETS = ("folder", *SETTINGS)
 OF_ONE_SOURCE = ("name", "clients", "split", "validation", "limit", *OF_NAMED_SETS)  # your own sites have a source each
 FIT: Fit = "crop"
+Vocabulary = Annotated[tuple[str, ...], Field(min_length=1)]
 Shape = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)]
 
 
 class DataSettings(Settings):
-    name: str = "digits"  # a data set, or the path of .npz, Parquet or a folder of images by class
+    name: str = "digits"  # a data set, or the path of .npz, CSV, Parquet or a folder of images by class
     clients: int = Field(default=10, ge=1)  # number of clients; natural users and your own sites bring their own number
     split: SplitSettings = Dirichlet(alpha=0.1)  # how records are dealt out; default `users` if the data has them
     held_out: float = Field(default=0.0, ge=0, lt=1)  # share of each client's records kept back for scores
@@ -40,8 +43,12 @@ class DataSettings(Settings):
     fit: Fit | None = None  # image files, to get to size: crop the middle, pad with black or stretch; null: crop
     mode: Mode | None = None  # image files: grey, or rgb; null: rgb if any image of a source is in colour
     classes: int | None = Field(default=None, ge=2)  # your own data: how many classes; null: as many as the labels show
-    labels: tuple[str, ...] = ()  # your own data: class names in order, for image folders and Parquet
-    shape: Shape | None = None  # of a record, channels first, if records are at the sites or flat in Parquet
+    labels: tuple[str, ...] = ()  # your own data: class names in order, for image folders and tables
+    label: str | None = None  # tables: the column of the labels; null: label or y
+    ignore: tuple[str, ...] | None = None  # tables: columns to leave out, such as a record's number
+    missing: Missing | None = None  # tables: refuse, drop rows or take the source's mean of a column; null: refuse
+    vocabulary: dict[str, Vocabulary] | None = None  # tables: the words of columns of texts; null: those found
+    shape: Shape | None = None  # of a record, channels first, if records are at the sites or flat in a table
     pixels: bool | None = None  # likewise: uint8 pixels, or floats taken as they are; null: only images are pixels
     multilabel: bool = False  # likewise: true if a record has several labels
     mean: tuple[float, ...] = ()  # of pixels between 0 and 1, per channel; empty: the data set's own
@@ -65,7 +72,8 @@ class DataSettings(Settings):
 
     @property
     def reading(self) -> Reading:
-        return Reading(self.shape, Framing(self.size, self.fit or FIT, self.mode))
+        rules = TableRules(self.label, self.ignore or (), self.missing or "refuse", self.vocabulary or {})
+        return Reading(self.shape, Framing(self.size, self.fit or FIT, self.mode), rules)
 
     def words(self) -> dict[str, Any]:
         """With the choice of how images got to their size."""

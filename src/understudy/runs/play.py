@@ -60,7 +60,8 @@ def play(
 def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Method, dict[str, Any]]:
     """The method, and the config as written to the run's folder."""
     method = build_method(config, data, fast)
-    return method, config.words(__version__, data.problem, method.net.fast, str(device(config)), digest_of_data(data))
+    where, digest = str(device(config)), digest_of_data(data)
+    return method, config.words(__version__, data.problem, method.net.fast, where, digest, data.found)
 
 
 def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> OpenEngine:

@@ -176,7 +176,7 @@ def _without_test(config: Config) -> Config:
 def _holding(config: Config, data: Federation, name: str, source: Path | None) -> Holding:
     assert config.data is not None
     if source is None and data.remote:
-        raise UserError(f"Name the records of {name} with --data: an .npz or .parquet file, or a folder.")
+        raise UserError(f"Name the records of {name} with --data: an .npz, .parquet or .csv file, or a folder.")
     if source is None:
         return data.sites[name]
     return at_site(config.data, name, source, data.problem, config.top.seed)
