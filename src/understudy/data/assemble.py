@@ -19,6 +19,8 @@ from understudy.data.resize import resized, shrunk
 from understudy.data.sets import SETTINGS, load
 from understudy.data.settings import OF_OWN_DATA, DataSettings, names_a_path
 from understudy.data.splits.make import make_split
+from understudy.data.spread import by_constants
+from understudy.data.standardise import by_itself, each_by_itself
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 
@@ -87,6 +89,24 @@ def _options(settings: DataSettings) -> dict[str, Any]:
 
 
 def build_federation(settings: DataSettings, *, seed: int) -> Federation:
+    data = _unscaled(settings, seed)
+    _check_scale(settings, data.pixels)
+    return each_by_itself(data) if settings.scale == "site" else data
+
+
+def _check_scale(settings: DataSettings, pixels: bool) -> None:
+    """Where ``data.scale`` contradicts what is beside it."""
+    constants = bool(settings.mean)
+    if settings.scale == "site" and pixels:
+        raise UserError("data.scale: pixels are scaled by constants; give data.mean and data.std, or leave it out.")
+    if settings.scale == "given" and not constants:
+        raise UserError("data.scale: 'given' needs data.mean and data.std, one number per channel or feature.")
+    if settings.scale in ("none", "site") and constants:
+        raise UserError(f"data.scale: '{settings.scale}' makes no use of data.mean and data.std; leave them out.")
+
+
+def _unscaled(settings: DataSettings, seed: int) -> Federation:
+    """As it is, or by the constants given."""
     if settings.sites is not None:
         return _of_sites(settings, seed)
     patience.doing(f"Reading {settings.name}")
@@ -132,6 +152,11 @@ def check_private(settings: DataSettings, data: Federation) -> None:
             "data.vocabulary: under a privacy budget words must not come from the records; list those of "
             f"{', '.join(data.found['vocabulary'])}."
         )
+    if settings.scale == "site":
+        raise UserError(
+            "data.scale: with 'site', one record changes how others are scaled, which no noise covers; under a privacy "
+            "budget write data.mean and data.std."
+        )
     if settings.missing == "mean":
         raise UserError("data.missing: a mean is not private; under a privacy budget write refuse or drop.")
 
@@ -149,6 +174,7 @@ def _remote(settings: DataSettings) -> Federation:
     problem = Problem(shape, classes, settings.multilabel, settings.mean, settings.std)
     pixels = len(shape) == 3 if settings.pixels is None else settings.pixels
     test = None if settings.test is None else _brought(settings, Path(settings.test).expanduser(), "test")
+    test = None if test is None else by_constants(test, problem.mean, problem.std)
     names = [*(settings.sites or {})]
     return remote_federation(problem, names, test, pixels=pixels, label_names=settings.labels)
 
@@ -157,7 +183,8 @@ def at_site(settings: DataSettings, name: str, source: Path, problem: Problem, s
     """What one site brings to a federation."""
     part = _brought(settings, source, name)
     problem.check(part, name)
-    return holding(part, settings.held_out, seed, name)
+    held = holding(by_constants(part, problem.mean, problem.std), settings.held_out, seed, name)
+    return by_itself(held) if settings.scale == "site" else held
 
 
 def _brought(settings: DataSettings, source: Path, who: str) -> Examples:

@@ -15,6 +15,7 @@ from understudy.data.own import Scaling, problem_of
 from understudy.data.problem import Problem
 from understudy.data.splits.make import hold_out
 from understudy.data.splits.split import Split
+from understudy.data.spread import by_constants
 from understudy.errors import UserError
 from understudy.site_names import check_site_name
 
@@ -46,6 +47,10 @@ class Federation:
         for name in self.sites:
             check_site_name(name)
 
+    @property
+    def pixels(self) -> bool:
+        return next(iter(self.sites.values())).own.x.dtype == torch.uint8
+
     @classmethod
     def from_split(cls, dataset: Dataset, split: Split) -> Self:
         split.check_fits(len(dataset.train), dataset.name)
@@ -72,7 +77,10 @@ class Federation:
         held_out: float = 0.0,
         seed: int = 0,
     ) -> Self:
-        """From your own arrays, one pair (records, labels) per site; a list of pairs becomes client-0, client-1, …"""
+        """From your own arrays, one pair (records, labels) per site; a list of pairs becomes client-0, client-1, …
+
+        ``mean`` and ``std`` have one number per channel or feature: of pixels between 0 and 1, or of your floats.
+        """
         if not isinstance(sites, Mapping | list | tuple):
             raise UserError(f"sites: give a mapping from names to pairs (records, labels), not {type(sites).__name__}.")
         named = sites if isinstance(sites, Mapping) else {f"client-{i}": pair for i, pair in enumerate(sites)}
@@ -102,7 +110,9 @@ class Federation:
         template = next(part for part in parts if len(part))
         fitting = {name: _fitted(part, template, problem, name) for name, part in sites.items()}
         kept = None if test is None else _fitted(test, template, problem, "test")
-        holdings = {name: holding(part, held_out, seed, name) for name, part in fitting.items()}
+        kept = None if kept is None else by_constants(kept, problem.mean, problem.std)
+        scaled = {name: by_constants(part, problem.mean, problem.std) for name, part in fitting.items()}
+        holdings = {name: holding(part, held_out, seed, name) for name, part in scaled.items()}
         return cls(problem, holdings, kept, label_names=label_names, found=found or {})
 
 

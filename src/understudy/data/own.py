@@ -14,6 +14,7 @@ from understudy.data.examples import Examples, NpzArrays, read_npz
 from understudy.data.framing import AS_IT_IS, Framing
 from understudy.data.images import class_names, read_images
 from understudy.data.problem import Problem
+from understudy.data.spread import by_constants
 from understudy.data.table_files import ENDINGS, holds_table
 from understudy.data.tables import AS_FOUND, TableRules, read_table, read_users, words_in
 from understudy.errors import UserError
@@ -114,6 +115,8 @@ def read_own(
         train, kept_back = _in_one_mode([path, kept_at], [train, kept_back])
     known = Scaling(len(names) or scaling.classes, scaling.mean, scaling.std)
     problem = problem_of([train] if kept_back is None else [train, kept_back], known, name)
+    train = by_constants(train, problem.mean, problem.std)
+    kept_back = None if kept_back is None else by_constants(kept_back, problem.mean, problem.std)
     return Dataset(name, problem, train, kept_back, users=users, label_names=names, found=found)
 
 

@@ -14,11 +14,12 @@ from understudy.data.sets import NATURAL_USERS, SETTINGS, SOURCES
 from understudy.data.shapes import ShapesSettings
 from understudy.data.splits.dirichlet import Dirichlet
 from understudy.data.splits.make import SplitSettings
+from understudy.data.standardise import ScaleBy
 from understudy.data.tables import Missing, TableRules
 
 OF_TABLES = ("label", "ignore", "missing", "vocabulary")
 # A named data set comes with these.
-OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel", "fit", "mode", *OF_TABLES)
+OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel", "fit", "mode", "scale", *OF_TABLES)
 OF_NAMED_SETS = ("folder", *SETTINGS)
 OF_ONE_SOURCE = ("name", "clients", "split", "validation", "limit", *OF_NAMED_SETS)  # your own sites have a source each
 FIT: Fit = "crop"
@@ -51,7 +52,9 @@ class DataSettings(Settings):
     shape: Shape | None = None  # of a record, channels first, if records are at the sites or flat in a table
     pixels: bool | None = None  # likewise: uint8 pixels, or floats taken as they are; null: only images are pixels
     multilabel: bool = False  # likewise: true if a record has several labels
-    mean: tuple[float, ...] = ()  # of pixels between 0 and 1, per channel; empty: the data set's own
+    # your own floats: as they are, by mean and std, or each site by its own statistics; null: given if mean is
+    scale: ScaleBy | None = None
+    mean: tuple[float, ...] = ()  # per channel, of pixels between 0 and 1 or of floats; empty: the data set's own
     std: tuple[float, ...] = ()  # likewise, their standard deviation
 
     @model_validator(mode="before")
