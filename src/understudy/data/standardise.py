@@ -42,3 +42,12 @@ def times_apart(data: Federation) -> float:
     std = Spread.of(torch.cat(parts)).std
     changing = std[std > 0]
     return float(changing.max() / changing.min()) if len(changing) else 1.0
+
+
+def advice(data: Federation, *, in_python: bool = False) -> str | None:
+    """A warning, if features differ much in size."""
+    apart = times_apart(data)
+    if apart <= UNLIKE:
+        return None
+    how = "pass mean= and std=" if in_python else "write data.scale: site, or data.mean and data.std"
+    return f"Some features vary {apart:,.0f} times as much as others, so a network hardly learns: {how}."

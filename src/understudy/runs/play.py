@@ -9,7 +9,7 @@ from understudy import __version__
 from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation
-from understudy.data.standardise import UNLIKE, times_apart
+from understudy.data.standardise import advice
 from understudy.engines.choose import OpenEngine, on_this_machine
 from understudy.errors import TOO_LITTLE_MEMORY, UserError, no_memory, resuming
 from understudy.federation.cohorts import cohort_size
@@ -110,10 +110,8 @@ def _check_sizes(config: Config, data: Federation, watcher: Observer) -> None:
     scale = None if config.data is None else config.data.scale
     if data.remote or scale is not None or config.top.privacy is not None:
         return
-    apart = times_apart(data)
-    if apart > UNLIKE:
-        how = "pass mean= and std=" if config.data is None else "write data.scale: site, or data.mean and data.std"
-        watcher.says(f"Some features vary {apart:,.0f} times as much as others, so a network hardly learns: {how}.")
+    if warning := advice(data, in_python=config.data is None):
+        watcher.says(warning)
 
 
 @contextmanager
