@@ -177,3 +177,21 @@ def test_a_folder_of_csv_is_a_table_but_a_list_beside_images_is_not(tmp_path: Pa
     (tmp_path / "t" / "cat").mkdir()
     with pytest.raises(UserError, match="holds no PNG or JPEG images"):
         made(name=str(tmp_path / "t"))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"ignore": ["weight"]}, r"n\.csv has a column 'bmi', .*s\.csv has none; give every site the same columns"),
+        ({"ignore": ["bmi"]}, r"s\.csv has a column 'weight', .*n\.csv has none"),
+        ({"ignore": ["bmi", "wieght"]}, r"data\.ignore: There is no column 'wieght'\. Did you mean 'weight'"),
+        ({"vocabulary": {"sex": ["f", "m"]}}, r"data\.vocabulary: There is no column 'sex'"),
+    ],
+)
+def test_columns_that_one_site_lacks_or_nobody_has_are_named(tmp_path: Path, words: dict[str, Any], says: str) -> None:
+    north = csv(tmp_path / "n.csv", "age,bmi,y", "50,20,0", "51,21,1")
+    south = csv(tmp_path / "s.csv", "age,weight,y", "50,80,0")
+    with pytest.raises(UserError, match=says):
+        made(sites={"north": str(north), "south": str(south)}, **words)
+    both = made(sites={"north": str(north), "south": str(south)}, ignore=["bmi", "weight"])
+    assert both.problem.shape == (1,)

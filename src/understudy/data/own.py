@@ -16,7 +16,7 @@ from understudy.data.images import class_names, read_images
 from understudy.data.problem import Problem
 from understudy.data.spread import by_constants
 from understudy.data.table_files import ENDINGS, holds_table
-from understudy.data.tables import AS_FOUND, TableRules, read_table, read_users, words_in
+from understudy.data.tables import AS_FOUND, TableRules, check_columns, read_table, read_users, words_in
 from understudy.errors import UserError
 
 
@@ -143,6 +143,7 @@ def _with_words(
     what was found, as settings."""
     given = reading.rules.vocabulary
     every = [words_in(path, reading.rules) for path in sources if holds_table(path) and path.exists()]
+    check_columns(every, reading.rules)
     names = labels or tuple(sorted({name for words in every for name in words.labels}))
     columns = sorted({name for words in every for name in words.categories})
     vocabulary = {

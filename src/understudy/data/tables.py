@@ -124,8 +124,11 @@ def read_table(
 
 @dataclass(frozen=True)
 class TextsFound:
-    """The texts that tables use."""
+    """The texts that a table uses, and its columns."""
 
+    source: str
+    columns: frozenset[str]
+    features: frozenset[str]  # empty: its records are in one column
     labels: frozenset[str]  # empty: labels are numbers
     categories: Mapping[str, frozenset[str]]
 
@@ -134,7 +137,8 @@ def words_in(path: Path, rules: TableRules) -> TextsFound:
     """What a table would add to ``data.labels`` and ``data.vocabulary``."""
     labels: set[str] = set()
     categories: dict[str, set[str]] = {}
-    for table in _tables(path, rules):
+    tables = _tables(path, rules)
+    for table in tables:
         if table.label.is_text:
             labels |= table.label.words()
         for name, column in table.categories().items() if table.holds_features else ():
@@ -145,7 +149,26 @@ def words_in(path: Path, rules: TableRules) -> TextsFound:
                         f"it has more than {MOST_WORDS} different texts; leave it out with data.ignore, or list its "
                         "words in data.vocabulary."
                     )
-    return TextsFound(frozenset(labels), {name: frozenset(words) for name, words in categories.items()})
+    columns = frozenset(name for table in tables for name in table.columns)
+    features = frozenset(name for table in tables if table.holds_features for name in table.features())
+    words = {name: frozenset(found) for name, found in categories.items()}
+    return TextsFound(str(path), columns, features, frozenset(labels), words)
+
+
+def check_columns(tables: Sequence[TextsFound], rules: TableRules) -> None:
+    """Sources of one federation have the same features, and the columns that the config names exist."""
+    known = sorted({name for table in tables for name in table.columns})
+    for setting, names in (("ignore", rules.ignore), ("vocabulary", rules.vocabulary)):
+        for name in names if tables else ():
+            if name not in known:
+                raise UserError(f"data.{setting}: {unknown_name('column', name, known)}")
+    for table in tables:
+        for here, there in ((table, tables[0]), (tables[0], table)):
+            if only := here.features - there.features:
+                raise UserError(
+                    f"{here.source} has a column '{min(only)}', {there.source} has none; give every site the same "
+                    "columns, or leave it out with data.ignore."
+                )
 
 
 def read_users(path: Path, rules: TableRules = AS_FOUND) -> Tensor | None:
