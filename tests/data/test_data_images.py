@@ -16,6 +16,7 @@ from understudy.data.images import read_images, stack_images
 from understudy.data.resize import average
 from understudy.data.settings import DataSettings
 from understudy.errors import UserError
+from understudy.runs.resuming import check_same_run, digest_of_run
 
 
 def saved(path: Path, pixels: Any, **how: Any) -> Path:
@@ -96,6 +97,15 @@ def test_a_folder_of_different_sizes_needs_data_size_and_then_any_size_will_do(t
     assert build_federation(settings, seed=0).problem.shape == (3, 6, 6)
     assert settings.words()["fit"] == "crop"  # the choice is on record
     assert settings.model_copy(update={"mode": "grey"}).reading.frame == Framing(6, "crop", "grey")
+
+
+def test_a_folder_from_before_the_fit_was_on_record_is_the_same_run() -> None:
+    words = {"data": DataSettings.model_validate({"name": "pets/", "size": 6}).words()}
+    older = {"data": {key: value for key, value in words["data"].items() if key not in ("fit", "mode")}}
+    check_same_run(older, words)
+    assert digest_of_run(older) == digest_of_run(words)
+    with pytest.raises(UserError, match=r"data\.fit is None there and 'pad' here"):
+        check_same_run(older, {"data": {**words["data"], "fit": "pad"}})
 
 
 def test_one_site_in_colour_makes_all_sites_so(tmp_path: Path) -> None:
