@@ -1,6 +1,7 @@
 """Writes docs/methods/*.md, a page per method, docs/settings.md and README's table of families: from the files of the
 methods, the comments behind their settings, the tables of finished studies (a study's `Shown` reads them) and what
-papers print (`papers.printed`). In docs/studies/*/README.md it writes what stands between
+papers print (`papers.printed`). docs/papers/NAME/README.md, a page per table or figure of a paper, and the scoreboard
+come from docs/papers/NAME/SCALE.json. In docs/studies/*/README.md it writes what stands between
 `<!-- notes: … -->` and `<!-- end -->`: the sentences of table.json that begin so, or all of them.
 
 Run ``python docs/make_pages.py`` after a method, a setting or a table has changed; a test compares the pages with what
@@ -23,16 +24,24 @@ from understudy.config.families import FAMILIES
 from understudy.config.schema import EngineSettings, MethodPlan, ModelPlan, Top
 from understudy.data.settings import DataSettings
 from understudy.data.splits.make import SplitSettings
+from understudy.papers.claims import in_print
 from understudy.papers.printed import PRINTED
-from understudy.papers.reproduce import STUDIES
+from understudy.papers.published import Published
+from understudy.papers.reproduce import ARTEFACTS, STUDIES
+from understudy.papers.scoreboard import SUMMARY, scores, stored_at, summary, write_summary
 from understudy.papers.stored import findings_of
-from understudy.papers.study import Shown
+from understudy.papers.study import Findings, Scale, Shown
+from understudy.papers.telling import told
 from understudy.privacy.policy import Policy
 from understudy.privacy.promise import PrivacySettings
+from understudy.view.findings import markdown_table
 from understudy.view.listings import flat, typed
+from understudy.view.papers_listed import scoreboard_table
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
+PAPERS = HERE / "papers"
+PACKAGED = HERE.parent / "src" / "understudy" / "papers" / SUMMARY
 
 
 def page(roles: Sequence[Mapping[str, Any]]) -> str:
@@ -68,11 +77,13 @@ def _numbers(name: str) -> str:
 
 def _our_line(study: str, shown: Shown, name: str) -> str:
     """All rows of a method in one study beside each other; nothing where there is no table, or none of it."""
-    folder = HERE / "studies" / study
-    if not (folder / "table.json").exists():
+    own = study not in ARTEFACTS
+    folder = (HERE / "studies" if own else PAPERS) / study
+    table = folder / ("table.json" if own else f"{shown.scale}.json")
+    if not table.exists():
         return ""
     found = []
-    for row in read_rows(json.loads((folder / "table.json").read_text())):
+    for row in read_rows(json.loads(table.read_text())):
         match = re.fullmatch(shown.label, row.label)
         if match and shown.called.get(match["method"], match["method"]).lower() == name:
             found.append((match.groupdict().get("more") or "", row))
@@ -83,10 +94,11 @@ def _our_line(study: str, shown: Shown, name: str) -> str:
     tuned = f"; rate {' / '.join(rates if len(set(rates)) > 1 else rates[:1])}" if rates else ""
     seeds = len(found[0][1].accuracies)
     figures = " / ".join(row.figure for _, row in found)
-    about = f"{folder.name}/README.md" if (folder / "README.md").exists() else "README.md"
+    has_page = not own or (folder / "README.md").exists()
+    about = f"{folder.name}/README.md" if has_page else "README.md"
     command = f"understudy reproduce {study} --scale {shown.scale}"
     said = f"{setup}{tuned}; {seeds} {'seed' if seeds == 1 else 'seeds'}"
-    return f"| {said} | {figures} | [ours](../studies/{about}), `{command}` |"
+    return f"| {said} | {figures} | [ours](../{folder.parent.name}/{about}), `{command}` |"
 
 
 @dataclass(frozen=True)
@@ -259,6 +271,80 @@ def _by_name(found: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+# ---- the papers' tables and figures
+
+
+def artefact_page(name: str) -> str:
+    """Printed and ours at each scale that was run, the verdicts, and what to bear in mind."""
+    study = ARTEFACTS[name]
+    published = study.published
+    assert published is not None
+    stored = stored_at(PAPERS, name)
+    parts = [f"# {name}", f"{study.about}", f"{published.paper}, {published.place}."]
+    scales = ", ".join(f"`--scale {scale}`" for scale in study.scales)
+    parts.append(f"```\nunderstudy reproduce {name}\n```\n\nScales: {scales}.")
+    parts.append("## Claims\n\n" + _claims(published, stored))
+    for scale, found in stored.items():
+        said = told(study, found, scale)
+        parts.append(f"## Ours at {'the desk' if scale == 'desk' else 'the scale of the paper'}")
+        parts += [markdown_table(table).strip() for table in said.tables.get("table", ())]
+        parts += [
+            f"![{_first_line(study.about)}]({file.name})" for file in sorted((PAPERS / name).glob(f"{scale}-*.png"))
+        ]
+        if found.notes:
+            parts.append("".join(map(_bullet, found.notes)).strip())
+        parts.append(f"Made by {_makers(found)}.")
+    if not stored:
+        parts.append("Not run yet.")
+    if published.remarks or study.more:
+        parts.append("## Bear in mind\n\n" + "".join(map(_bullet, [*published.remarks, *study.more])).strip())
+    return "\n\n".join(parts) + "\n"
+
+
+def _first_line(words: str) -> str:
+    return words.splitlines()[0].rstrip(".")
+
+
+def _claims(published: Published, stored: Mapping[Scale, Findings]) -> str:
+    heads = [
+        "claim",
+        "in print",
+        *(f"at the {scale}" if scale == "desk" else "at the paper's scale" for scale in stored),
+    ]
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    by_scale = {scale: published.verdicts(found, scale) for scale, found in stored.items()}
+    for at, claim in enumerate(published.claims):
+        printed = in_print(claim, published.cells)
+        cells = [claim.sentence, "–" if printed.word == "not run" else printed.word]
+        cells += [f"**{found[at].word}**: {found[at].because}" for found in by_scale.values()]
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join(lines)
+
+
+def _makers(found: Findings) -> str:
+    makers = dict.fromkeys(line.made_by for line in found.lines if line.made_by)
+    return "; ".join(makers) or found.made_by or "a version that did not note it"
+
+
+def papers_page() -> str:
+    board = scores(ARTEFACTS, PAPERS)
+    return (
+        "\n\n".join(
+            [
+                "# The papers' tables and figures",
+                "Every table and figure of the four papers by its name: what it claims, what was printed, what we got. "
+                "`understudy reproduce NAME` repeats one (`--plan` tells first what it costs), `--scale paper` with "
+                "every number as printed. Verdicts are computed from stored numbers: a claim **holds** if it is borne "
+                "out by more than the spread over seeds, **does not hold** if it is contradicted by more than that, "
+                "and is **not settled** in between. With one seed, one point of accuracy counts as the spread.",
+                f"{summary(board)} {summary(board, 'paper')}",
+                markdown_table(scoreboard_table(board)).strip(),
+            ]
+        )
+        + "\n"
+    )
+
+
 NOTES = re.compile(r"(<!-- notes:? ?(.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -294,6 +380,11 @@ def main() -> None:
     README.write_text(readme())
     for study in study_folders():
         (study / "README.md").write_text(study_page(study))
+    for name in ARTEFACTS:
+        (PAPERS / name).mkdir(parents=True, exist_ok=True)
+        (PAPERS / name / "README.md").write_text(artefact_page(name))
+    (PAPERS / "README.md").write_text(papers_page())
+    write_summary(PACKAGED, scores(ARTEFACTS, PAPERS))
     print(f"{len(found)} pages in {folder.name}/, settings.md and the table of README")
 
 

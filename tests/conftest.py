@@ -1,11 +1,17 @@
 import inspect
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
+from browser import running_chromium
 from second_device.build import compiler
 from second_device.process import call, close
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -20,6 +26,21 @@ def _only_data_that_came_along(tmp_path_factory: pytest.TempPathFactory) -> None
     nothing = tmp_path_factory.mktemp("no-data-sets")
     for name in ("UNDERSTUDY_DATA", "XDG_DATA_HOME", "XDG_DATA_DIRS"):
         os.environ[name] = str(nothing)
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a browser that runs through the whole session."""
+    with running_chromium(tmp_path_factory.mktemp("chromium")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator["Browser"]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        yield playwright.chromium.connect_over_cdp(chromium)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

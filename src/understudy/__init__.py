@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "run": "understudy.runs.api",
     "load": "understudy.runs.api",
+    "report": "understudy.reporting",
     "Result": "understudy.runs.rounds",
     "Federation": "understudy.data.federation",
     "Examples": "understudy.data.examples",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from understudy.federation.registry import add_on as add_on
     from understudy.federation.registry import method as method
     from understudy.federation.server import Server as Server
+    from understudy.reporting import report as report
     from understudy.runs.api import load as load
     from understudy.runs.api import run as run
     from understudy.runs.rounds import Result as Result

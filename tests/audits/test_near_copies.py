@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from understudy.audits.near_copies import near_copies, nearest
+from understudy.audits.near_copies import near_copies, near_copies_by_own, nearest
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
@@ -66,3 +66,16 @@ def test_nothing_shared_and_nothing_to_judge_by() -> None:
     assert (len(found.near), found.share, found.nearest_first(10)) == (0, 0.0, [])
     with pytest.raises(UserError, match="0 held-out and 4 training records"):
         near_copies(OWN, OWN, HELD_OUT.none(), PROBLEM)
+
+
+def test_where_nothing_was_held_out_records_are_compared_with_one_another() -> None:
+    # To the nearest other one it is 10, 10, 30 and 50; twins do not count as near to one another.
+    own = images((0, 0), (10, 0), (40, 0), (90, 0), (90, 0))
+    found = near_copies_by_own(images((1, 0), (60, 0), (200, 0)), own, PROBLEM, at=0.5)
+    assert found is not None
+    assert found.distance.tolist() == [1, 20, 110]
+    assert found.record.tolist() == [0, 2, 3]
+    assert found.threshold == 30  # the middle of 10, 10, 30, 50 and 50
+    assert found.near.tolist() == [True, True, False]
+    assert found.quantile.tolist() == pytest.approx([0, 2 / 5, 1])
+    assert near_copies_by_own(images((1, 0)), images((5, 5), (5, 5)), PROBLEM) is None

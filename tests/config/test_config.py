@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -12,8 +13,15 @@ from understudy.config.build import build_data, build_method
 from understudy.config.read import pairs, presets, read
 from understudy.config.resolve import _over_preset, resolve
 from understudy.config.schema import Config
+from understudy.data import sets
+from understudy.data.cifar import CifarSet
+from understudy.data.dataset import Dataset
+from understudy.data.examples import Examples
+from understudy.data.flair import FlairSettings
 from understudy.data.mnist import IdxSet
+from understudy.data.problem import Problem
 from understudy.data.published import PublishedFile
+from understudy.data.shapes import ShapesSettings, read_shapes
 from understudy.errors import UserError
 from understudy.federation.registry import Entry
 from understudy.methods.fedavg import fedavg
@@ -52,14 +60,34 @@ def test_an_empty_config_is_fedavg_on_digits() -> None:
 
 @pytest.fixture
 def published_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blank images and labels in turn in place of files that nobody has to have; as many as were published."""
+    """Blank images and labels in turn in place of files that nobody has to have; as many as were published.
+
+    Of shapes there are few.
+    """
 
     def array(_: IdxSet, file: PublishedFile, __: Path | None) -> Tensor:
         records = 60_000 if file.name.startswith("train") else 10_000
         labels = torch.arange(records, dtype=torch.uint8) % 10
         return labels if "labels" in file.name else torch.zeros(records, 28, 28, dtype=torch.uint8)
 
+    def batch(one: CifarSet, file: PublishedFile, _: Path | None) -> dict[str, object]:
+        records = 50_000 // len(one.train) if file in one.train else 10_000
+        labels = [at % one.problem.classes for at in range(records)]
+        return {"data": np.zeros((records, 3072), dtype=np.uint8), one.label_key: labels}
+
+    def thinned(settings: ShapesSettings) -> Dataset:  # 737 280 images would take minutes
+        return read_shapes(settings.model_copy(update={"scales": 1, "rotations": 2, "positions": 8}))
+
+    def of_two_hundred_users(_: Path | None, settings: FlairSettings) -> Dataset:
+        labels = (torch.arange(400)[:, None] % 17 == torch.arange(17)).to(torch.uint8)
+        blank = Examples(torch.zeros(400, 3, settings.size, settings.size, dtype=torch.uint8), labels)
+        problem = Problem((3, settings.size, settings.size), 17, multilabel=True)
+        return Dataset("flair", problem, blank, blank, users=torch.arange(400) % 200)
+
+    monkeypatch.setattr(sets, "read_flair", of_two_hundred_users)
     monkeypatch.setattr(IdxSet, "array", array)
+    monkeypatch.setattr(CifarSet, "batch", batch)
+    monkeypatch.setattr(sets, "read_shapes", thinned)
 
 
 @pytest.mark.usefixtures("published_files")

@@ -143,11 +143,12 @@ CASES = cases()
 # With add-ons first what they could break: where clients run, resumption, a client that drops out. The rest is slow.
 FIRST = ("check_same_bits_wherever", "check_same_bits_after", "check_a_dropped")
 METHODS = {entry.name for entry in registry.entries() if entry.role == "method"}
-PAIRS = [name for name in CASES if "+" in name and name.split("+")[1] in METHODS]  # with a term
+IN_EVERY_STEP = {*METHODS, "published-noise"}  # add-ons that act in local steps: terms, and noise
+PAIRS = [name for name in CASES if "+" in name and name.split("+")[1] in IN_EVERY_STEP]
 
 
 def first_checks(name: str) -> tuple[str, ...]:
-    """Of a method with a term, which are many, one: the next pair has the next."""
+    """Of a method with such an add-on, which are many, one: the next pair has the next."""
     return FIRST if name not in PAIRS else FIRST[PAIRS.index(name) % 3 :][:1]
 
 

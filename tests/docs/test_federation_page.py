@@ -48,7 +48,7 @@ def test_the_page_goes_through_all_steps() -> None:
 
 
 def test_options_that_the_page_names_in_passing_are_options() -> None:
-    known = {word for name in ("server", "client") for word in _options(name)} | {"--sheet", "--yes", "--engine"}
+    known = {word for name in ("server", "client", "approve") for word in _options(name)} | {"--engine"}
     known |= {word for name in ("server", "client", "admit") for word in _options("keys", name)}
     known |= {"--resume"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", PAGE)) <= known
@@ -58,7 +58,7 @@ def _options(*path: str) -> list[str]:
     command = typer.main.get_command(app)
     for name in path:
         command = command.commands[name]  # type: ignore[attr-defined]
-    return [word for parameter in command.params for word in parameter.opts]
+    return [word for parameter in command.params for word in (*parameter.opts, *parameter.secondary_opts)]
 
 
 def test_the_config_of_the_page_is_read() -> None:

@@ -24,7 +24,7 @@ from understudy.privacy.policy import Policy
 from understudy.privacy.promise import PrivacySettings
 from understudy.view.waiting import print_waiting
 
-WAITS = "its reply waits for a person's approval there (understudy approve FOLDER)"
+WAITS = "its reply waits for a person's approval here: understudy review"
 
 
 class Noisy(Method):
@@ -86,7 +86,7 @@ def files(site: Site) -> set[str]:
 def test_a_reply_waits_and_nothing_of_it_is_where_an_engine_sends_from(tmp_path: Path, method: Noisy) -> None:
     site = site_with(tmp_path, approval=("examples",))
     first = ask(site, method, score=True)
-    assert (first.outcome, first.why, first.read(), first.charges) == ("waiting", WAITS, b"", ())
+    assert (first.outcome, first.why, first.read(), first.charges) == ("waiting", f"{WAITS} {site.folder}", b"", ())
     assert {"waiting/run-r1s1/reply.safetensors", "waiting/run-r1s1/about.json"} <= files(site)
     assert "run/reply-1.safetensors" not in files(site)
     (held,) = ApprovalQueue(site.folder).held()

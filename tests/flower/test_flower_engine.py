@@ -307,6 +307,22 @@ def test_it_waits_for_everybody_and_names_who_is_missing(tmp_path: Path) -> None
     assert told == [["b"]]
 
 
+def test_who_looks_on_is_told_who_is_online_and_whose_answer_is_awaited(tmp_path: Path) -> None:
+    grid = FakeGrid({1: "a", 2: "b"}, {"a": silent, "b": good})
+    told: list[tuple[list[str], list[str]]] = []
+
+    def attends(there: Iterable[str], awaited: Iterable[str]) -> None:
+        told.append((sorted(there), sorted(awaited)))
+
+    engine = make(tmp_path, grid, 0.1, attends=attends)
+    assert outcomes(engine, "a", "b", "c")["b"] == "from b"
+    assert (["a", "b"], ["a", "c"]) in told, "b has answered, though a is before it in the order"
+    told.clear()
+    grid.names[3], grid.behave["c"] = "c", good
+    engine.wait_for(["a", "c", "d"], lambda missing: None, enough=2)
+    assert (["a", "b", "c"], []) in told
+
+
 def test_after_the_time_for_an_answer_a_quorum_will_do(tmp_path: Path) -> None:
     grid = FakeGrid({1: "a"}, {"a": good})
     make(tmp_path, grid, 0.05).wait_for(["a", "b"], lambda missing: None, enough=1)

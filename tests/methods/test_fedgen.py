@@ -268,8 +268,8 @@ def test_who_has_no_record_or_is_never_asked_changes_nothing() -> None:
 
 def test_a_reply_of_another_make_does_not_teach() -> None:
     class Liar(Spied):
-        def _shapes(self) -> dict[str, tuple[int, ...]]:
-            return {**super()._shapes(), "labels": (4,)}
+        def reply_shapes(self) -> dict[str, tuple[int, ...]]:
+            return {**super().reply_shapes(), "labels": (4,)}
 
     method = Liar(settings())
     state = Stage(bound(method, layered()), SITES).play(1)

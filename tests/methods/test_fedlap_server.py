@@ -92,10 +92,13 @@ def test_the_server_stops_at_the_radius(given: dict[str, Any], place: int) -> No
     assert state["model"].item() == pytest.approx(visited(5)[place], rel=1e-5)
 
 
-@pytest.mark.parametrize(("rule", "radius"), [("min", 0.1), ("max", 0.9), ("median", 0.35), ("mean", 0.425)])
+@pytest.mark.parametrize(
+    ("rule", "radius", "steps"), [("min", 0.1, 1), ("max", 0.9, 3), ("median", 0.35, 1), ("mean", 0.425, 1)]
+)
 @pytest.mark.usefixtures("still")
-def test_radius_rules(rule: str, radius: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Four clients measure 0.1, 0.3, 0.4 and 0.9: between the middle two lies 0.35, and 1.7/4 = 0.425.
+def test_radius_rules(rule: str, radius: float, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Four clients measure 0.1, 0.3, 0.4 and 0.9: between the middle two lies 0.35, and 1.7/4 = 0.425. The first step
+    # goes 0.5 far; 0.9 is left behind in the third.
     told = dict(zip("abcd", (0.3, 0.9, 0.1, 0.4), strict=True))
     monkeypatch.setattr(FedLap, "radius_of_trust", lambda self, client, w, made: told[client.id])
     chosen = method(**COIN, radius_rule=rule)
@@ -104,6 +107,7 @@ def test_radius_rules(rule: str, radius: float, monkeypatch: pytest.MonkeyPatch)
     assert chosen.metrics(state) == {
         "radius": pytest.approx(radius),
         "moved": pytest.approx(abs(state["model"].item())),
+        "server_steps": steps,
     }
 
 

@@ -67,6 +67,15 @@ def test_resnet18_has_as_many_parameters_with_either_norm() -> None:
     assert any(isinstance(layer, nn.BatchNorm2d) for layer in batch.modules())
 
 
+def test_a_narrower_resnet18_has_every_stage_narrower() -> None:
+    # An eighth of the channels: 512/8 = 64 features, and about a 64th of the weights.
+    narrow = build("resnet18", (3, 32, 32), settings=ResNetSettings(width=8))
+    assert narrow.head.in_features == 64
+    assert 11_173_962 / 64 < parameters(narrow) < 11_173_962 / 63
+    with pytest.raises(UserError, match="2 groups do not divide 3 channels"):
+        build("resnet18", (3, 32, 32), settings=ResNetSettings(width=3))
+
+
 def test_resnet18_normalises_in_two_groups_by_default() -> None:
     norms = [m for m in build("resnet18", (3, 32, 32)).modules() if isinstance(m, nn.GroupNorm)]
     assert len(norms) == 20

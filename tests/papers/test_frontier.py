@@ -1,13 +1,16 @@
 """The frontier: accuracy beside what was given away, and which stand-in is near the goal."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from understudy.audits.measures import Interval, Reached
 from understudy.audits.result import AttackRow, Audit
+from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.frontier.plan import FrontierPlan, Point
 from understudy.papers.frontier.points import POINTS
-from understudy.papers.frontier.standings import Stand, findings
-from understudy.papers.reproduce import study
+from understudy.papers.frontier.standings import Stand, findings, frontier
+from understudy.papers.reproduce import experiment
+from understudy.papers.run_store import RunStore
 from understudy.papers.study import StudyLine
 from understudy.runs.watching import Observer
 from understudy.view.findings import write_findings
@@ -56,14 +59,24 @@ def test_a_point_takes_the_rate_of_another_that_is_tuned() -> None:
 
 
 def test_a_smoke_run_attacks_every_point_once(tmp_path: Path) -> None:
-    found = study("frontier", "smoke")(tmp_path, Observer())
+    store, asked = RunStore(tmp_path), experiment("frontier", "smoke")
+    found = asked.run(store, Observer(), 2)
     write_findings(found, tmp_path)
     assert {line.label.split(",")[0] for line in found.lines} == {"REAL 10", "40 steps", "FedAvg"}
-    audits = sorted(tmp_path.glob("runs/*/*/audit.json"))
+    audits = sorted(tmp_path.glob("runs/*/audit.json"))
     assert len(audits) == 3
     before = [path.stat().st_mtime_ns for path in audits]
-    again = study("frontier", "smoke")(tmp_path, Observer())
+    again = asked.run(store, Observer(), 2)
     assert [path.stat().st_mtime_ns for path in audits] == before  # what was audited is not attacked again
     assert again.tables == found.tables
     sent = {row[1]: row[5] for row in found.tables["table"][0].rows}
     assert float(sent["real records: REAL 10"].split()[0]) > 20
+
+
+def test_a_point_whose_run_is_not_here_keeps_the_audit_that_was_stored_with_it() -> None:
+    kept = stand("kept", 0.9, 0.2, 0.6)
+    plan = replace(PLAN, points=[replace(kept.point, splits=("α",))])
+    numbers = findings(plan, [kept]).numbers
+    found = frontier(plan, PlayedLines({kept.line.label: kept.line}, {}, numbers))
+    assert found.tables == findings(plan, [kept]).tables
+    assert frontier(plan, PlayedLines({kept.line.label: kept.line}, {})).lines == []

@@ -25,6 +25,7 @@ FOUND = Findings(
     numbers={"target": 0.8},
     config={"data": {"name": "digits"}},
     rates=[0.1, 1.0],
+    values={("a", "x"): [50.0, 70.0]},
 )
 
 
@@ -33,18 +34,19 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     again = read_table(tmp_path / "deep/table.json")
     assert again.lines == FOUND.lines
     assert (again.tables, again.notes, again.numbers) == (FOUND.tables, FOUND.notes, FOUND.numbers)
+    assert again.values == FOUND.values
     assert (again.about, again.config, again.rates) == (FOUND.about, FOUND.config, FOUND.rates)
     assert write_table(tmp_path / "again.json", "some", "desk", again) == content
-    assert (content["schema"], content["name"], content["scale"]) == (1, "some", "desk")
+    assert (content["schema"], content["name"], content["scale"]) == (2, "some", "desk")
     assert content["lines"][0]["mean"] == pytest.approx(0.6)
     assert content["pictures"]["table"]["panels"][0]["traces"][0]["style"] == "dots"
 
 
-@pytest.mark.parametrize("schema", [2, None])
+@pytest.mark.parametrize("schema", [3, None])
 def test_another_schema_is_refused_in_one_sentence(schema: int | None, tmp_path: Path) -> None:
     content = write_table(tmp_path / "table.json", "some", "desk", FOUND)
     (tmp_path / "table.json").write_text(json.dumps({**content, "schema": schema}))
-    with pytest.raises(UserError, match=rf"table.json has schema {schema}, but this version reads schema 1; run its"):
+    with pytest.raises(UserError, match=rf"table.json has schema {schema}, but this version reads up to 2; run its"):
         read_table(tmp_path / "table.json")
 
 
@@ -55,16 +57,25 @@ def test_a_line_with_an_unknown_key_is_refused_too(tmp_path: Path) -> None:
         read_table(tmp_path / "table.json")
 
 
+def test_the_schema_before_is_read_too(tmp_path: Path) -> None:
+    content = write_table(tmp_path / "table.json", "some", "desk", FOUND)
+    old = {key: value for key, value in content.items() if key not in ("values", "made_by")} | {"schema": 1}
+    old["lines"] = [{key: each[key] for key in each if key not in ("epsilon", "made_by")} for each in content["lines"]]
+    (tmp_path / "table.json").write_text(json.dumps(old))
+    again = read_table(tmp_path / "table.json")
+    assert (again.lines, again.values) == (FOUND.lines, {})
+
+
 def test_the_command_writes_table_page_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reproduce("theory-surrogate", "smoke", tmp_path, False)
+    reproduce("feddm-fig1", "smoke", tmp_path)
+    folder = tmp_path / "feddm-fig1-smoke"
     said = capsys.readouterr().out
-    assert said == f"\n{(tmp_path / 'table.md').read_text()}\n{tmp_path / 'table.png'}\n"
-    assert (tmp_path / "table.png").exists()
-    reproduce("theory-surrogate", "smoke", tmp_path, True)
-    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "table.json").read_text())
-    found = read_table(tmp_path / "table.json")
-    assert table_pages(found) == {"table": (tmp_path / "table.md").read_text()}
-    assert found.pictures["table"].panels[0].heading.startswith("client 1")
+    assert (folder / "table.md").read_text() in said
+    assert said.rstrip().endswith(str(folder / "table.png"))
+    reproduce("feddm-fig1", "smoke", tmp_path, as_json=True)
+    assert json.loads(capsys.readouterr().out) == json.loads((folder / "table.json").read_text())
+    found = read_table(folder / "table.json")
+    assert table_pages(found)["table"] == (folder / "table.md").read_text()
 
 
 @pytest.mark.parametrize("file", STORED, ids=lambda file: file.parent.name)

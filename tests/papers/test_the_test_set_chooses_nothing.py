@@ -5,7 +5,7 @@ records, the worse it is on the test set. A rate that learns nothing wins on the
 """
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,12 @@ from safetensors.torch import load_file
 import understudy as us
 from understudy.data.splits.split import Split
 from understudy.errors import UserError
+from understudy.papers.carrying_out import carry_out, played_lines, tuning_runs
+from understudy.papers.comparison import TUNING_SEED, Comparison, Contender
+from understudy.papers.published import FromRuns, Later
 from understudy.papers.reproduce import STUDIES
+from understudy.papers.run_store import RunStore
 from understudy.papers.study import StudyLine
-from understudy.papers.tuned import TUNING_SEED, Comparison, Contender, compare_tuned, counted_run
 from understudy.runs.compare import compare
 from understudy.runs.folder import RunFolder
 from understudy.runs.watching import Observer
@@ -65,32 +68,43 @@ def test_validation_is_scored_on_validation_records_and_the_test_set_on_its_own(
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StudyLine]:
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> "Tuned":
     out = tmp_path_factory.mktemp("tuned")
     plan = Comparison("upside down", "", words(out), (LEARNS, IDLES), SEEDS, [Contender("fedavg", {})])
-    (line,) = compare_tuned(plan, out / "study", Observer())
-    return out / "study", line
+    store = RunStore(out / "study")
+    carry_out([plan], store, Observer(), workers=1)
+    return Tuned(plan, store)
 
 
-def last_line(folder: Path) -> dict[str, Any]:
-    return RunFolder(folder).metrics()[-1]
+@dataclass(frozen=True)
+class Tuned:
+    plan: Comparison
+    store: RunStore
+
+    @property
+    def line(self) -> StudyLine:
+        return played_lines([self.plan], self.store)["fedavg"]
+
+    def tried(self) -> dict[float, RunFolder]:
+        runs = tuning_runs(self.plan, self.plan.contenders[0], self.store)
+        return {one.rate: RunFolder(self.store.folder(one.run)) for one in runs if one.rate is not None}
+
+    def counted(self) -> list[RunFolder]:
+        folders = played_lines([self.plan], self.store).folders
+        return [RunFolder(folders["fedavg", seed]) for seed in SEEDS]
 
 
-def test_the_rate_is_chosen_on_validation_records_though_the_test_set_says_otherwise(
-    tuned: tuple[Path, StudyLine],
-) -> None:
-    out, line = tuned
-    tried = {rate: last_line(out / f"runs/fedavg/rate-{rate:g}") for rate in (LEARNS, IDLES)}
+def test_the_rate_is_chosen_on_validation_records_though_the_test_set_says_otherwise(tuned: Tuned) -> None:
+    tried = {rate: run.metrics()[-1] for rate, run in tuned.tried().items()}
     assert tried[LEARNS]["validation_accuracy"] > tried[IDLES]["validation_accuracy"]
     assert tried[LEARNS]["accuracy"] < tried[IDLES]["accuracy"], "the test set would choose the other"
-    assert line.rate == LEARNS
-    assert line.validation == {f"{rate:g}": last["validation_accuracy"] for rate, last in tried.items()}
+    assert tuned.line.rate == LEARNS
+    assert tuned.line.validation == {f"{rate:g}": last["validation_accuracy"] for rate, last in tried.items()}
 
 
-def test_rates_are_tried_with_a_seed_and_a_split_that_no_run_that_counts_has(tuned: tuple[Path, StudyLine]) -> None:
-    out, line = tuned
-    tried = RunFolder(out / f"runs/fedavg/rate-{LEARNS:g}").config()
-    counted = [RunFolder(counted_run(out, line, seed)).config() for seed in SEEDS]
+def test_rates_are_tried_with_a_seed_and_a_split_that_no_run_that_counts_has(tuned: Tuned) -> None:
+    tried = tuned.tried()[LEARNS].config()
+    counted = [run.config() for run in tuned.counted()]
     assert [config["seed"] for config in counted] == list(SEEDS)
     assert tried["seed"] not in SEEDS
     assert tried["data"]["validation"] > 0
@@ -98,9 +112,8 @@ def test_rates_are_tried_with_a_seed_and_a_split_that_no_run_that_counts_has(tun
     assert tried["data_digest"] not in [config["data_digest"] for config in counted]
 
 
-def test_what_counts_is_the_last_round_on_the_test_set_and_the_best_is_apart(tuned: tuple[Path, StudyLine]) -> None:
-    out, line = tuned
-    runs = [RunFolder(counted_run(out, line, seed)) for seed in SEEDS]
+def test_what_counts_is_the_last_round_on_the_test_set_and_the_best_is_apart(tuned: Tuned) -> None:
+    runs, line = tuned.counted(), tuned.line
     curves = [[line["accuracy"] for line in run.metrics()] for run in runs]
     assert all(curve[-1] < max(curve) for curve in curves), "it gets worse on the test set as it learns"
     assert line.accuracies == [curve[-1] for curve in curves]
@@ -115,21 +128,13 @@ def test_what_counts_is_the_last_round_on_the_test_set_and_the_best_is_apart(tun
 def test_every_study_is_tuned_with_another_seed_than_it_counts_and_never_on_the_test_set() -> None:
     checked = set()
     for name, found in STUDIES.items():
-        for scale, carry_out in found.scales.items():
-            assert isinstance(carry_out, partial)
-            plan = carry_out.args[0]
-            if isinstance(plan, Comparison):
+        for scale, asked in found.scales.items():
+            experiment = asked.make() if isinstance(asked, Later) else asked
+            for plan in experiment.comparisons if isinstance(experiment, FromRuns) else ():
                 checked.add(name)
                 assert plan.tuned_on in ("validation_accuracy", "personal_held_out_accuracy"), f"{name} at {scale}"
-            assert TUNING_SEED not in getattr(plan, "seeds", ())
-    assert {
-        "averaging-family",
-        "personal-models",
-        "feddm-skew",
-        "fedlap-pairs",
-        "fedlap-options",
-        "fedlap-dp",
-    } <= checked
+                assert all(TUNING_SEED not in plan.seeds_of(one) for one in plan.contenders)
+    assert {"averaging-family", "personal-models", "frontier"} <= checked
 
 
 def test_a_comparison_that_would_tune_on_what_counts_is_refused() -> None:

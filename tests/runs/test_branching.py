@@ -129,6 +129,14 @@ def test_what_cannot_go_on_from_the_checkpoint_is_refused(
     assert not (tmp_path / "branch").exists()
 
 
+def test_a_branch_may_begin_to_score_local_models(base: Path, tmp_path: Path) -> None:
+    before = RunFolder(base).metrics()
+    config = branch(base, tmp_path / "branch", {"method.score_local": True, "method.rounds": before[-1]["round"] + 1})
+    metrics = play(config, tmp_path / "branch", resume=True).metrics
+    assert "local_distance" not in metrics[-2]
+    assert metrics[-1]["local_distance"] > 0
+
+
 def test_an_opening_that_was_held_is_not_missed(tmp_path: Path) -> None:
     generator = {"name": "vae", "epochs": 1, "width": 4, "hidden": 8, "least_steps": 0}
     add_on = {"name": "fedssyn", "generator": generator, "sound_only": False}

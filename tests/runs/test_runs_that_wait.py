@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -10,7 +10,10 @@ import pytest
 import understudy as us
 from understudy.data.federation import Federation
 from understudy.errors import UserError
+from understudy.federation.approval import queues_in
+from understudy.runs.folder import RunFolder
 from understudy.runs.watching import RunStopped
+from understudy.view.ledger import print_ledger
 
 # typer asks click for names that click is about to drop; the command is called in this process, so that it is quick.
 pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in Click 9:DeprecationWarning")
@@ -62,8 +65,8 @@ def test_an_opening_waits_for_people_and_goes_on_to_the_same_model(engine: Any, 
     (sentence,) = said
     assert sentence == (
         "A person must approve what Fedssyn.generate would send from client-0, client-1, client-2 (the opening): "
-        f"review it with `understudy approve {tmp_path / 'waited'}`, decide with --yes or --no, and run again with "
-        "resume=True."
+        f"review it with `understudy review {tmp_path / 'waited'}` (in a terminal: `understudy approve "
+        f"{tmp_path / 'waited'}`), and run again with resume=True."
     )
     assert same_model(result, straight)
     assert ledger_of(result) == ledger_of(straight)
@@ -146,6 +149,58 @@ def test_the_command_lists_draws_and_decides(tmp_path: Path) -> None:
     approve(out, "--no")
     decided = json.loads(approve(out, "--json"))["replies"]
     assert [one["decision"] for one in decided] == ["yes", "no", "no"], "the first was decided already"
+
+
+REAL = {"name": "real", "ipc": 2, "min_class_records": 1, "server": {"epochs": 2}}
+
+
+def test_the_command_drops_single_images_and_takes_a_decision_back(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(RunStopped):
+        us.run(words(tmp_path, {**REAL, "rounds": 1}, "approval: [examples]"), out=out)
+    with pytest.raises(UserError, match="3 wait for a decision; say which with --only"):
+        approve(out, "--drop", "0.1")
+    listed = json.loads(approve(out, "--json"))["replies"][1]
+    named = ("--only", listed["id"])
+    for wrong in (("--undo", "--yes"), ("--drop", "0.1", "--no")):
+        with pytest.raises(UserError, match="one thing at a time"):
+            approve(out, *named, *wrong)
+    with pytest.raises(UserError, match=r"There is no example '99\.1'"):
+        approve(out, *named, "--drop", "99.1")
+    gone, a_class = listed["ids"][0], listed["ids"][-1].partition(".")[0]
+    shown = approve(out, *named, "--drop", gone, "--drop", a_class, "--reason", "too near", "--by", "Ada")
+    assert f"yes without {gone}," in " ".join(shown.split())
+    assert json.loads(approve(out, "--json", *named, "--undo"))["replies"][0]["decision"] is None
+    again = json.loads(approve(out, "--json", *named, "--drop", gone, "--reason", "too near", "--by", "Ada"))
+    kept = {key: again["replies"][0][key] for key in ("decision", "dropped", "reason", "by")}
+    assert kept == {"decision": "yes", "dropped": [gone], "reason": "too near", "by": "Ada"}
+    approve(out, "--yes")
+    result = us.run(out=out, resume=True)
+    assert len(RunFolder(out).synthetic()["client-1"]) == len(listed["ids"]) - 1
+    assert "understudy.decision" not in json.dumps(ledger_of(result)), "no record was in view"
+
+
+def test_the_ledger_lists_decisions_with_records_in_view_as_not_covered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(RunStopped):
+        us.run(words(tmp_path, {**REAL, "rounds": 1, "min_replies": 1}, "approval: [examples]"), out=out)
+    words_said: tuple[Literal["yes", "no"], ...] = ("yes", "no", "yes")
+    for queue, word in zip(queues_in(out), words_said, strict=True):
+        (held,) = queue.held()
+        if held.about["client"] != "client-2":
+            queue.note_records_seen(held)
+        queue.decide(held, word)
+    us.run(out=out, resume=True)
+    ledger = RunFolder(out).ledger()
+    seen = {client for client, lines in ledger["clients"].items() if any(line["kind"] == "decision" for line in lines)}
+    assert seen == {"client-0", "client-1"}, "a plain no included"
+    assert [line["part"] for line in ledger["clients"]["client-1"]] == ["understudy.decision"]
+    assert (ledger["epsilon"], ledger["epsilon_by_client"]["client-1"]) == (None, None)
+    print_ledger(out)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "client-1: what a person with records in view decided about Real.pick, once" in told
 
 
 def test_the_command_refuses_what_is_not_there(tmp_path: Path) -> None:

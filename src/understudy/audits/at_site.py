@@ -58,7 +58,7 @@ def _newest_run(folder: Path) -> str:
 
 
 def _waiting(folder: Path) -> Sequence[Sighting]:
-    found = [(one.about["round"], one.examples()) for one in ApprovalQueue(folder).held()]
+    found = [(one.about["round"], one.left()) for one in ApprovalQueue(folder).held()]
     return [Sighting(round, None, examples) for round, examples in found if examples is not None]
 
 

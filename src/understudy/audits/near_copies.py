@@ -2,7 +2,8 @@
 
 Two records of one distribution can lie close together, so a small distance by itself accuses nobody. Held-out records
 show how near to the training records one comes by chance: an image below the 1 % quantile of their distances is a
-near-copy. If images were as good as fresh records, 1 % of them would be.
+near-copy. If images were as good as fresh records, 1 % of them would be. Where nothing was held out, the training
+records show it themselves: how near each comes to the nearest other one.
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from understudy.errors import UserError
 from understudy.synthesis import neighbours
 
 BY_CHANCE = 0.01
+MOST_COMPARED = 1000  # records whose distance to the nearest other one is measured
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,20 @@ def near_copies(
             f"Near-copies are judged by how near held-out records come to training records, "
             f"but there are {len(held_out)} held-out and {len(own)} training records; give some of both."
         )
-    usual = np.sort(nearest(held_out, own, problem)[0].numpy())
+    return _judged(nearest(held_out, own, problem)[0], shared, own, problem, at)
+
+
+def near_copies_by_own(shared: Examples, own: Examples, problem: Problem, at: float = BY_CHANCE) -> NearCopies | None:
+    """The same by the distances of records to the nearest other record; None if they do not differ from one another."""
+    some = own.take(torch.linspace(0, len(own) - 1, min(len(own), MOST_COMPARED)).long())
+    rows, among = points_of(some, problem).x, points_of(own, problem).x
+    usual = neighbours.nearest(rows, among, others_only=True)[0]
+    usual = usual[usual.isfinite()]
+    return _judged(usual, shared, own, problem, at) if len(usual) else None
+
+
+def _judged(distances: Tensor, shared: Examples, own: Examples, problem: Problem, at: float) -> NearCopies:
+    usual = np.sort(distances.numpy())
     threshold = float(np.quantile(usual, at))
     distance, record = nearest(shared, own, problem)
     quantile = torch.from_numpy(np.searchsorted(usual, distance.numpy(), side="right") / len(usual))

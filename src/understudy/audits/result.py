@@ -109,12 +109,13 @@ def read_audit(folder: Path) -> Audit | None:
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise UserError(f"{file} is damaged or of another version; delete it and audit the run again.")
     try:
-        return _audit(content)
+        return audit_of(content)
     except (KeyError, TypeError, AttributeError):
         raise UserError(f"{file} is damaged; delete it and audit the run again.") from None
 
 
-def _audit(content: Mapping[str, Any]) -> Audit:
+def audit_of(content: Mapping[str, Any]) -> Audit:
+    """From what ``as_dict`` gives."""
     derived = ("schema", "share_sent", "leak")
     plain = {key: value for key, value in content.items() if key not in derived}
     copies = None if content["copies"] is None else Copies(**content["copies"])

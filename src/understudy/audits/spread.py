@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
 import torch
@@ -31,6 +31,10 @@ def spread(work: Callable[[Item], Done], items: Sequence[Item], workers: int) ->
     )
     try:
         yield from pool.map(_do, items)
+    except (KeyboardInterrupt, SystemExit):
+        for child in active_children():  # they ignore Ctrl-C, and an item may take hours
+            child.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
         _work = None

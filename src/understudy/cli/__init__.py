@@ -9,7 +9,20 @@ from typing import Annotated, NoReturn
 import typer
 
 from understudy import __version__, patience
-from understudy.cli import approve, audit, data, federation, lists, privacy, runs, studies, theory  # noqa: F401
+from understudy.cli import (  # noqa: F401
+    approve,
+    audit,
+    data,
+    federation,
+    lists,
+    pages,
+    pictures,
+    privacy,
+    report,
+    runs,
+    studies,
+    theory,
+)
 from understudy.cli.app import app
 from understudy.errors import TOO_LITTLE_MEMORY, UserError, no_memory
 

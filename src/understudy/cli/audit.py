@@ -29,6 +29,12 @@ def audit(
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Also likelihood ratios with shadow clients: up to 20 minutes.")
     ] = False,
+    canaries: Annotated[
+        int | None,
+        typer.Option(
+            help="Of a config: one run with so many canaries, like 1000, instead of many on neighbouring data."
+        ),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="At a site: its records, if they have moved.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core.")] = None,
     as_json: Json = False,
@@ -42,11 +48,13 @@ def audit(
     if folder.is_dir():
         if changes:
             raise UserError(f"{folder} is a folder, whose settings are fixed; leave out {changes[0]}.")
+        if canaries is not None:
+            raise UserError(f"--canaries tests what a config claims, and {folder} is a folder; leave it out.")
         _attack(folder, data, thorough, processes, as_json)
     else:
         if data is not None:
             raise UserError("--data names the records of a site, and this is a config; leave it out.")
-        _test_claims(source, changes or [], thorough, processes, as_json)
+        _test_claims(source, changes or [], thorough, processes, canaries, as_json)
 
 
 def _attack(folder: Path, data: Path | None, thorough: bool, workers: int, as_json: bool) -> None:
@@ -74,7 +82,10 @@ def _attack(folder: Path, data: Path | None, thorough: bool, workers: int, as_js
         print(f"Picture of the images nearest to a record, with real records in it: {picture}")
 
 
-def _test_claims(source: str, changes: list[str], thorough: bool, workers: int, as_json: bool) -> None:
+def _test_claims(
+    source: str, changes: list[str], thorough: bool, workers: int, canaries: int | None, as_json: bool
+) -> None:
+    from understudy.audits.claims.audit_canaries import audit_canaries
     from understudy.audits.claims.audit_claims import HowLong, audit_claims
     from understudy.config.read import pairs, read
     from understudy.config.resolve import resolve
@@ -84,11 +95,13 @@ def _test_claims(source: str, changes: list[str], thorough: bool, workers: int, 
     config = resolve(read(source), pairs(changes))
     how_long = HowLong(workers=workers, seconds=THOROUGH if thorough else QUICK)
     with RichProgress() as progress:
-        progress.says(
-            "Running the config's own tasks on neighbouring data; a refutation takes one clear contradiction."
-        )
+        where = "on neighbouring data" if canaries is None else f"once, with {canaries} canaries"
+        progress.says(f"Running the config's own tasks {where}; a refutation takes one clear contradiction.")
         patience.over()
-        found = audit_claims(config, out=KEPT, how_long=how_long, progress=_told(progress))
+        if canaries is None:
+            found = audit_claims(config, out=KEPT, how_long=how_long, progress=_told(progress))
+        else:
+            found = audit_canaries(config, canaries, how_long=how_long, progress=_told(progress))
     print_json(found.as_dict()) if as_json else print_claims_audit(found)
 
 

@@ -1,5 +1,6 @@
 """A real federation: a server, its sites, and their keys."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -27,8 +28,10 @@ def server(
     state: Annotated[Path, typer.Option(help="Flower's own files, which keep the sites registered.")] = Path("server"),
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     insecure: Insecure = False,
+    view: Annotated[int | None, typer.Option(metavar="PORT", help="Show the run in a browser on this machine.")] = None,
 ) -> None:
     """Run a config with sites on other machines."""
+    from understudy.cli.pages import shown
     from understudy.config.read import pairs, read
     from understudy.config.resolve import resolve
     from understudy.runs.remote import play_as_server
@@ -37,7 +40,7 @@ def server(
 
     resolved = resolve(read(config), pairs(changes or []))
     try:
-        with RichProgress() as progress:
+        with RichProgress() as progress, shown(out, view, progress.says):
             result = play_as_server(
                 resolved,
                 out,
@@ -46,11 +49,16 @@ def server(
                 state=state,
                 resume=resume,
                 observer=progress,
+                command=_resuming(sys.argv[1:]),
             )
     except KeyboardInterrupt:
         print("\nStopped. Resume with the same command and --resume.", file=sys.stderr)
         raise typer.Exit(130) from None
     print_summary(out, result.summary)
+
+
+def _resuming(typed: list[str]) -> str:
+    return shlex.join(["understudy", *typed, *([] if "--resume" in typed else ["--resume"])])
 
 
 @app.command()

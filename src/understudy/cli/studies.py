@@ -1,110 +1,105 @@
-"""Studies and pictures."""
+"""Tables and figures of the papers, and our own studies."""
 
-import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from understudy.cli.app import Json, app, print_json
 from understudy.errors import UserError
 
+if TYPE_CHECKING:
+    from understudy.papers.run_store import RunStore
+    from understudy.papers.study import Scale
+
 
 @app.command()
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="A study; without a name they are listed.")] = None,
-    scale: Annotated[
-        str, typer.Option(help="smoke, desk or paper; not every study has all three, see the list.")
-    ] = "desk",
-    out: Annotated[Path | None, typer.Option(help="Where its runs, table and picture go.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A table or figure, such as feddm-table1, or a study of ours; none: all of them."),
+    ] = None,
+    scale: Annotated[str, typer.Option(help="smoke (seconds), desk (minutes) or paper (as published).")] = "desk",
+    out: Annotated[Path, typer.Option(help="Where runs are kept, shared by all studies, and results go.")] = Path(
+        "studies"
+    ),
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what is missing and what it costs, and run nothing.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every table and figure of the papers.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core, at most 8.")] = None,
+    html: Annotated[bool, typer.Option("--html", help="Also write the results as a page, table.html.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run a study that compares methods, all tuned the same way; a stopped study continues where it was."""
-    from understudy.papers.reproduce import STUDIES, study
-    from understudy.papers.stored import write_table
-    from understudy.view.findings import write_findings
-    from understudy.view.progress import RichProgress
+    """Repeat a table or figure of a paper: printed numbers beside ours, and whether its claims hold."""
+    from understudy.papers.reproduce import ARTEFACTS
+    from understudy.papers.run_store import RunStore
 
-    if name is None:
-        listed = {one.name: {"about": one.about, "scales": list(one.scales)} for one in STUDIES.values()}
-        lines = [f"{key:24} {one['about']} ({', '.join(one['scales'])})" for key, one in listed.items()]
-        print_json(listed) if as_json else print("\n".join(lines))
+    if name is not None and every:
+        raise UserError(f"--all means every table and figure; leave it out, or leave out '{name}'.")
+    if name is None and not every:
+        _list(as_json)
         return
-    carry_out, folder = study(name, scale), out or Path("studies", f"{name}-{scale}")
-    with RichProgress() as progress:
-        found = carry_out(folder, progress)
-    table = write_table(folder / "table.json", name, scale, found)
-    text = write_findings(found, folder)
-    print_json(table) if as_json else print(f"\n{text}\n{folder / 'table.png'}")
-
-
-@app.command()
-def sheet(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The picture: .png, .svg or .pdf.")],
-    per_class: Annotated[int | None, typer.Option(min=1, help="Images per class in a cell.")] = None,
-    generated: Annotated[
-        bool, typer.Option("--generated", help="Draw what a fedcog client generates for its next round; never sent.")
-    ] = False,
-    client: Annotated[
-        str | None, typer.Option(help="With --generated or --beside: whose images; by default the first, or all.")
-    ] = None,
-    beside: Annotated[
-        int | None, typer.Option(min=1, help="Draw this many images, each beside its nearest record; nearest first.")
-    ] = None,
-) -> None:
-    """Draw the synthetic images that left a run's clients, or what waits at a site."""
-    from understudy.runs.regenerated import generated as made_again
-    from understudy.view.generated import draw_generated
-    from understudy.view.sheet import draw_sheet
-
-    if client is not None and not generated and beside is None:
-        raise UserError("--client chooses whose images --generated or --beside shows; a plain sheet shows all clients.")
-    if beside is not None:
-        drawn = _beside(folder, out, beside, client)
-    elif generated:
-        drawn = draw_generated(made_again(folder, client), out, per_class or 16)
+    names, store = list(ARTEFACTS) if name is None else [name], RunStore(out)
+    found = [_planned(one, scale, store) if plan else _carried_out(one, scale, store, workers, html) for one in names]
+    if as_json:
+        print_json(found[0]["json"] if name is not None else {one["name"]: one["json"] for one in found})
     else:
-        drawn = draw_sheet(folder, out, per_class=per_class or 4)
-    print(f"Picture: {drawn}")
+        print("\n\n".join(one["text"] for one in found))
 
 
-def _beside(folder: Path, out: Path, most: int, client: str | None) -> Path:
-    from understudy.audits.at_site import is_site, scene_at_site
-    from understudy.audits.nearest_pairs import nearest_pairs
-    from understudy.audits.scene import scene_of
-    from understudy.complaints import unknown_name
-    from understudy.view.pairs import draw_pairs
+def _list(as_json: bool) -> None:
+    from dataclasses import asdict
 
-    scene = scene_at_site(folder) if is_site(folder) else scene_of(folder)
-    if client is not None and client not in scene.data.sites:
-        raise unknown_name(f"client in {folder} of the name", client, scene.data.sites)
-    drawn = draw_pairs(nearest_pairs(scene, most, client), scene.data.problem, out)
-    if drawn is None:
-        raise UserError(f"{folder} holds no shared images to draw beside records.")
-    return drawn
+    from understudy.papers.reproduce import ARTEFACTS, STUDIES
+    from understudy.papers.scoreboard import packaged
+    from understudy.view.papers_listed import scoreboard_text
+
+    scores = packaged()
+    own = {one.name: one for one in STUDIES.values() if one.name not in ARTEFACTS}
+    if as_json:
+        ours = {key: {"about": one.about, "scales": list(one.scales)} for key, one in own.items()}
+        print_json({"papers": [asdict(one) for one in scores], "ours": ours})
+        return
+    print(scoreboard_text(scores))
+    print("Our own studies:")
+    for key, one in own.items():
+        print(f"  {key:18} {one.about} ({', '.join(one.scales)})")
 
 
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Where the runs, the table and the pictures go.")] = Path("demo"),
-) -> None:
-    """Five methods on real images that four clients will not share: one table, three pictures."""
-    from rich.console import Console
+def _planned(name: str, scale: str, store: "RunStore") -> dict[str, Any]:
+    from dataclasses import asdict
 
-    from understudy.config.build import build_data
-    from understudy.config.read import read
-    from understudy.config.resolve import resolve
-    from understudy.papers.demo import PRESET, audit_demo, clear, play_demo
+    from understudy.papers.planning import planned
+    from understudy.papers.reproduce import experiment
+    from understudy.view.papers_listed import plan_text
+
+    found = planned(experiment(name, scale).runs(store), store)
+    return {"name": name, "json": asdict(found), "text": plan_text(name, scale, found)}
+
+
+def _carried_out(name: str, scale: str, store: "RunStore", workers: int | None, html: bool) -> dict[str, Any]:
+    import os
+
+    from understudy.papers.made_by import made_by
+    from understudy.papers.planning import planned
+    from understudy.papers.reproduce import STUDIES, experiment
+    from understudy.papers.stored import write_table
+    from understudy.papers.telling import told
+    from understudy.view.findings import write_findings
+    from understudy.view.html.findings_page import findings_page
+    from understudy.view.html.report import write_page
+    from understudy.view.papers_listed import plan_text
     from understudy.view.progress import RichProgress
-    from understudy.view.story import INTRO, print_story
 
-    began = time.perf_counter()
-    console = Console(highlight=False)
-    clear(out)
-    console.print(INTRO, soft_wrap=True)
+    asked, folder = experiment(name, scale), store.root / f"{name}-{scale}"
     with RichProgress() as progress:
-        folders = {act.name: result.folder for act, result in play_demo(out, progress)}
-        audit_demo(folders.values(), progress)
-    print_story(folders, build_data(resolve(read(PRESET))), out, console)
-    console.print(f"The whole demo took {time.perf_counter() - began:.0f} s.")
+        progress.says(plan_text(name, scale, planned(asked.runs(store), store)))
+        found = asked.run(store, progress, workers or min(8, os.cpu_count() or 1))
+    found = told(STUDIES[name], found, cast("Scale", scale))
+    table = write_table(folder / "table.json", name, scale, found, made_by())
+    text = write_findings(found, folder)
+    files = sorted(folder.glob("*.png"))
+    if html:
+        files.append(write_page(findings_page(found, f"{name}, {scale} scale"), folder / "table.html"))
+    return {"name": name, "json": table, "text": "\n".join([f"{name}: {found.about}", "", text, *map(str, files)])}

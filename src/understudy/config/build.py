@@ -58,12 +58,12 @@ def _network(config: Config, problem: Problem, fast: FastPath, method: Method) -
     _check_memory(config, problem)
 
     def build() -> nn.Module:
-        return method.adapt_network(_module(config, problem), problem)
+        return method.adapt_network(module_of(config, problem), problem)
 
     return Network(build, problem, seed=config.top.seed, fast=fast, device=device(config))
 
 
-def _module(config: Config, problem: Problem) -> nn.Module:
+def module_of(config: Config, problem: Problem) -> nn.Module:
     name, settings = config.model.name, dict(config.model_settings)
     if config.live.model is None and not is_own(name):
         entry = models.entry(name)
@@ -93,7 +93,7 @@ def _check_memory(config: Config, problem: Problem) -> None:
         return
     try:
         with torch.device("meta"):
-            parameters = sum(p.numel() for p in _module(config, problem).parameters())
+            parameters = sum(p.numel() for p in module_of(config, problem).parameters())
     except RuntimeError as error:
         if not no_memory(error):
             raise

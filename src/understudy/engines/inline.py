@@ -1,6 +1,8 @@
 """Clients one after another, in this process."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from understudy.federation.answering import answer
 from understudy.federation.exchange import Answer, Engine, Request
@@ -22,4 +24,6 @@ class SitesHere(Engine):
 class Inline(SitesHere):
     def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
         for request in requests:
-            yield answer(self._sites[request.client], self._method, request)
+            began = time.monotonic()
+            given = answer(self._sites[request.client], self._method, request)
+            yield replace(given, seconds=time.monotonic() - began)

@@ -10,9 +10,10 @@ import json
 import multiprocessing
 import os
 import signal
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 
@@ -34,6 +35,11 @@ TRIES = 3  # workers that may die over one request before its client counts as f
 class Assignment:
     request: Request
     deaths: int = 0  # of workers that were given it
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
 
 
 @dataclass
@@ -123,7 +129,7 @@ class Workers(SitesHere):
                 continue
             worker.busy = None
             read = self._sites[job.request.client].reply(job.request).read_bytes
-            yield Answer(**said, read=read, deaths=job.deaths)
+            yield Answer(**said, read=read, deaths=job.deaths, seconds=job.seconds)
 
     def _after_a_death(self, job: Assignment, code: int | None) -> Iterator[Answer]:
         if job.deaths < TRIES:
@@ -133,7 +139,8 @@ class Workers(SitesHere):
             f"its worker process died {job.deaths} times over {job.request.task} (last with code {code}); "
             "if memory ran out, set fewer engine.workers"
         )
-        yield replace(give_up(self._sites[job.request.client], job.request, why), deaths=job.deaths, lost=True)
+        given_up = give_up(self._sites[job.request.client], job.request, why)
+        yield replace(given_up, deaths=job.deaths, lost=True, seconds=job.seconds)
 
 
 def _serve(parent: int, pipe: Connection, other_end: Connection, sites: Mapping[str, Site], method: Method) -> None:

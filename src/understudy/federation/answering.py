@@ -14,10 +14,11 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from understudy.errors import UserError
-from understudy.federation.approval import ApprovalQueue, Leaving, Waits
+from understudy.federation.approval import ApprovalQueue, Waits
 from understudy.federation.client import Memory
 from understudy.federation.exchange import NOTHING, Answer, Outcome, Request, failed
 from understudy.federation.failures import NotFinite, Refused
+from understudy.federation.held import Leaving
 from understudy.federation.message import Kind, Message
 from understudy.federation.method import Method
 from understudy.federation.release import Forbidden, check_against_policy, rows_of
@@ -34,7 +35,18 @@ RUN = re.compile(r"[A-Za-z0-9_-]{1,100}")
 def answer(site: Site, method: Method, request: Request) -> Answer:
     """Whatever a task does, the caller gets an answer and the federation continues."""
     given = _whatever_happens(site, method, request)
-    return given if given.outcome in ("done", "waiting") else _failure(site, request, given)
+    if given.outcome == "waiting":
+        return given
+    given = replace(given, records_seen=_records_seen(site, request))
+    return given if given.outcome == "done" else _failure(site, request, given)
+
+
+def _records_seen(site: Site, request: Request) -> bool:
+    """Unknown counts as seen."""
+    try:
+        return ApprovalQueue(site.folder).records_seen(request)
+    except (UserError, OSError):
+        return True
 
 
 def give_up(site: Site, request: Request, why: str) -> Answer:
@@ -89,7 +101,7 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
     paid = [Charge.of(charge) for charge in done["charges"]]
     site.charge_log.close(paid)
     if kept:
-        step.check_again(paid)
+        step.check_again(done, paid)
     step.let_go(done, paid)
     return Answer(site.name, "done", "", done["version"], step.file.read_bytes, [*done["charges"], *step.in_vain(paid)])
 
@@ -100,8 +112,9 @@ class _Step:
     def __init__(self, site: Site, method: Method, request: Request):
         self.site, self.method, self.request = site, method, request
         self.file, self.queue = site.reply(request), ApprovalQueue(site.folder)
+        self.job = job_of(site, method, request)
         # Of everything that may be in the reply, including what the site adds.
-        self.kinds: dict[str, Kind] = {**job_of(site, method, request).kinds, SCORE: "statistics"}
+        self.kinds: dict[str, Kind] = {**self.job.kinds, SCORE: "statistics"}
         self.problem = method.net.problem
         self.answered = _answered(site, request)
         self.digest = hashlib.sha256(f"{request.task} {request.start} ".encode() + request.body).hexdigest()
@@ -123,22 +136,25 @@ class _Step:
     def do(self) -> dict[str, Any]:
         """Does the work, checks it against the site's policy, writes it, then lists it: from then on it counts."""
         worked, answered = work(self.site, self.method, self.request), self.answered
+        many = rows_of("examples", worked.reply, self.kinds, self.problem)
         self._check(worked.reply, answered["examples"], worked.paid)
-        answered["examples"] += self._examples(worked.reply)
-        done = answered["steps"][str(self.request.step)] = {"digest": self.digest, **self._write(worked)}
+        answered["examples"] += many
+        done = {"digest": self.digest, "examples": many, **self._write(worked)}
+        answered["steps"][str(self.request.step)] = done
         listed, costly = json.dumps(answered).encode(), self._costly(done["charges"])
         write_whole(self.site.answered(self.request.run), listed, durable=costly)
         return done
 
-    def check_again(self, paid: list[Charge]) -> None:
+    def check_again(self, done: dict[str, Any], paid: list[Charge]) -> None:
         """Because the policy may have become stricter."""
         if self.site.policy is not None:
             reply = Message.from_bytes(self.queue.data(self.request, self.file))
-            self._check(reply, self.answered["examples"] - self._examples(reply), paid)
+            mine = done.get("examples", rows_of("examples", reply, self.kinds, self.problem))  # as it was made
+            self._check(reply, self.answered["examples"] - mine, paid)
 
     def let_go(self, done: dict[str, Any], paid: list[Charge]) -> None:
         """Lets the reply leave, unless a person must review it first."""
-        leaving = Leaving(self.request, self.file, self.kinds, self.problem, done["charges"])
+        leaving = Leaving(self.request, self.file, self.kinds, self.problem, done["charges"], self.job.keep_rows)
         self.queue.check(self.site.policy, leaving)
         if self.site.logs_replies:
             SiteLog(self.site.folder).reply(self.request, self.file.read_bytes(), self.kinds, paid)
@@ -162,9 +178,6 @@ class _Step:
 
     def _check(self, reply: Message, others: int, paid: list[Charge]) -> None:
         check_against_policy(self.site.policy, reply, self.kinds, self.site.holding.own, self.problem, others, paid)
-
-    def _examples(self, reply: Message) -> int:
-        return rows_of("examples", reply, self.kinds, self.problem)
 
     def _write(self, worked: Worked) -> dict[str, Any]:
         """Writes memory, charges and reply to disk; they count once listed."""

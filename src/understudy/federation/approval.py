@@ -1,40 +1,37 @@
 """A person's approval before a reply leaves a site.
 
 If the site's policy asks for it, a reply waits in the site's approval queue (``waiting/`` in its folder), from which
-nothing is ever sent, until a person has decided (``understudy approve``). A decision is bound to the bytes that the
-person could review: other bytes need another decision. It never touches the site's charge log: the work was done, so
-its charge stands, even after a no (yes or no may itself reveal something about the records).
+nothing is ever sent, until a person has decided (``understudy review`` or ``understudy approve``). A decision is bound
+to the bytes that the person could review: other bytes need another decision. A yes may leave single rows out; the
+method makes the rest of the reply follow. A decision can be undone until the reply has left. It never touches the
+site's charge log: the work was done, so its charge stands, even after a no (yes or no may itself reveal something about
+the records).
 """
 
 import contextlib
-import getpass
+import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from torch import Tensor
-
-from understudy.data.examples import Examples
-from understudy.data.problem import Problem
 from understudy.errors import UserError
+from understudy.federation.decisions import Decision, DecisionLog, YesOrNo
 from understudy.federation.exchange import Request
 from understudy.federation.failures import SENTENCES
-from understudy.federation.message import Kind, Message
-from understudy.federation.release import Forbidden, described, labelled, rows_of
-from understudy.files import add_line, write_whole
-from understudy.privacy.charges import Charge, epsilon_of
+from understudy.federation.held import Held, Leaving, is_about
+from understudy.federation.message import Message
+from understudy.federation.release import Forbidden
+from understudy.files import write_whole
+from understudy.printable import printable
 from understudy.privacy.policy import Policy
+from understudy.reading import json_of, text_of
 
-Decision = Literal["yes", "no"]
 REPLY, ABOUT = "reply.safetensors", "about.json"
-FEW = 8  # at most this many numbers are shown as they are
-PLACE = ("run", "round", "step", "sha256")  # what a decision is about
 
 
 class Waits(UserError):
@@ -49,56 +46,8 @@ class Declined(Forbidden):
     code = "declined"
 
 
-@dataclass(frozen=True)
-class Leaving:
-    """A reply that a site is about to send: for which request, from which file, and its contents."""
-
-    request: Request
-    file: Path
-    kinds: Mapping[str, Kind]
-    problem: Problem
-    charges: Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class Held:
-    """A reply in the queue."""
-
-    folder: Path
-    about: dict[str, Any]  # client, run, round, step, task, parts, epsilon, problem
-    reply: Message
-    sha256: str  # of the reply's bytes
-    decision: Decision | None  # None: not decided yet
-
-    @property
-    def id(self) -> str:
-        """It also identifies the bytes, so that nobody approves other bytes than those they reviewed."""
-        return f"{self.folder.name}-{self.sha256[:8]}"
-
-    @property
-    def problem(self) -> Problem:
-        said = self.about["problem"]
-        return Problem(
-            tuple(said["shape"]), said["classes"], said["multilabel"], tuple(said["mean"]), tuple(said["std"])
-        )
-
-    def examples(self) -> Examples | None:
-        """The labelled records in it, if it holds any."""
-        return labelled(self.reply, self._kinds, self.problem)
-
-    def not_shown(self) -> int:
-        """How many examples ``examples`` leaves out."""
-        return rows_of("examples", self.reply, self._kinds, self.problem) if self.examples() is None else 0
-
-    @property
-    def _kinds(self) -> dict[str, Kind]:
-        return {part["part"]: part["kind"] for part in self.about["parts"]}
-
-    def a_class(self) -> dict[int, int]:
-        """How many records each class has, where it has any."""
-        found = self.examples()
-        counts = [] if found is None else found.label_counts(self.problem.classes).tolist()
-        return {label: count for label, count in enumerate(counts) if count}
+class DecidedMeanwhile(UserError):
+    """Somebody else was quicker."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +55,8 @@ class ApprovalQueue:
     """Where replies of one site wait for a person."""
 
     home: Path  # the site's folder
+
+    # ---- what the site does
 
     def holds(self, request: Request) -> bool:
         return (self._place(request) / REPLY).exists()
@@ -115,106 +66,169 @@ class ApprovalQueue:
         return (file if file.exists() else self._place(request) / REPLY).read_bytes()
 
     def check(self, policy: Policy | None, leaving: Leaving) -> None:
-        """Before every send: a reply that may not leave goes to the queue, one that may goes back to its file."""
-        place, file = self._place(leaving.request), leaving.file
-        wanted = () if policy is None else policy.approval
-        if not wanted and not place.exists():
+        """Before every send: a reply that may not leave goes to the queue, one that may goes back to its file, without
+        the rows that were dropped."""
+        place = self._place(leaving.request)
+        if (policy is None or not policy.approval) and not place.exists():
             return
+        with self._alone():
+            self._check(policy or Policy(), leaving, place)
+
+    def _check(self, policy: Policy, leaving: Leaving, place: Path) -> None:
+        file, about = leaving.file, vars(leaving.request)
         data = self.data(leaving.request, file)
-        digest = hashlib.sha256(data).hexdigest()
-        said = self._said((leaving.request.run, leaving.request.round, leaving.request.step, digest))
-        reply = Message.from_bytes(data)
-        if said == "no" or (said is None and any(leaving.kinds[part] in wanted for part in reply)):
-            self._hold(place, leaving, reply)
-            if said == "no":
-                raise Declined(SENTENCES["declined"])
-            raise Waits(SENTENCES["waits"])
-        if not file.exists():
+        reply, decision = Message.from_bytes(data), self._log.last(about, _digest(data))
+        wanted = any(leaving.kinds[part] in policy.approval for part in reply)
+        if (decision is None and wanted) or (decision is not None and decision.said == "no"):
+            self._hold(place, leaving, reply, limited=policy.epsilon is not None)
+            if decision is None:
+                raise Waits(f"its reply waits for a person's approval here: understudy review {self.home}")
+            raise Declined(SENTENCES["declined"])
+        if policy.epsilon is not None and self._log.records_seen(about):
+            raise Forbidden(
+                f"its policy allows ε up to {policy.epsilon:g}, and no mechanism covers a decision that a person made "
+                "with records in view"
+            )
+        if decision is not None and decision.dropped:
+            self._cut(leaving, reply, decision)
+        elif not file.exists():
             os.replace(place / REPLY, file)
         shutil.rmtree(place, ignore_errors=True)
 
-    def held(self) -> list[Held]:
-        """Replies that wait, and those decided but not asked for since."""
-        found = []
-        for file in sorted(self.home.glob(f"waiting/*/{REPLY}")):
-            with contextlib.suppress(FileNotFoundError):  # a running run may fetch it meanwhile
-                about, data = json.loads((file.parent / ABOUT).read_text()), file.read_bytes()
-                digest = hashlib.sha256(data).hexdigest()
-                said = self._said((about["run"], about["round"], about["step"], digest))
-                found.append(Held(file.parent, about, Message.from_bytes(data), digest, said))
-        return found
+    def _cut(self, leaving: Leaving, reply: Message, decision: Decision) -> None:
+        """Write-ahead: what is left is approved before it is where an engine sends from. After a kill in between, the
+        whole reply is still here, and what is left of it has the same bytes."""
+        left = leaving.without(reply, decision.dropped).to_bytes()
+        rows = {"dropped": list(decision.dropped), "reason": decision.reason}
+        self._log.add("cut", vars(leaving.request), _digest(left), decision.by, **rows)
+        write_whole(leaving.file, left)
 
-    def decide(self, one: Held, decision: Decision) -> None:
-        """On disk before it returns; of several decisions on the same bytes, the last counts."""
-        kept = {key: one.about[key] for key in ("client", "run", "round", "step", "task", "parts")}
-        when = datetime.now(UTC).isoformat(timespec="seconds")
-        line = {"decision": decision, "when": when, "by": _who(), "sha256": one.sha256, **kept}
-        add_line(self._decisions, line)
+    def _hold(self, place: Path, leaving: Leaving, reply: Message, *, limited: bool) -> None:
+        """Moves it out of the file that engines send from; its description is on disk before it."""
+        if not leaving.file.exists():
+            return
+        place.mkdir(parents=True, exist_ok=True)
+        write_whole(place / ABOUT, (json.dumps(leaving.about(reply, limited=limited), indent=1) + "\n").encode())
+        os.replace(leaving.file, place / REPLY)
 
     def forget(self, run: str) -> None:
         """The run is past this round: these replies will not be asked for again."""
         for place in self.home.glob(f"waiting/{run}-r*s*"):
             shutil.rmtree(place, ignore_errors=True)
 
+    def records_seen(self, request: Request) -> bool:
+        """Whether a person had records in view when deciding on the reply."""
+        return self._log.records_seen(vars(request))
+
+    # ---- what people do
+
+    def held(self, id: str = "") -> list[Held]:
+        """Replies that wait, and those decided but not asked for since; all of them, or only that of this ``id``."""
+        found = []
+        for file in sorted(self.home.glob(f"waiting/*/{REPLY}")):
+            try:
+                if not id or file.parent.name in id:  # the others need not be read
+                    found.append(self._held(file))
+            except (FileNotFoundError, UserError):
+                if file.exists():  # otherwise a running run fetched it meanwhile
+                    raise
+        return [one for one in found if id in ("", one.id)]
+
+    def decide(self, one: Held, word: YesOrNo, dropped: Sequence[int] = (), *, reason: str = "", by: str = "") -> Held:
+        """On disk before it returns; of several decisions on the same bytes, the last counts. Refused if what ``one``
+        shows is not how it stands, because somebody decided or the reply left."""
+        rows = sorted(set(dropped)) if word == "yes" else []
+        one.check_droppable(rows)
+        with self._as_it_was(one):
+            told: dict[str, Any] = {"dropped": rows} if rows else {}
+            told |= {"reason": printable(reason.strip())} if reason.strip() else {}
+            self._log.add(word, one.about, one.sha256, by, **told)
+            return self._again(one)
+
+    def undo(self, one: Held, *, by: str = "") -> Held:
+        """Until it has left: it waits again."""
+        if one.decision is None:
+            raise UserError(f"Nobody has decided on {one.id} yet, so there is nothing to undo.")
+        with self._as_it_was(one):
+            self._log.add("undo", one.about, one.sha256, by)
+            return self._again(one)
+
+    def note_records_seen(self, one: Held, *, by: str = "") -> None:
+        """Before records are shown beside it. A policy that limits ε forbids it: the decision would have no ε."""
+        if one.about.get("limited"):
+            raise UserError(
+                "The site's policy limits ε, and no mechanism covers a decision made with records in view; "
+                "review it without them."
+            )
+        with self._alone():
+            if not self._log.records_seen(one.about):
+                self._log.add("saw-records", one.about, one.sha256, by)
+
+    # ---- inside
+
     @property
-    def _decisions(self) -> Path:
-        return self.home / "approvals.jsonl"
+    def _log(self) -> DecisionLog:
+        return DecisionLog(self.home)
 
     def _place(self, request: Request) -> Path:
         return self.home / "waiting" / f"{request.run}-r{request.round}s{request.step}"
 
-    def _said(self, place: tuple[str, int, int, str]) -> Decision | None:
-        said: list[Decision] = [
-            line["decision"] for line in self._lines() if tuple(line[key] for key in PLACE) == place
-        ]
-        return said[-1] if said else None
+    def _held(self, file: Path) -> Held:
+        data, about = file.read_bytes(), _about(file.parent / ABOUT)
+        try:
+            reply = Message.from_bytes(data)
+        except UserError:
+            raise UserError(
+                f"{file} is damaged; restore it from a copy, or delete {file.parent}: its site then works again."
+            ) from None
+        digest = _digest(data)
+        decision, seen = self._log.last(about, digest), self._log.records_seen(about)
+        return Held(file.parent, about, reply, digest, decision, seen)
 
-    def _lines(self) -> Iterator[dict[str, Any]]:
-        if not self._decisions.exists():
-            return
-        for number, line in enumerate(self._decisions.read_text().splitlines(), start=1):
-            try:
-                yield json.loads(line)
-            except ValueError:
-                raise UserError(
-                    f"The site's {self._decisions.name}, line {number}, cannot be read, so nothing leaves: "
-                    "restore the file from a copy, or delete that line and decide again."
-                ) from None
+    def _again(self, one: Held) -> Held:
+        return replace(one, decision=self._log.last(one.about, one.sha256))
 
-    def _hold(self, place: Path, leaving: Leaving, reply: Message) -> None:
-        """Moves it out of the file that engines send from; its description is on disk before it."""
-        if not leaving.file.exists():
-            return
-        place.mkdir(parents=True, exist_ok=True)
-        write_whole(place / ABOUT, (json.dumps(_about(leaving, reply), indent=1) + "\n").encode())
-        os.replace(leaving.file, place / REPLY)
+    @contextlib.contextmanager
+    def _as_it_was(self, one: Held) -> Iterator[None]:
+        """Alone, and only if nothing has changed since ``one`` was read."""
+        with self._alone():
+            file = one.folder / REPLY
+            if not file.exists() or _digest(file.read_bytes()) != one.sha256:
+                raise DecidedMeanwhile(f"{one.id} does not wait any more: it has left, or its round is over.")
+            now = self._log.last(one.about, one.sha256)
+            if now != one.decision:
+                what = "undid it" if now is None else f"said {now.said}"
+                raise DecidedMeanwhile(f"Somebody decided on {one.id} meanwhile ({_who(now)}{what}); look again.")
+            yield
 
-
-def _about(leaving: Leaving, reply: Message) -> dict[str, Any]:
-    request, charges = leaving.request, [Charge.of(charge) for charge in leaving.charges]
-    parts = described(reply, leaving.kinds, charges)
-    for about in parts:
-        tensor = reply[about["part"]]
-        if _telling(about["kind"], tensor):
-            about["values"] = tensor.flatten().tolist()
-    named = {key: getattr(request, key) for key in ("client", "run", "round", "step", "task")}
-    return {**named, "parts": parts, "epsilon": _epsilon(charges), "problem": asdict(leaving.problem)}
-
-
-def _telling(kind: str, tensor: Tensor) -> bool:
-    """A few numbers, such as a count of near-copies, tell more than their shape."""
-    return kind == "statistics" and 0 < tensor.numel() <= FEW
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One process or thread at a time decides, or lets a reply leave."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        with (self.home / ".approvals.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
 
-def _epsilon(charges: Sequence[Charge]) -> float | None:
-    """Of this reply alone; None if there is no guarantee: no charge, or repeatable noise."""
-    if not charges or any(charge.test_noise for charge in charges):
-        return None
-    return epsilon_of(charges, charges[0].delta, charges[0].accountant)
+def queues_in(folder: Path) -> list[ApprovalQueue]:
+    """Of a site's folder, or of all clients of a run's."""
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}; name a site's or a run's folder.")
+    clients = folder / "clients"
+    homes = sorted(home for home in clients.iterdir() if home.is_dir()) if clients.is_dir() else [folder]
+    return [ApprovalQueue(home) for home in homes]
 
 
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name, as in some containers
-        return f"user {os.getuid()}"
+def _who(decision: Decision | None) -> str:
+    return "" if decision is None else f"{decision.by} "
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _about(file: Path) -> dict[str, Any]:
+    told = json_of(text_of(file), str(file))
+    if not is_about(told):
+        raise UserError(f"{file} is damaged; restore it from a copy, or delete {file.parent}.")
+    return dict(told)

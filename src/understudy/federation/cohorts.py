@@ -28,7 +28,7 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(
         names,
         key=lambda name: [
-            (part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)
+            (part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name)
         ],
     )
 

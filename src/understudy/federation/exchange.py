@@ -51,12 +51,14 @@ class Answer:
     read: Callable[[], bytes]  # early answers wait on disk for their turn
     charges: Sequence[Mapping[str, Any]] = ()  # what the task spent, as the site's charge log has it
     code: str = ""  # of a failure; `why` stays on the site's machine, the code may travel
+    records_seen: bool = False  # a person decided on the reply with records in view, which no mechanism covers
     deaths: int = 0  # of processes working for it; counted by the engine, never reported by a site
     lost: bool = False  # whether it failed because of them
+    seconds: float = 0.0  # from the request to this answer; measured by the engine, never reported by a site
 
     def header(self) -> dict[str, Any]:
         """Everything but the bytes, as plain values."""
-        plain = {name: getattr(self, name) for name in ("client", "outcome", "why", "code", "version")}
+        plain = {name: getattr(self, name) for name in ("client", "outcome", "why", "code", "version", "records_seen")}
         return {**plain, "charges": [dict(charge) for charge in self.charges]}
 
 

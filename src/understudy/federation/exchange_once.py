@@ -6,6 +6,7 @@ after a resumed run or an undone round they are handed out again where they did 
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -44,7 +45,7 @@ class ExchangeOnce(WrappedMethod):
 
     def jobs(self) -> dict[str, Job]:
         """The inner method's tasks, each of which may bring a client its parts, and its own."""
-        inner = {name: Job(name, self._receiving(job.work), job.kinds) for name, job in self.inner.jobs().items()}
+        inner = {name: replace(job, work=self._receiving(job.work)) for name, job in self.inner.jobs().items()}
         return {**inner, **Method.jobs(self)}
 
     def _receiving(self, work: Task) -> Task:

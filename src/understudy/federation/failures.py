@@ -16,7 +16,7 @@ SENTENCES = {
     "budget": "it has no privacy budget left for this",
     "policy": "its policy does not let this leave; the site's own log says what",
     "declined": "a person there declined its reply",
-    "waits": "its reply waits for a person's approval there (understudy approve FOLDER)",
+    "waits": "its reply waits for a person's approval there (understudy review FOLDER)",
     "other-config": "it was set up with another config than the server's "
     "(seed, problem, model and its fast path, method, add-ons or privacy differ)",
     "past": "it is already past this step",

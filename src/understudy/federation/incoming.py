@@ -17,7 +17,7 @@ from understudy.federation.round_record import Ask, RoundRecord
 from understudy.federation.site import SCORE, check_version
 from understudy.learning.evaluate import Tally
 from understudy.privacy.charges import Charge, Place, composed
-from understudy.privacy.ledger import Ledger, Release
+from understudy.privacy.ledger import DECISION, Ledger, Release
 
 LARGEST = 1e15  # limit on numbers in a reply: the squares of millions of them still sum to a float32
 UNDECLARED = "undeclared"
@@ -43,9 +43,11 @@ class Incoming:
             check_version(answer.version)
             message, charges = Message.from_bytes(data), self._charges(asked, answer)
         except UserError:
-            self._write_down(asked, client, data, {UNDECLARED: (UNDECLARED, len(data))}, (), arrived_in)
+            parts = {UNDECLARED: (UNDECLARED, len(data)), **_decided(answer)}
+            self._write_down(asked, client, data, parts, (), arrived_in)
             raise
-        self._write_down(asked, client, data, self._parts(asked, message), charges, arrived_in)
+        parts = {**self._parts(asked, message), **_decided(answer)}
+        self._write_down(asked, client, data, parts, charges, arrived_in)
         reply = message.without(SCORE)
         self._check(asked, reply)
         if SCORE in message:
@@ -54,7 +56,7 @@ class Incoming:
 
     def failure(self, asked: Ask, answer: Answer, arrived_in: int) -> None:
         """Nothing left the client, but the work may have cost privacy."""
-        self._write_down(asked, answer.client, b"", {}, self._charges(asked, answer), arrived_in)
+        self._write_down(asked, answer.client, b"", _decided(answer), self._charges(asked, answer), arrived_in)
 
     def _check(self, asked: Ask, reply: Message) -> None:
         undeclared = [part for part in reply if part not in self.kinds[asked.task]]
@@ -120,3 +122,9 @@ class Incoming:
             raise UserError("it sent scores without being asked for them")
         asked.scoring.remove(client)
         return Tally.from_tensor(numbers, self._problem, self._held_out[client])
+
+
+def _decided(answer: Answer) -> dict[str, tuple[str, int]]:
+    """A decision made with records in view says something about them, a plain no included: a part that nothing
+    covers."""
+    return {DECISION: ("decision", 0)} if answer.records_seen else {}

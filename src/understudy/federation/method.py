@@ -17,6 +17,7 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
+from understudy.federation.rows import KeepRows, only_rows
 from understudy.federation.server import OnlySums, Server, Task
 from understudy.models.network import Network
 from understudy.privacy.planning import Spendings
@@ -42,6 +43,7 @@ class Job:
     name: str
     work: Task
     kinds: Mapping[str, Kind]
+    keep_rows: KeepRows  # of the method that has the task
 
 
 Work = TypeVar("Work", bound=Callable[..., Message])
@@ -143,6 +145,12 @@ class Method(ABC):
         """Sentences about what happened in a round, for its line of metrics."""
         return ()
 
+    def keep_rows(self, kinds: Mapping[str, Kind], reply: Message, kept: Tensor) -> Message:
+        """A client's reply with only the rows ``kept`` of its examples, after a person at the site dropped the others.
+        By default rows go from the examples and their labels alike. A method that sends more says here what follows
+        for the rest; until it does, its replies leave as a whole or not at all."""
+        return only_rows(kinds, reply, kept)
+
     @property
     def private(self) -> bool:
         """Whether everything clients send depends on their records only through charged mechanisms."""
@@ -174,8 +182,13 @@ class Method(ABC):
 
     def effort(self, records: int, classes: int) -> int:
         """Roughly how many samples a client with this many records and classes sends through the network per round;
-        called before there is a network."""
+        called before there is a network. It decides whether compiling pays off, so it counts what is compiled."""
         return 0
+
+    def samples(self, records: int, classes: int, rounds: range) -> float:
+        """Roughly how many samples a client sends through the network in all these rounds, for plans: forward and back
+        is one, forward alone a third. Unlike `effort` it counts what add-ons do besides."""
+        return float(len(rounds) * self.effort(records, classes))
 
     def jobs(self) -> dict[str, Job]:
         """Every task that a client can be asked for, by name."""
@@ -185,7 +198,7 @@ class Method(ABC):
             kinds = getattr(function, "__understudy_kinds__", None)
             if kinds is not None:
                 work = getattr(self, attribute)
-                found[task_name(work)] = Job(task_name(work), work, kinds)
+                found[task_name(work)] = Job(task_name(work), work, kinds, self.keep_rows)
         return found
 
 

@@ -38,12 +38,12 @@ def may_score(policy: Policy | None) -> bool:
 def rows_of(kind: Kind, reply: Message, kinds: Mapping[str, Kind], problem: Problem) -> int:
     """How many examples or labels a reply holds, however its parts are named and packed."""
     numbers = math.prod(problem.shape) if kind == "examples" else None
-    return sum(_rows(reply[part], numbers) for part in _of(kind, reply, kinds))
+    return sum(_rows(reply[part], numbers) for part in parts_of(kind, reply, kinds))
 
 
 def labelled(reply: Message, kinds: Mapping[str, Kind], problem: Problem) -> Examples | None:
     """The labelled records in a reply: its examples with their labels; None if it has none."""
-    records, labels = _of("examples", reply, kinds), _of("labels", reply, kinds)
+    records, labels = parts_of("examples", reply, kinds), parts_of("labels", reply, kinds)
     if len(records) != 1 or len(labels) != 1:
         return None
     x, y = reply[records[0]], reply[labels[0]]
@@ -69,7 +69,7 @@ def described(reply: Message, kinds: Mapping[str, Kind], charges: Sequence[Charg
     ]
 
 
-def _of(kind: Kind, reply: Message, kinds: Mapping[str, Kind]) -> list[str]:
+def parts_of(kind: Kind, reply: Iterable[str], kinds: Mapping[str, Kind]) -> list[str]:
     return [part for part in reply if kinds.get(part) == kind]
 
 
@@ -114,7 +114,7 @@ def _require_company(smallest: int, reply: Message, kinds: Mapping[str, Kind], o
     wanted = f"its policy requires {smallest} records behind every class whose examples leave"
     if rows_of("examples", reply, kinds, problem) > rows_of("labels", reply, kinds, problem):
         raise Forbidden(f"{wanted}, but some would leave without a label")
-    labels = [reply[part] for part in _of("labels", reply, kinds)]
+    labels = [reply[part] for part in parts_of("labels", reply, kinds)]
     if not all(_tells_classes(part, problem) for part in labels):
         raise Forbidden(f"{wanted}, but some labels are neither class numbers nor rows of one number per class")
     told = {label for part in labels for label in _classes_told(part)}

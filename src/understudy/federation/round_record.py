@@ -24,6 +24,7 @@ class RoundRecord:
     up: dict[str, int] = field(default_factory=dict)  # bytes, by client
     down: dict[str, int] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
+    seconds: dict[str, float] = field(default_factory=dict)  # by client, from request to answer, of all its asks
     failures: list[dict[str, str]] = field(default_factory=list)
     workers_died: int = 0  # processes that had to be replaced
     lost: list[str] = field(default_factory=list)  # clients that failed because their processes kept dying
@@ -37,6 +38,16 @@ class RoundRecord:
     def fail(self, client: str, why: str) -> None:
         """The one place where text from a site, or about what it sent, comes in: made safe for a terminal."""
         self.failures.append({"client": client, "why": printable(why)})
+
+    def failures_in_brief(self) -> str:
+        """The first, in brackets, and how many more there are."""
+        if not self.failures:
+            return ""
+        first, more = self.failures[0], len(self.failures) - 1
+        return f" ({first['client']}: {first['why'].rstrip('.')}{f'; {more} more' if more else ''})"
+
+    def note_seconds(self, answer: Answer) -> None:
+        self.seconds[answer.client] = round(self.seconds.get(answer.client, 0.0) + answer.seconds, 3)
 
     def note_deaths(self, answer: Answer) -> None:
         self.workers_died += answer.deaths

@@ -19,6 +19,8 @@ from understudy.federation.transcript import Exchanged
 from understudy.privacy.ledger import Ledger, Release
 from understudy.randomness import generator
 
+AT_THE_SERVER = "work at the server"  # the phase after an exchange
+
 
 @dataclass(frozen=True)
 class RunFacts:
@@ -42,6 +44,7 @@ class RunServer(Server):
         facts: RunFacts,
         *,
         heard: Callable[[str], None] | None = None,
+        phase: Callable[[int, str, Sequence[str]], None] | None = None,  # told: round, task, who is asked
         released: Callable[[Release], None] | None = None,
         exchanged: Callable[[Exchanged], None] | None = None,  # for a transcript
     ):
@@ -54,6 +57,7 @@ class RunServer(Server):
         self._engine, self._facts, self._problem = engine, facts, method.net.problem
         self._incoming = Incoming(method, facts.run, facts.held_out, released)
         self._heard = heard or (lambda client: None)
+        self._phase = phase or (lambda round, task, asked: None)
         self._exchanged = exchanged
         self._briefs: dict[str, Message] = {}  # on their way, for the transcript
         engine.late = self._late
@@ -144,15 +148,18 @@ class RunServer(Server):
         if self._open:
             raise UserError(f"{asked.task} was asked while replies to another ask were still coming; read those first.")
         self._open = asked.read = True
+        self._phase(self.round, asked.task, to)
         try:
             for answer in self._engine.exchange(self._requests(asked, brief, to)):
                 self._heard(answer.client)
                 self.record.note_deaths(answer)
+                self.record.note_seconds(answer)
                 message = self._read(asked, answer)
                 if message is not None:
                     yield self._reply(asked, answer, message)
         finally:
             self._open = False
+            self._phase(self.round, AT_THE_SERVER, ())
         asked.check()
 
     def _requests(self, asked: Ask, brief: Brief, to: Sequence[str]) -> Iterator[Request]:

@@ -103,6 +103,14 @@ class Consensus(Term):
                 "write generator: pixels."
             )
 
+    def samples(self, steps: int, rounds: range) -> float:
+        """Images through one or two networks at each step of the inversion, and a batch of them at each local step."""
+        settings = self.settings
+        inverted = 0 if settings.source == "noise" else settings.steps * settings.images
+        taught = steps * min(self.batch, settings.images)
+        late = sum(round >= settings.from_round for round in rounds)
+        return float(late * (inverted * (2 if settings.wants_previous else 1) + taught))
+
     # ---- before training
 
     def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:

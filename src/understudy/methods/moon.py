@@ -49,6 +49,10 @@ class Contrast(Term):
     def __init__(self, settings: MoonSettings, local: Local):
         self.settings, self.mu, self.local = settings, settings.mu, local
 
+    def samples(self, steps: int, rounds: range) -> float:
+        """Forward through the broadcast model and the previous one."""
+        return 2 / 3 * len(rounds) * steps * self.local.batch if self.mu else 0.0
+
     def begin(self, client: Client, brief: Message, net: Network) -> Kit | None:
         previous = client.memory.get(PREVIOUS)
         if previous is None or self.mu == 0 or (client.shows_records and not len(client.examples)):

@@ -33,6 +33,7 @@ Departures from the paper: i itself keeps a share of b_i, as in the earlier pape
 one; secrets are seeds of 16 bytes, from which key pairs are derived; s_ij is bound to the numbers i and j; the hashes.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -106,7 +107,7 @@ class SecureAggregation(WrappedMethod):
     def jobs(self) -> dict[str, Job]:
         """The tasks of the underlying method, with what they send under masks."""
         inner = {
-            name: Job(name, self._under_masks(job), {**job.kinds, party.AGREED: "keys"})
+            name: replace(job, work=self._under_masks(job), kinds={**job.kinds, party.AGREED: "keys"})
             for name, job in self.inner.jobs().items()
             if job.kinds
         }

@@ -57,6 +57,9 @@ class VirtualHomogeneity(Term):
     def __init__(self, settings: VHLSettings, local: Local):
         self.settings, self.local = settings, local
 
+    def samples(self, steps: int, rounds: range) -> float:
+        return float(len(rounds) * steps * self.settings.noise_batch)
+
     def check(self, net: Network) -> None:
         if net.problem.multilabel:
             raise UserError("vhl pairs every class with a noise class, so every record must have exactly one label.")

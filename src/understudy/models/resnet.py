@@ -7,20 +7,23 @@ one client's batch statistics say nothing about another's.
 from collections.abc import Callable
 from typing import Literal
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from understudy.base_settings import Settings
 from understudy.data.problem import Problem
+from understudy.errors import UserError
 from understudy.models.classifier import Classifier, image_shape
 from understudy.models.zoo import model
 
 Norm = Callable[[int], nn.Module]
-STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels, stride of the first of the two blocks
+STAGES = ((1, 1), (2, 2), (4, 2), (8, 2))  # channels as a multiple of ``width``, stride of the first of the two blocks
 
 
 class ResNetSettings(Settings):
     norm: Literal["group", "batch"] = "group"  # GroupNorm or BatchNorm
-    groups: Literal[1, 2, 4, 8, 16, 32, 64] = 2  # of GroupNorm; divides every width
+    groups: Literal[1, 2, 4, 8, 16, 32, 64] = 2  # of GroupNorm; must divide the width
+    width: int = Field(default=64, ge=1)  # channels of the first stage; the other three have 2, 4 and 8 times as many
 
 
 class Residual(nn.Module):
@@ -47,9 +50,12 @@ def resnet18(problem: Problem, settings: ResNetSettings) -> nn.Module:
     """ResNet-18 for small images, GroupNorm of two groups or batch norm (FedDM; FedCOG on FLAIR)."""
     channels, _, _ = image_shape(problem, "resnet18", smallest=16, instead="'small-convnet'")
     norm: Norm = nn.BatchNorm2d if settings.norm == "batch" else _grouped(settings.groups)
-    layers = [nn.Conv2d(channels, 64, 3, padding=1, bias=False), norm(64), nn.ReLU()]
-    channels = 64
-    for out, stride in STAGES:
+    if settings.norm == "group" and settings.width % settings.groups:
+        raise UserError(f"model.width: {settings.groups} groups do not divide {settings.width} channels; change one.")
+    layers = [nn.Conv2d(channels, settings.width, 3, padding=1, bias=False), norm(settings.width), nn.ReLU()]
+    channels = settings.width
+    for factor, stride in STAGES:
+        out = factor * settings.width
         layers += [Residual(channels, out, stride, norm), Residual(out, out, 1, norm)]
         channels = out
     body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())

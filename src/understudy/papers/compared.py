@@ -3,11 +3,11 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
+from understudy.papers.comparison import Comparison
+from understudy.papers.published import FromRuns
 from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Style, Trace, axis_top, plain, said
-from understudy.papers.tuned import Comparison, compare_tuned
-from understudy.runs.watching import Observer
 
 MEASURED = "accuracy after the last round (%)"
 BANDED = "accuracy (%), band: worst to best seed"
@@ -15,19 +15,25 @@ STEP = 10  # percent: accuracy axes begin at a multiple of it
 Curves = Mapping[str, StudyLine]  # by their names in the picture
 
 
-def compared(plan: Comparison, out: Path, observer: Observer) -> Findings:
-    lines = compare_tuned(plan, out, observer)
-    tables, pictures = {"table": [standings_table(lines)]}, {"table": standings_drawing(plan.about, lines)}
-    if plan.panels:
-        panels = {heading: chosen(lines, labels) for heading, labels in plan.panels.items()}
+def compared(plan: Comparison, lines: Mapping[str, StudyLine]) -> Findings:
+    """Of the lines that are there; a panel with none of its own is left out."""
+    mine = [lines[one.label] for one in plan.contenders if one.label in lines]
+    tables, pictures = {"table": [standings_table(mine)]}, {"table": standings_drawing(plan.about, mine)}
+    drawn = {heading: chosen(lines, labels) for heading, labels in plan.panels.items()}
+    if panels := {heading: curves for heading, curves in drawn.items() if curves}:
         tables["curves"] = [curves_table(panels)]
         pictures["curves"] = curves_drawing(plan.about, panels)
-    return Findings(plan.about, lines, tables, pictures, config=plan.config, rates=plan.rates)
+    return Findings(plan.about, mine, tables, pictures, config=plan.config, rates=plan.rates)
 
 
-def chosen(lines: Sequence[StudyLine], labels: Mapping[str, str]) -> dict[str, StudyLine]:
-    found = {one.label: one for one in lines}
-    return {name: found[label] for name, label in labels.items()}
+def comparing(plan: Comparison) -> FromRuns:
+    """The study that shows a comparison as it is."""
+    return FromRuns([plan], partial(compared, plan))
+
+
+def chosen(lines: Mapping[str, StudyLine], labels: Mapping[str, str]) -> dict[str, StudyLine]:
+    """By their names in the picture, those with curves."""
+    return {name: lines[label] for name, label in labels.items() if label in lines and lines[label].values}
 
 
 # ---- after the last round

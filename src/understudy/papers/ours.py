@@ -1,11 +1,11 @@
 """Our own comparisons, which no paper has: all averaging methods on one skewed split, and personal models there."""
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 
-from understudy.papers.compared import compared
-from understudy.papers.study import Changes, Shown, Study
-from understudy.papers.tuned import Comparison, Contender
+from understudy.papers.compared import comparing
+from understudy.papers.comparison import Comparison, Contender
+from understudy.papers.published import Study
+from understudy.papers.study import Changes, Shown
 
 SKEWED: Changes = {
     "data": {"name": "mnist-5k", "size": 14, "clients": 10, "split": {"kind": "dirichlet", "alpha": 0.1}},
@@ -61,10 +61,12 @@ PERSONAL: Mapping[str, Changes] = {
 }
 
 
-def _personal(changes: Changes, rates: tuple[float, ...], seeds: tuple[int, ...]) -> Comparison:
+def personal_models(
+    changes: Changes | None = None, rates: Sequence[float] = (0.01, 0.03, 0.1, 0.3), seeds: Sequence[int] = (0, 1, 2)
+) -> Comparison:
     about = "Personal models on each client's own held-out records: 4000 MNIST images at 14×14, Dirichlet 0.1"
     measure = "personal_held_out_accuracy"
-    more = {"data.held_out": 0.2, "method.score_local": True, **changes}
+    more = {"data.held_out": 0.2, "method.score_local": True, **(changes or {})}
     contenders = [Contender(label, {**change, **more}) for label, change in PERSONAL.items()]
     return Comparison("personal-models", about, SKEWED, rates, seeds, contenders, measure, measure)
 
@@ -75,8 +77,8 @@ STUDIES = (
         "averaging-family",
         "all averaging methods on one skewed split, learning rates tuned alike",
         {
-            "smoke": partial(compared, _family(QUICK, (0.05,), (0,))),
-            "desk": partial(compared, _family({}, (0.01, 0.03, 0.1, 0.3, 1.0), (0, 1, 2))),
+            "smoke": comparing(_family(QUICK, (0.05,), (0,))),
+            "desk": comparing(_family({}, (0.01, 0.03, 0.1, 0.3, 1.0), (0, 1, 2))),
         },
         Shown(
             "4000 MNIST images at 14×14, MLP, 10 clients, Dirichlet 0.1, 20 rounds", r"(fedavg\+)?(?P<method>[\w-]+)"
@@ -86,8 +88,8 @@ STUDIES = (
         "personal-models",
         "how well each client's own model does on its own held-out records, learning rates tuned alike",
         {
-            "smoke": partial(compared, _personal(QUICK, (0.05,), (0,))),
-            "desk": partial(compared, _personal({}, (0.01, 0.03, 0.1, 0.3), (0, 1, 2))),
+            "smoke": comparing(personal_models(QUICK, (0.05,), (0,))),
+            "desk": comparing(personal_models()),
         },
         Shown(
             "4000 MNIST images at 14×14, MLP, 10 clients, Dirichlet 0.1, 20 rounds, own models on own held-out records",

@@ -1,36 +1,31 @@
-"""Studies by name, at the scale you have time for."""
+"""Studies by name, at the scale you have time for: the papers' tables and figures, and our own comparisons."""
 
 import typing
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import cast
 
 from understudy.complaints import unknown_name
 from understudy.errors import UserError
-from understudy.papers import fedcog, feddm, ours
-from understudy.papers.fedlap import comparisons
-from understudy.papers.fedssyn import plans
+from understudy.papers import fedcog, feddm, fedlap, fedssyn, ours
 from understudy.papers.frontier import scales
-from understudy.papers.study import Findings, Scale, Study
-from understudy.papers.theory import checks
-from understudy.runs.watching import Observer
+from understudy.papers.published import Experiment, Study
+from understudy.papers.study import Scale
 
 STUDIES: Mapping[str, Study] = {
     one.name: one
     for one in (
-        *ours.STUDIES,
+        *fedssyn.STUDIES,
         *feddm.STUDIES,
-        *comparisons.STUDIES,
         *fedcog.STUDIES,
-        *checks.STUDIES,
-        *plans.STUDIES,
+        *fedlap.STUDIES,
+        *ours.STUDIES,
         *scales.STUDIES,
     )
 }
+ARTEFACTS: Mapping[str, Study] = {name: one for name, one in STUDIES.items() if one.published is not None}
 
 
-def study(name: str, scale: str) -> Callable[[Path, Observer], Findings]:
-    """The function that runs it."""
+def experiment(name: str, scale: str) -> Experiment:
     if scale not in typing.get_args(Scale):
         raise UserError(f"There is no scale '{scale}'; choose smoke, desk or paper.")
     if name not in STUDIES:

@@ -11,17 +11,19 @@ from understudy.files import write_whole
 from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Trace
 from understudy.reading import json_of, text_of
 
-SCHEMA = 1
+SCHEMA = 2
+READ = (1, SCHEMA)  # 1: without values, ε and who made it
 DERIVED = ("mean", "spread")  # of a line, for readers of the file without this library
 
 
-def write_table(file: Path, name: str, scale: str, found: Findings) -> dict[str, Any]:
-    """Returns the file's content as it would be read."""
-    content = {"schema": SCHEMA, "name": name, "about": found.about, "scale": scale}
+def write_table(file: Path, name: str, scale: str, found: Findings, made_by: str = "") -> dict[str, Any]:
+    """Returns the file's content as it would be read. ``made_by``: version and commit of the code that ran."""
+    content = {"schema": SCHEMA, "name": name, "about": found.about, "scale": scale, "made_by": made_by}
     content |= {key: value for key in ("config", "rates") if (value := getattr(found, key))}
     content["lines"] = [{**asdict(one), **{key: getattr(one, key) for key in DERIVED}} for one in found.lines]
     for key in ("tables", "pictures"):
         content[key] = {stem: _plain(each) for stem, each in getattr(found, key).items()}
+    content["values"] = [[row, column, list(seeds)] for (row, column), seeds in found.values.items()]
     content |= {"notes": list(found.notes), "numbers": found.numbers}
     text = json.dumps(content, indent=1, default=list) + "\n"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -41,8 +43,8 @@ def read_table(file: Path) -> Findings:
 def findings_of(content: Any, where: str = "table.json") -> Findings:
     """Without mosaics, whose images are not stored."""
     schema = content.get("schema") if isinstance(content, dict) else None
-    if schema != SCHEMA:
-        raise UserError(f"{where} has schema {schema}, but this version reads schema {SCHEMA}; run its study again.")
+    if schema not in READ:
+        raise UserError(f"{where} has schema {schema}, but this version reads up to {SCHEMA}; run its study again.")
     try:
         return Findings(
             content["about"],
@@ -53,6 +55,8 @@ def findings_of(content: Any, where: str = "table.json") -> Findings:
             numbers=content["numbers"],
             config=content.get("config", {}),
             rates=content.get("rates", ()),
+            made_by=content.get("made_by", ""),
+            values={(row, column): seeds for row, column, seeds in content.get("values", ())},
         )
     except (AttributeError, KeyError, TypeError):
         raise UserError(f"{where} is damaged; restore it from a copy.") from None

@@ -1,22 +1,21 @@
 """A study of a paper as data: what it is at which scale, and its results.
 
 ``Findings`` are plain values: lines, cells, points and sentences. Keys are the stems of the files they end up in; how
-they look is up to `view`. What a paper printed, cell by cell, and its claims with their tests belong beside ``notes``.
+they look is up to `view`. A study of a published table or figure also has what the paper printed, cell by cell, and its
+claims with their tests (`papers.published`).
 """
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
-from understudy.runs.watching import Observer
 
 Scale = Literal["smoke", "desk", "paper"]
 Changes = Mapping[str, Any]  # in a config
+TableCell = tuple[str, str]  # row and column of a number
 Style = Literal["line", "dashed", "dotted", "dots", "line and dots", "seeds", "joined seeds"]
 SCARCELY = 0.01  # of a budget: FedNova's step counts, a few bytes beside the model, should not cost it a round
 
@@ -37,6 +36,8 @@ class StudyLine:
     values: Sequence[Sequence[float]] = ()
     sent: Sequence[Sequence[float]] = ()  # megabytes from the opening to that round
     leak: float | None = None  # records recognised where 1 % of others are taken for members; None: not audited
+    epsilon: float | None = None  # promised to each record, the largest of all seeds; None: not everything is covered
+    made_by: str = ""  # version and commit of the code that ran
 
     @property
     def mean(self) -> float:
@@ -150,14 +151,8 @@ class Findings:
     numbers: Mapping[str, Any] = field(default_factory=dict)  # anything else measured
     config: Changes = field(default_factory=dict)  # what all lines have in common
     rates: Sequence[float] = ()  # rates tried
-
-
-Scales = Mapping[Scale, Callable[[Path, Observer], Findings]]
-Plan = TypeVar("Plan")
-
-
-def at_scales(carry_out: Callable[[Plan, Path, Observer], Findings], plans: Mapping[Scale, Plan]) -> Scales:
-    return {scale: partial(carry_out, plan) for scale, plan in plans.items()}
+    values: Mapping[TableCell, Sequence[float]] = field(default_factory=dict)  # by seed, as the paper would print them
+    made_by: str = ""  # version and commit of the code that ran, where lines do not tell
 
 
 @dataclass(frozen=True)
@@ -168,11 +163,3 @@ class Shown:
     label: str  # pattern of a row's label: ``method``, and ``more`` for what differs
     called: Mapping[str, str] = field(default_factory=dict)  # from its name in the label to the method
     scale: Scale = "desk"
-
-
-@dataclass(frozen=True)
-class Study:
-    name: str
-    about: str  # for the list of studies
-    scales: Scales  # what runs it in a folder
-    shown: Shown | None = None  # on the pages of its methods

@@ -8,6 +8,8 @@ from typing import Any
 from understudy.errors import UserError
 from understudy.privacy.charges import Charge, Place, epsilon_of
 
+DECISION = "understudy.decision"  # a person's yes or no with records in view: it leaves with the reply, or in its place
+
 
 @dataclass(frozen=True)
 class Release:

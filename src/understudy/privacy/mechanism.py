@@ -35,17 +35,21 @@ class NoisySum:
     clip: float  # C
     noise: float  # σ, in units of C
 
+    @property
+    def released(self) -> Tensor:
+        return self.noised / self.divisor
 
-# Set by audits alone (`audits.claims.watching`): in a run nobody watches.
-WATCHER: ContextVar[Callable[[NoisySum], None] | None] = ContextVar("WATCHER", default=None)
+
+# Set by audits alone (`audits.claims.watching`): in a run nobody watches. What a watcher returns is released instead,
+# so that an audit can lead a task along the path of another run.
+WATCHER: ContextVar[Callable[[NoisySum], Tensor | None] | None] = ContextVar("WATCHER", default=None)
 
 
 def released(noised: Tensor, *, divisor: float | Tensor, clip: float, noise: float) -> Tensor:
     """The noised sum over its divisor. Every release passes here, where an audit can see it."""
     watcher = WATCHER.get()
-    if watcher is not None:
-        watcher(NoisySum(noised, divisor, clip, noise))
-    return noised / divisor
+    instead = None if watcher is None else watcher(NoisySum(noised, divisor, clip, noise))
+    return noised / divisor if instead is None else instead
 
 
 def secret_generator() -> torch.Generator:

@@ -32,7 +32,13 @@ from understudy.runs.resuming import FREE, check_not_edited, digest_of_run, firs
 from understudy.threads import one_thread
 
 MAY_CHANGE = ("method", "with", BRANCHED, *FREE)
-NOT_COPIED = (".lock", "*.part", "summary.json", "model.safetensors")  # they belong to the end of the other run
+NOT_COPIED = (
+    ".lock",
+    "*.part",
+    "status.json",
+    "summary.json",
+    "model.safetensors",
+)  # they belong to the end of the other run
 
 
 def branch(folder: Path, to: Path, changes: Mapping[str, Any]) -> Config:
@@ -63,7 +69,7 @@ def branch(folder: Path, to: Path, changes: Mapping[str, Any]) -> Config:
 def _at_rest(source: RunFolder) -> Iterator[None]:
     if not source.holds_a_run:
         raise UserError(f"{source.path} holds no run to branch from.")
-    with source.locked(wait=0, waiting=lambda _: None):
+    with source.locked(wait=60, waiting=lambda _: None):
         yield
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from understudy.config.read import check_keys
 from understudy.config.schema import LIVE
 from understudy.errors import UserError
 from understudy.runs.folder import Line, RunFolder
@@ -16,7 +17,9 @@ SHARE_OF_BEST = 0.9  # the default target, as a share of the best accuracy of al
 MEGABYTE = 1e6
 SITES_NAMED = 3  # how many own sites a table names
 Measure = Literal["accuracy", "macro_f1"]
-NEEDED = ("round", "bytes_up", "bytes_down", "epsilon", "failed", "seconds")
+COUNTS = ("round", "bytes_up", "bytes_down", "failed", "seconds")
+NEEDED = (*COUNTS, "epsilon")
+SCORES = ("accuracy", "loss", "macro_f1", "sample_f1")
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,20 @@ def read_config(folder: Path) -> dict[str, Any]:
         if not isinstance(config.get(section), dict) or not any(key in config[section] for key in keys):
             lacking = " or ".join(f"{section}.{key}" for key in keys)
             raise UserError(f"{folder / 'config.yaml'} has no {lacking}; restore it from a copy.")
+    _check_words(config, folder / "config.yaml")
     return config
+
+
+def _check_words(config: Mapping[str, Any], file: Path) -> None:
+    """A folder may come from anywhere: what is shown of its config must be what it claims to be."""
+    check_keys(config)
+    rounds, sites, added = config["method"]["rounds"], config["data"].get("sites"), config.get("with") or []
+    if isinstance(rounds, bool) or not isinstance(rounds, int):
+        raise UserError(f"{file}: method.rounds is not a whole number; restore it from a copy.")
+    if sites is not None and not isinstance(sites, dict):
+        raise UserError(f"{file}: data.sites does not name sites; restore it from a copy.")
+    if not isinstance(added, list) or any(not isinstance(one, dict) or "name" not in one for one in added):
+        raise UserError(f"{file}: 'with' does not list add-ons by name; restore it from a copy.")
 
 
 def read_metrics(folder: Path) -> list[Line]:
@@ -188,7 +204,14 @@ def read_metrics(folder: Path) -> list[Line]:
         lacking = [key for key in NEEDED if not isinstance(line, dict) or key not in line]
         if lacking:
             raise UserError(f"{folder / 'metrics.jsonl'}, line {number}, has no '{lacking[0]}'; restore it.")
+        strange = [key for key in (*NEEDED, *SCORES) if not _is_number(line.get(key), key not in COUNTS)]
+        if strange:
+            raise UserError(f"{folder / 'metrics.jsonl'}, line {number}: '{strange[0]}' is no number; restore it.")
     return metrics
+
+
+def _is_number(value: object, or_none: bool) -> bool:
+    return (or_none and value is None) or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 # ---- what runs are called

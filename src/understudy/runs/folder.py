@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from understudy.data.examples import Examples
 from understudy.errors import UserError, option, resuming
+from understudy.federation.cohorts import in_order
 from understudy.federation.message import Message
 from understudy.federation.tensor_store import TensorStore
 from understudy.federation.transcript import Transcript
@@ -27,6 +28,7 @@ from understudy.runs.checkpoint import Checkpoint
 from understudy.runs.releases import Releases
 
 Line = dict[str, Any]  # one round in metrics.jsonl
+GLANCE = 0.5  # seconds for which a lock may be held by someone who only looks whether it is held
 
 
 class RunFolder:
@@ -74,7 +76,7 @@ class RunFolder:
     def locked(self, *, wait: float, waiting: Callable[[str], None]) -> Iterator[None]:
         """Only one run writes here. Forked workers hold the lock too, so that nobody resumes while they write."""
         with (self.path / ".lock").open("a") as lock:
-            until, said = time.monotonic() + wait, False
+            until, said, first = time.monotonic() + max(wait, GLANCE), False, True
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -82,11 +84,24 @@ class RunFolder:
                 except BlockingIOError:
                     if time.monotonic() > until:
                         raise UserError(f"Another process is working in {self.path}; wait for it or stop it.") from None
-                    if not said:
+                    if not said and not first and wait:
                         waiting(f"Another process is working in {self.path}; waiting for it to end.")
-                    said = True
+                        said = True
+                    first = False
                     time.sleep(0.2)
             yield
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a process works here now. It takes a glance: a run that begins at that moment tries again."""
+        try:
+            with (self.path / ".lock").open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
     # ---- writing
 
@@ -207,6 +222,7 @@ class RunFolder:
         scored = {line["round"] for line in self.metrics()}
         return [line for line in self.checkpoints.newest_notes().get("lines", []) if line["round"] not in scored]
 
-    def synthetic(self) -> dict[str, Examples]:
-        """The newest synthetic set that left each client, by client."""
-        return {path.stem: Examples.load(path) for path in sorted((self.path / "synthetic").glob("[!.]*.npz"))}
+    def synthetic(self, most: int | None = None) -> dict[str, Examples]:
+        """The newest synthetic set that left each client, by client; of the first ``most`` clients, if given."""
+        files = {path.stem: path for path in (self.path / "synthetic").glob("[!.]*.npz")}
+        return {client: Examples.load(files[client]) for client in in_order(files)[:most]}

@@ -18,8 +18,11 @@ from understudy.heap import keep_freed_memory
 from understudy.learning.local import Local
 from understudy.models.zoo import FastPath
 from understudy.runs.folder import RunFolder
+from understudy.runs.holdings import note_holdings
+from understudy.runs.machine import note_machine
 from understudy.runs.resuming import check_not_edited, check_same_run, digest_of_data
 from understudy.runs.rounds import Result, Rounds
+from understudy.runs.status import StatusKeeper
 from understudy.runs.watching import Observer, RunStopped
 from understudy.threads import one_thread
 
@@ -31,11 +34,13 @@ def play(
     resume: bool = False,
     observer: Observer | None = None,
     engine: OpenEngine | None = None,
+    wait: float = 60.0,
 ) -> Result:
     """Everything is checked and built before the folder is touched. An ``engine`` overrides the config's: then sites
     are elsewhere, and the run's folder, with what they sent, is private to the user who runs the server.
+    ``wait``: seconds that a resumed run waits for another process in its folder.
     """
-    watcher = observer or Observer()
+    watcher = observer if isinstance(observer, StatusKeeper) else _keeper(config, out, observer or Observer())
     keep_freed_memory()
     with one_thread(), _memory_errors_said():
         folder = RunFolder(out)
@@ -48,14 +53,25 @@ def play(
             if config.branched is not None:
                 raise UserError("This config is a branch of another run; to start a new run, leave out 'branched'.")
             folder.create(private=engine is not None)
-        with folder.locked(wait=60 if resume else 0, waiting=watcher.says), _disk_errors_said(out):
+        with folder.locked(wait=wait if resume else 0, waiting=watcher.says), _disk_errors_said(out):
             if going_on:
                 if not check_not_edited(folder):
                     watcher.says(f"{out} is from an older version: edits of its config.yaml cannot be detected.")
                 check_same_run(folder.config(), words)
             folder.write_config(words)
+            note_machine(folder)
+            note_holdings(folder, data)
             rounds = Rounds(config, data, method, folder, words, watcher, sites_elsewhere=engine is not None)
-            return rounds.to_the_end(here)
+            with watcher.of_run(words, list(data.sites)):
+                result = rounds.to_the_end(here)
+                watcher.ended(result.summary["finished"])
+                return result
+
+
+def _keeper(config: Config, out: Path, observer: Observer) -> StatusKeeper:
+    """No command can name objects that were passed in Python."""
+    by_hand = None if config.live == Live() else f"understudy.run(…, out={str(out)!r}, resume=True)"
+    return StatusKeeper(out, observer, by_hand)
 
 
 def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Method, dict[str, Any]]:
@@ -74,7 +90,7 @@ def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> O
         raise UserError("Sites read their config from a file, so objects passed in Python cannot run on Flower.")
     from understudy.engines.flower.loopback import loopback
 
-    return loopback(out, list(data.sites), config.engine.timeout, watcher.says)
+    return loopback(out, list(data.sites), config.engine.timeout, watcher.says, watcher.attends)
 
 
 def _check(config: Config, data: Federation, method: Method, watcher: Observer) -> None:

@@ -5,8 +5,10 @@ model in its memory, its label counts in the data that the config names. So thes
 learn from in the round after the checkpoint.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,12 +48,18 @@ class Generated:
     disputed: float | None  # share of its answers that the client's last model contradicts; None if it has none
 
 
-def generated(folder: Path, client: str | None = None, live: Live | None = None) -> Generated:
-    """For ``client``, by default the run's first; ``live`` holds objects that a run in Python got instead of names."""
+def generated(
+    folder: Path, client: str | None = None, live: Live | None = None, changes: Mapping[str, Any] | None = None
+) -> Generated:
+    """For ``client``, by default the run's first; ``live`` holds objects that a run in Python got instead of names.
+    ``changes`` to fedcog's settings show what the client would generate with those.
+    """
     words = read_config(folder)
     config = resolve(words, live=live)
     settings = _fedcog(config, folder).settings
     assert isinstance(settings, FedCogSettings)
+    if changes:
+        settings = FedCogSettings(**{**settings.model_dump(), **changes})
     with one_thread():
         data = build_data(config)
         name = _chosen_client(client, data, folder)

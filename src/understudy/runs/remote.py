@@ -33,27 +33,38 @@ from understudy.reading import json_of, text_of
 from understudy.runs.play import play
 from understudy.runs.resuming import digest_of_config
 from understudy.runs.rounds import Result
+from understudy.runs.status import WAITING_FOR_SITES, StatusKeeper
 from understudy.runs.watching import Observer
 from understudy.threads import one_thread
 
 
 def play_as_server(
-    config: Config, out: Path, *, keys: Path | None, listen: str, state: Path, resume: bool, observer: Observer
+    config: Config,
+    out: Path,
+    *,
+    keys: Path | None,
+    listen: str,
+    state: Path,
+    resume: bool,
+    observer: Observer,
+    command: str | None = None,
 ) -> Result:
-    """Without ``keys``: no TLS, and only sites on this machine can reach it."""
+    """Without ``keys``: no TLS, and only sites on this machine can reach it. ``command`` continues the run."""
     certificates = None if keys is None else server_certificates(keys)
     port_of(listen)
     if certificates is not None:  # before the run's folder is touched
         installed_nginx()
         _check_admitted(certificates, list(config.data.sites or ()) if config.data else [])
 
+    watcher = StatusKeeper(out, observer, command)
+
     @contextmanager
     def opened(sites: Mapping[str, Site], _: Method) -> Iterator[Engine]:
         with ExitStack() as open_things:
-            engine = _engine(open_things, config, list(sites), certificates, listen, state, observer)
+            engine = _engine(open_things, config, list(sites), certificates, listen, state, watcher)
             yield engine
 
-    return play(config, out, resume=resume, observer=observer, engine=opened)
+    return play(config, out, resume=resume, observer=watcher, engine=opened)
 
 
 def _engine(
@@ -80,7 +91,9 @@ def _engine(
         observer.says(f"Sites reach this server at {listen}.")
     grid = open_things.enter_context(link.run())
     timeout, enough = config.engine.timeout, config.plan.min_replies
-    engine = Flower(grid, state / "incoming", timeout, insecure=certificates is None, check=link.check)
+    insecure, attends = certificates is None, observer.attends
+    engine = Flower(grid, state / "incoming", timeout, insecure=insecure, check=link.check, attends=attends)
+    observer.phase(-1, WAITING_FOR_SITES)
     engine.wait_for(names, lambda missing: observer.says(f"Waiting for {', '.join(missing)}."), enough=enough)
     return engine
 

@@ -28,7 +28,8 @@ from understudy.runs.folder import Line, RunFolder
 from understudy.runs.lost_work import UnderWay, lost
 from understudy.runs.resuming import digest_of_config, digest_of_run
 from understudy.runs.scores import Scorekeeper, summarise
-from understudy.runs.watching import Observer, RunStopped
+from understudy.runs.status import SCORING
+from understudy.runs.watching import AwaitsApproval, Observer, RunDiverged, RunStopped
 
 MOST_UNDONE = 3  # this many undone rounds in a row end a run
 
@@ -87,7 +88,7 @@ class Rounds:
             done, state = self._restored_or_opened(server)
             return self._remaining_rounds(server, state, done)
         except RepliesWait as waits:
-            raise RunStopped(self._why_waiting(waits, server.round)) from None
+            raise AwaitsApproval(self._why_waiting(waits, server.round)) from None
         finally:
             # However it ended: what was sent in a round that does not count has left all the same.
             with contextlib.suppress(OSError, UserError):
@@ -107,7 +108,7 @@ class Rounds:
             if self.undone >= MOST_UNDONE:
                 why = self._why_stopped(server, round)
                 self._finish(server, state)
-                raise RunStopped(why)
+                raise RunDiverged(why)
         return self._finish(server, state)
 
     # ---- starting or resuming
@@ -124,7 +125,10 @@ class Rounds:
         )
         clients, released = list(self.data.sites), self.folder.releases.add
         exchanged = self.folder.transcript.add if self.config.top.transcript else None
-        return RunServer(engine, self.method, clients, facts, heard=self._heard, released=released, exchanged=exchanged)
+        heard, phase = self._heard, self.observer.phase
+        return RunServer(
+            engine, self.method, clients, facts, heard=heard, phase=phase, released=released, exchanged=exchanged
+        )
 
     def _heard(self, client: str) -> None:
         self.observer.heard(client)
@@ -168,7 +172,7 @@ class Rounds:
                     state = self.method.start(server)
                 server.check_replies()
             except TooFewReplies as few:
-                raise RunStopped(f"The opening failed: {few}{self._failures(server)}.") from None
+                raise RunDiverged(f"The opening failed: {few}{server.record.failures_in_brief()}.") from None
             self._check_finite(state, "the opening")
             self._save_and_score(server, state)
         return state
@@ -198,13 +202,14 @@ class Rounds:
     def _check_finite(self, state: State, when: str) -> None:
         broken = state.not_finite()
         if broken:
-            raise RunStopped(
+            raise RunDiverged(
                 f"After {when} the server's {', '.join(broken)} is not finite, so it does not count; "
                 "a smaller learning rate may help."
             )
 
     def _save_and_score(self, server: RunServer, state: State) -> None:
         """The checkpoint decides whether the round counts; what is written before it comes out the same if repeated."""
+        self.observer.phase(server.round, SCORING)
         for client, sent in server.record.examples.items():
             self.folder.keep_examples(client, sent)
         line, ledger = self._line(server), server.ledger.to_json()
@@ -241,6 +246,7 @@ class Rounds:
             "lost": record.lost,
             "undone": self.undone > 0,
             "seconds": self.under_way.seconds,
+            "seconds_by_client": record.seconds,
         }
 
     # ---- the end
@@ -278,21 +284,14 @@ class Rounds:
 
     def _why_stopped(self, server: RunServer, round: int) -> str:
         return (
-            f"{MOST_UNDONE} rounds in a row had too few replies{self._failures(server)}; the run ended after round "
-            f"{round} and can be resumed once that is fixed."
+            f"{MOST_UNDONE} rounds in a row had too few replies{server.record.failures_in_brief()}; the run ended "
+            f"after round {round} and can be resumed once that is fixed."
         )
 
     def _why_waiting(self, waits: RepliesWait, round: int) -> str:
         here = self.folder.path if (self.folder.path / "clients").is_dir() else "FOLDER"
         return (
             f"A person must approve what {waits.task} would send from {', '.join(waits.clients)} "
-            f"({f'round {round}' if round else 'the opening'}): review it with `understudy approve {here}`, decide "
-            f"with --yes or --no, and run again with {resuming()}."
+            f"({f'round {round}' if round else 'the opening'}): review it with `understudy review {here}` "
+            f"(in a terminal: `understudy approve {here}`), and run again with {resuming()}."
         )
-
-    def _failures(self, server: RunServer) -> str:
-        if not server.record.failures:
-            return ""
-        first = server.record.failures[0]
-        more = len(server.record.failures) - 1
-        return f" ({first['client']}: {first['why'].rstrip('.')}{f'; {more} more' if more else ''})"

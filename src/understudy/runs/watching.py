@@ -1,6 +1,7 @@
 """Observers of a run, and the error for when it cannot continue."""
 
 import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from understudy.errors import UserError
@@ -11,7 +12,13 @@ class Observer:
     """Watches a run; this one ignores everything."""
 
     def begins(self, rounds: int, done: int, clients: int, folder: Path) -> None: ...
+    def phase(self, round: int, name: str, clients: Sequence[str] = ()) -> None:
+        """A part of a round begins; ``clients`` are asked in it."""
+
     def heard(self, client: str) -> None: ...
+    def attends(self, there: Collection[str], awaited: Collection[str]) -> None:
+        """Only where clients are machines: who is online, and who has not answered. Told every few seconds."""
+
     def scored(self, line: Line) -> None: ...
     def says(self, sentence: str) -> None: ...
 
@@ -25,3 +32,11 @@ class Aloud(Observer):
 
 class RunStopped(UserError):
     """The run ended before its last round, in good order."""
+
+
+class AwaitsApproval(RunStopped):
+    """It goes on once people have reviewed what would leave."""
+
+
+class RunDiverged(RunStopped):
+    """It ended because nothing finite came of its rounds, so that running it again would end no better."""

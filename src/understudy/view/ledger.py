@@ -42,7 +42,7 @@ def print_ledger(folder: Path, console: Console | None = None) -> None:
     console.print(Text("\nWhat is not covered", style="bold"))
     for sentence in not_covered(ledger) or ["Nothing: every part that left is covered or declared public."]:
         console.print(Text(f"  {sentence}"), soft_wrap=True)
-    print_notes(console, _notes(ledger))
+    print_notes(console, notes_of(ledger))
 
 
 def headline(ledger: LedgerValues) -> str:
@@ -101,7 +101,8 @@ def release_rows(ledger: LedgerValues) -> list[Cells]:
         for line in lines:
             times, covered = line["releases"], line["covered"]
             how = "nothing" if not covered else line["mechanism"] + ("" if covered == times else f", {covered} times")
-            rows.append((client, line["task"], line["part"], line["kind"], f"{times:,}", size(line["bytes"]), how))
+            part = "–" if line["kind"] == "decision" else line["part"]
+            rows.append((client, line["task"], part, line["kind"], f"{times:,}", size(line["bytes"]), how))
     return _shared(rows)
 
 
@@ -116,7 +117,7 @@ def not_covered(ledger: LedgerValues) -> list[str]:
             bare = line["releases"] - line["covered"]
             if bare:
                 times = "once" if bare == 1 else f"{bare:,} times"
-                rows.append((client, f"'{line['part']}' ({line['kind']}) of {line['task']}, {times}"))
+                rows.append((client, f"{_bare(line)}, {times}"))
     found = [f"{clients}: {what}" for clients, what in _shared(rows)]
     repeatable = list(dict.fromkeys(client for client, charge in _charges(ledger) if charge["test_noise"]))
     if repeatable:
@@ -124,7 +125,13 @@ def not_covered(ledger: LedgerValues) -> list[str]:
     return found
 
 
-def _notes(ledger: LedgerValues) -> list[str]:
+def _bare(line: Mapping[str, Any]) -> str:
+    if line["kind"] == "decision":
+        return f"what a person with records in view decided about {line['task']}"
+    return f"'{line['part']}' ({line['kind']}) of {line['task']}"
+
+
+def notes_of(ledger: LedgerValues) -> list[str]:
     public = sorted({fact for _, charge in _charges(ledger) for fact in charge["public"]})
     notes = [f"Declared public: {', '.join(public)}."] if public else []
     if any(True for _ in _charges(ledger)):

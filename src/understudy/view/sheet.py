@@ -14,6 +14,7 @@ from understudy.federation.cohorts import in_order
 from understudy.federation.message import labels_to_wire
 from understudy.runs.compare import Row, compare, distinct_labels, read_config
 from understudy.runs.folder import RunFolder
+from understudy.runs.reported import problem_of
 from understudy.view.canvas import INK, SOFT, Axes, Figure, empty_figure, save_figure
 from understudy.view.mosaic import Layout, lay_out, paint
 from understudy.view.numbers import size
@@ -81,7 +82,7 @@ def _sheet(row: Row, label: str) -> Sheet:
     sets = run.synthetic()
     if not sets:
         raise UserError(f"{folder} ({label}) holds no synthetic images; {_instead(folder)}")
-    problem = _problem(folder, read_config(folder))
+    problem = problem_of(folder, read_config(folder))
     for client, examples in sets.items():
         problem.check(examples, f"{folder}, synthetic/{client}.npz")
     split = folder / "split.json"
@@ -100,16 +101,6 @@ def _instead(folder: Path) -> str:
     if "fedcog" in added:
         return "those of fedcog never leave a client: understudy sheet DIR -o FILE --generated makes them again."
     return "its clients sent none. They do with feddm, fedlap or fedssyn, if a class has enough records."
-
-
-def _problem(folder: Path, config: dict[str, Any]) -> Problem:
-    try:
-        said = config["problem"]
-        return Problem(
-            tuple(said["shape"]), said["classes"], said["multilabel"], tuple(said["mean"]), tuple(said["std"])
-        )
-    except (KeyError, TypeError):
-        raise UserError(f"{folder / 'config.yaml'} has no complete 'problem'; restore it from a copy.") from None
 
 
 def _often(run: RunFolder, sent: Iterable[str]) -> str:

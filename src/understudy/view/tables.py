@@ -20,9 +20,19 @@ def print_comparison(rows: Sequence[Row], console: Console | None = None) -> Non
 
 
 def comparison_table(rows: Sequence[Row], gap: int = 2) -> Table:
-    """What is the same in all rows (data, rounds done) or did not happen (failures) has no column."""
     table = ruled(gap)
-    words(table, "run")
+    (first, labels), *columns = comparison_columns(rows)
+    words(table, first)
+    for heading, _ in columns:
+        number(table, heading)
+    for at, label in enumerate(labels):
+        table.add_row(Text(label), *(Text(cells[at]) for _, cells in columns))
+    return table
+
+
+def comparison_columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    """A heading and its cells each, the runs' labels first. What is the same in all rows (data, rounds done) or did not
+    happen (failures) has no column."""
     columns: list[tuple[str, list[str]]] = [
         *[(f"after\n{at}", [_points(row.accuracy_after[at]) for row in rows]) for at in _asked(rows)],
         *_reached(rows),
@@ -36,11 +46,7 @@ def comparison_table(rows: Sequence[Row], gap: int = 2) -> Table:
         columns.insert(0, ("rounds", [_rounds(row) for row in rows]))
     if any(row.failed for row in rows):
         columns.append(("failed", [str(row.failed) for row in rows]))
-    for heading, _ in columns:
-        number(table, heading)
-    for at, label in enumerate(_labels(rows)):
-        table.add_row(Text(label), *(Text(cells[at]) for _, cells in columns))
-    return table
+    return [("run", row_labels(rows)), *columns]
 
 
 def _reached(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
@@ -132,7 +138,8 @@ def _leaks_explained(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _labels(rows: Sequence[Row]) -> list[str]:
+def row_labels(rows: Sequence[Row]) -> list[str]:
+    """Distinct, and followed by the data if rows differ in it."""
     labels = distinct_labels(rows)
     if len({row.data for row in rows}) <= 1:
         return labels

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from understudy.data.examples import Examples
 from understudy.errors import UserError
-from understudy.federation.approval import Held
+from understudy.federation.held import Held
 from understudy.view.canvas import save_figure
 from understudy.view.listings import shape_words
 from understudy.view.numbers import epsilon_shown, size
@@ -22,13 +22,14 @@ COLUMNS: Columns = {
     **dict.fromkeys(("bytes", "ε"), "number"),
     "decision": "words",
 }
-STANDING = {None: "waits", "yes": "yes, not sent yet", "no": "no"}
+NAMED = 6  # dropped rows that are named one by one
 
 
 def print_waiting(held: Sequence[Held], console: Console | None = None) -> None:
     console = console or Console()
     print_rows(console, COLUMNS, [_row(one) for one in held])
     notes = [f"{one.about['client']}: {one.id}{_a_class(one)}" for one in held]
+    notes += [f"{one.about['client']}: no single row can be dropped, since {one.whole}" for one in held if one.whole]
     if any(one.about["epsilon"] for one in held):
         notes.append("ε is for this reply alone, and is spent whatever you decide.")
     print_notes(console, notes)
@@ -36,10 +37,10 @@ def print_waiting(held: Sequence[Held], console: Console | None = None) -> None:
 
 def _row(one: Held) -> tuple[str, ...]:
     about = one.about
-    parts = "\n".join(f"{p['part']}: {p['kind']}, {_content(p)}" for p in about["parts"])
+    parts = "\n".join(f"{p['part']}: {p['kind']}, {content_of(p)}" for p in about["parts"])
     total = size(sum(part["bytes"] for part in about["parts"]))
     where, spent = (about["client"], str(about["round"]), about["task"]), epsilon_shown(about["epsilon"] or None, 3)
-    return (*where, parts, total, spent, STANDING[one.decision])
+    return (*where, parts, total, spent, standing(one))
 
 
 def draw_waiting(held: Sequence[Held], file: Path, per_class: int) -> Path:
@@ -68,10 +69,26 @@ def _a_class(one: Held) -> str:
     hidden = one.not_shown()
     if hidden:
         return f", {hidden:,} examples that no sheet shows, since they are not records with one label each"
-    return "".join(f", {count:,} of class {label}" for label, count in one.a_class().items())
+    return "".join(f", {count:,} of class {label}{_ids(label, count)}" for label, count in one.a_class().items())
 
 
-def _content(part: Mapping[str, Any]) -> str:
+def _ids(label: int, count: int) -> str:
+    """By which ``--drop`` names them."""
+    return f" ({label}.1)" if count == 1 else f" ({label}.1 to {label}.{count})"
+
+
+def standing(one: Held) -> str:
+    decision = one.decision
+    if decision is None:
+        return "waits"
+    if not decision.dropped:
+        return "yes, not sent yet" if decision.said == "yes" else "no"
+    ids, many = one.ids(), len(decision.dropped)
+    which = ", ".join(ids[row] for row in decision.dropped) if many <= NAMED else f"{many} of {len(ids)}"
+    return f"yes without {which}, not sent yet"
+
+
+def content_of(part: Mapping[str, Any]) -> str:
     values = part.get("values")
     return _shape(part["shape"]) if not values else " and ".join(f"{value:g}" for value in values)
 

@@ -104,7 +104,7 @@ def divisor_by_the_batch_that_came() -> Iterator[None]:
 
         return slope
 
-    with patch.object(dp_fedavg, "NoisyMeans", DividedByWhatCame), patch.object(dp_fedavg, "private", private):
+    with patch.object(planned_releases, "NoisyMeans", DividedByWhatCame), patch.object(dp_fedavg, "private", private):
         yield
 
 

@@ -89,3 +89,17 @@ def test_every_release_that_is_charged_passes_the_hook(name: str) -> None:
     charged = [charge.steps for charge in outcome.charges[0]] or [task.longest.steps]
     assert not outcome.refusal
     assert len(outcome.releases[0]) == sum(charged)
+
+
+def test_a_task_can_be_led_along_the_releases_of_another_run() -> None:
+    with watching() as seen:
+        with_noise(torch.tensor([1.0, 2.0]), clip=1.0, noise=3.0, rng=generator("other"))
+    with watching(instead=seen) as own:
+        mean = mean_of(torch.zeros(2))
+        followed, alone = mean(torch.zeros(2)), mean(torch.zeros(2))
+    assert torch.equal(followed, seen[0].noised)  # over its own divisor, 1
+    assert not torch.equal(own[0].noised, seen[0].noised)  # what the task made of its own records is still seen
+    assert torch.equal(alone, own[1].noised / 4)  # there was one to follow
+    with watching(instead=seen):
+        other_shape = with_noise(torch.zeros(3), clip=1.0, noise=3.0, rng=generator("counts"))
+    assert other_shape.shape == (3,)

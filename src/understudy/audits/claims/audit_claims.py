@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from understudy.audits.claims.claimed import ClaimedConfig, ClaimedTask, claimed_by
+from understudy.audits.claims.claimed import ClaimedConfig, ClaimedTask, claimed_by, repeatable
 from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, JudgedRow
 from understudy.audits.claims.judging import UnjudgedRow, row_of
 from understudy.audits.claims.pairs import Neighbours
@@ -39,14 +39,13 @@ def audit_claims(
     """``out``: a folder for scores, from which an interrupted audit goes on; a finished one leaves none.
     ``only``: pairs, by the beginning of their names, for a narrower look."""
     begun, name, time_given = time.monotonic(), config.plan.name, how_long or HowLong()
-    privacy = config.top.privacy
-    if privacy is not None and privacy.test_noise:
-        return ClaimsAudit(name, (), "privacy.test_noise makes the noise repeatable, so no guarantee holds.")
+    if repeatable(config):
+        return ClaimsAudit(name, (), repeatable(config))
     with one_thread():
         data = build_data(config)
         claimed = claimed_by(config, data)
         if not claimed.tasks:
-            return ClaimsAudit(name, (), f"{name} charges nothing, and no claim is published for it.")
+            return ClaimsAudit(name, (), claimed.why_none)
         experiments = [
             experiment
             for task in claimed.tasks

@@ -50,8 +50,21 @@ class ClaimedConfig:
     tasks: tuple[ClaimedTask, ...]
 
     @property
+    def why_none(self) -> str:
+        """One sentence, where nothing is claimed."""
+        return "" if self.tasks else f"{self.config.plan.name} charges nothing, and no claim is published for it."
+
+    @property
     def charges(self) -> dict[str, tuple[Charge, ...]]:
         return {task.asked.task: task.asked.charges for task in self.tasks if task.asked.charges}
+
+
+def repeatable(config: Config) -> str:
+    """One sentence, where noise repeats, so that there is nothing to audit."""
+    privacy = config.top.privacy
+    if privacy is None or not privacy.test_noise:
+        return ""
+    return "privacy.test_noise makes the noise repeatable, so no guarantee holds."
 
 
 def claimed_by(config: Config, data: Federation) -> ClaimedConfig:

@@ -15,7 +15,7 @@ FEW, MANY = 6, 24  # pairs of runs: of slow tasks, and of quick ones
 RARE = 8  # times as many where the record was never sampled
 LOOKS = 2  # pairs of runs per client, for the choice among them
 NAMES = 24  # clients to choose among
-QUICK = 0.05  # seconds: repetitions so short that all of this is cheap
+QUICK = 0.05  # seconds of processor: repetitions so short that all of this is cheap
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,25 @@ class Coupled:
     runs: tuple[tuple[Repetition, Repetition], ...]  # without and with the record
 
 
-def timed(trial: Trial, pair: Neighbours) -> tuple[float, Repetition]:
-    """Seconds of a repetition, and what came out of it."""
+@dataclass(frozen=True)
+class Timed:
+    """One repetition. How much is looked at goes by the processor's seconds, so that a busy machine, on which
+    everything takes longer, does not make an audit look less closely."""
+
+    seconds: float  # by the clock
+    of_processor: float
+    outcome: Repetition
+
+
+def timed(trial: Trial, pair: Neighbours) -> Timed:
     trial.run(pair.with_record, "warming up")  # a network's first pass is slow
-    begun = time.monotonic()
+    begun, used = time.monotonic(), time.process_time()
     outcome = trial.run(pair.with_record, "timed")
-    return time.monotonic() - begun, outcome
+    return Timed(time.monotonic() - begun, time.process_time() - used, outcome)
 
 
 def coupled(trial: Trial, pair: Neighbours, seconds: float, *, sampled: bool) -> Coupled:
-    """``seconds``: of one repetition. ``sampled``: the record is not in every release."""
+    """``seconds``: of processor, of one repetition. ``sampled``: the record is not in every release."""
     quick = seconds < QUICK
     names = [f"client-{n}" for n in range(NAMES if sampled and quick else 1)]
     tried = {name: _runs(replace(trial, client=name), pair, range(LOOKS)) for name in names}

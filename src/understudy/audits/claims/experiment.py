@@ -5,7 +5,7 @@ the operating system. Charges go to a log in memory. A task is run in two rounds
 with another model in its brief, because noise that is used again shows only between releases.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -62,22 +62,31 @@ class Trial:
     most: int | None = None  # releases per round, after which the task is ended; None: to its reply
     kept: int | None = None  # releases of a kind and round that are looked at; None: all
 
-    def run(self, own: Examples, key: str | None = None) -> Repetition:
-        """On these records; the outcome is all that lasts."""
+    def run(self, own: Examples, key: str | None = None, along: Repetition | None = None) -> Repetition:
+        """On these records; the outcome is all that lasts. ``along``: another repetition, whose releases the task goes
+        on with, so that each of its own is made where that one was."""
         memory, outcomes, why = Memory(self.memory), [], ""
-        for round, brief in self.briefs:
-            seen, reply, charges, refusal = self._round(round, brief, own, memory, key)
+        for at, (round, brief) in enumerate(self.briefs):
+            instead = () if along is None else along.releases[at]
+            seen, reply, charges, refusal = self._round(round, brief, own, memory, key, instead)
             outcomes.append((seen, reply, charges))
             why = refusal or why
         releases, replies, charged = zip(*outcomes, strict=True)
         return Repetition(releases, replies, charged, why)
 
     def _round(
-        self, round: int, brief: Message, own: Examples, memory: Memory, key: str | None
+        self,
+        round: int,
+        brief: Message,
+        own: Examples,
+        memory: Memory,
+        key: str | None,
+        instead: Sequence[NoisySum],
     ) -> tuple[list[NoisySum], Message | None, list[Charge], str]:
         budget = ExperimentBudget(Occasion("audit", round, 0, self.task), self.privacy, len(own), key)
         work, reply, refusal = self.method.jobs()[self.task].work, None, ""
-        with private_global_stream(self.seed, round, self.client, self.task), watching(self.most, self.kept) as seen:
+        stream = private_global_stream(self.seed, round, self.client, self.task)
+        with stream, watching(self.most, self.kept, instead) as seen:
             client = Client(
                 self.client, round, own=own, held_out=own.none(), memory=memory, seed=self.seed, budget=budget
             )

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from understudy.audits.claims.one_run import OneRun
 from understudy.audits.claims.verdict import RowVerdict
 
 ClaimWord = Literal["refuted", "not refuted", "no claim"]
@@ -48,22 +49,55 @@ class JudgedRow:
 
 
 @dataclass(frozen=True)
+class CanaryRow:
+    """One run with many canaries: what guesses of their coins showed."""
+
+    what: str  # releases, or first release
+    rate: float  # of the releases that were looked at; the largest
+    steps: int  # how many of them
+    epsilon: float  # that these releases claim
+    whole: bool  # the run went on to its end, whether or not all of its releases were looked at
+    run: OneRun
+    confirmed: OneRun | None = None  # the second run, with fresh noise and fresh coins
+
+    @property
+    def refuted(self) -> bool:
+        return self.run.refuted and self.confirmed is not None and self.confirmed.refuted
+
+    @property
+    def sentence(self) -> str:
+        guesses = self.run.guesses
+        return (
+            f"{guesses.canaries} canaries in one run, by {self.what}, {guesses.right} of {guesses.made} guesses right"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "refuted": self.refuted}
+
+
+@dataclass(frozen=True)
 class AuditedMechanism:
     claimed: ClaimedMechanism
     rows: tuple[JudgedRow, ...]
-    left_out: Mapping[str, str]  # pairs that could not be run, and why
+    left_out: Mapping[str, str]  # pairs or releases that could not be tested, and why
+    canaries: tuple[CanaryRow, ...] = ()
 
     @property
     def word(self) -> ClaimWord:
-        return "refuted" if any(row.refuted for row in self.rows) else "not refuted"
+        found = [row.refuted for row in self.rows] + [row.refuted for row in self.canaries]
+        return "refuted" if any(found) else "not refuted"
 
     @property
     def reach(self) -> float:
         """The largest ε that these runs could have shown."""
-        return max((row.verdict.ceiling for row in self.rows), default=0.0)
+        reached = [row.verdict.ceiling for row in self.rows] + [row.run.cap for row in self.canaries]
+        return max(reached, default=0.0)
 
     @property
     def sentence(self) -> str:
+        shown = [row for row in self.canaries if row.refuted]
+        if shown:
+            return f"refuted ({max(shown, key=lambda row: row.run.epsilon_lower).sentence})"
         if self.word == "refuted":
             best = max((row for row in self.rows if row.refuted), key=_persuades)
             note = f"; {best.verdict.note}" if best.verdict.note else ""
@@ -77,6 +111,7 @@ class AuditedMechanism:
             "sentence": self.sentence,
             "reach": self.reach,
             "rows": [row.as_dict() for row in self.rows],
+            "canaries": [row.as_dict() for row in self.canaries],
             "left_out": dict(self.left_out),
         }
 

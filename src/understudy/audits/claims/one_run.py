@@ -62,12 +62,14 @@ def audit_one_run(
     numbers: Sequence[int],
     rng: np.random.Generator,
     level: float = 0.01,
+    ins: float = 0.5,
 ) -> OneRun:
-    """``coins``: which canaries were put in; higher scores: rather in; ``numbers`` of guesses: fixed beforehand."""
+    """``coins``: which canaries were put in; higher scores: rather in. Fixed beforehand: ``numbers`` of guesses, and
+    ``ins``, the share of them that say in."""
     if not numbers or not 0 < level < 1:
         raise UserError("one run: give at least one number of guesses, and a level between 0 and 1, like 0.01.")
     share = level / len(numbers)
-    tried = [guess(scores, coins, number, rng) for number in numbers]
+    tried = [guess(scores, coins, number, rng, ins) for number in numbers]
     shown = [epsilon_lower(guesses, share, claim.delta) for guesses in tried]
     best = int(np.argmax(shown))
     return OneRun(
@@ -81,8 +83,10 @@ def audit_one_run(
     )
 
 
-def guess(scores: Numbers, coins: NDArray[np.bool_], number: int, rng: np.random.Generator) -> Guesses:
-    """Half of the guesses are the highest scores, guessed in, half the lowest, guessed out; NaN counts as lowest.
+def guess(
+    scores: Numbers, coins: NDArray[np.bool_], number: int, rng: np.random.Generator, ins: float = 0.5
+) -> Guesses:
+    """The highest scores are guessed in, the lowest out: half of the guesses each, or ``ins``. NaN counts as lowest.
 
     Equal scores are ranked by chance: their order in the list may follow the coins.
     """
@@ -94,9 +98,8 @@ def guess(scores: Numbers, coins: NDArray[np.bool_], number: int, rng: np.random
         )
     ranks = np.lexsort((rng.random(scores.size), np.where(np.isnan(scores), -np.inf, scores)))
     in_order = coins[ranks]
-    outs = number // 2
-    ins = number - outs
-    right = int((~in_order[:outs]).sum() + in_order[scores.size - ins :].sum())
+    outs = int(number * (1 - ins))
+    right = int((~in_order[:outs]).sum() + in_order[scores.size - (number - outs) :].sum())
     return Guesses(scores.size, number, right)
 
 

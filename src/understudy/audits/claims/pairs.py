@@ -69,6 +69,11 @@ class PairMaker:
         note = OUTSIDE if self.pixels else ""
         return self._pair("copies against one unbounded record", base, True, one=far, held=held, note=note, floats=True)
 
+    def canaries(self, number: int) -> Examples:
+        """Records that have little in common: random patterns, and labels that have nothing to do with them."""
+        classes = 1 if self.of_one else self.problem.classes
+        return self._examples([(self._pattern(f"canary {n}"), n % classes) for n in range(number)], floats=False)
+
     def _pair(
         self,
         name: str,

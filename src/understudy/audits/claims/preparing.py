@@ -14,6 +14,7 @@ from understudy.audits.claims.rehearsal import AskedOnce, rehearsed
 from understudy.audits.claims.statistics import ReleaseKind, ReleaseScores, ReplyScores, slots_of
 from understudy.config.build import build_method
 from understudy.config.schema import Config
+from understudy.data.examples import Examples
 from understudy.data.federation import Federation
 from understudy.errors import UserError
 from understudy.federation.message import Message
@@ -92,21 +93,22 @@ def prepare(config: Config, data: Federation, pair: Neighbours, task: str, most:
     first = next((one for one in asked if one.task == task), None)
     if first is None or (first.refusal and not first.charges):
         raise UserError(first.refusal if first is not None else f"{task} was not asked for.")
-    spent = _spent(config, method, first, pair)
+    spent = spent_by(config, method, first, pair.without)
     trial = _trial(config, method, first)
     if sum(some.steps for some in spent.spendings) > most + len(spent.spendings):  # no setting makes this task short
         trial = replace(trial, most=most)
-    took, outcome = timed(trial, pair)
-    if trial.most is None and took > seconds:
+    took = timed(trial, pair)
+    if trial.most is None and took.seconds > seconds:
         trial = replace(trial, most=most)
-        took, outcome = timed(trial, pair)
-    if took > seconds and most > 2:
-        trial = replace(trial, most=max(2, int(most * seconds / took)))
-        took, outcome = timed(trial, pair)
+        took = timed(trial, pair)
+    if took.seconds > seconds and most > 2:
+        trial = replace(trial, most=max(2, int(most * seconds / took.seconds)))
+        took = timed(trial, pair)
+    outcome = took.outcome
     trial = replace(trial, kept=_affordable(outcome))
     if not any(outcome.releases) and not any(reply is not None for reply in outcome.replies):
         raise UserError(outcome.refusal or f"{task} released nothing and sent nothing.")
-    seen = coupled(trial, pair, took, sampled=any(some.rate < 1 for some in spent.spendings))
+    seen = coupled(trial, pair, took.of_processor, sampled=any(some.rate < 1 for some in spent.spendings))
     return Prepared(seen.trial, pair, (*_of_releases(seen, spent), *_of_reply(seen, spent)), len(seen.runs))
 
 
@@ -116,11 +118,12 @@ def _affordable(outcome: Repetition) -> int:
     return max(2, KEPT_NUMBERS // size)
 
 
-def _spent(config: Config, method: Method, asked: AskedOnce, pair: Neighbours) -> RoundClaim:
+def spent_by(config: Config, method: Method, asked: AskedOnce, own: Examples) -> RoundClaim:
+    """``own``: the records, which a published claim may depend on."""
     if asked.charges:
         counted = tuple(Spending(charge.rate, charge.noise, charge.steps) for charge in asked.charges)
         return RoundClaim(asked.charges, counted, asked.charges[0].delta)
-    published = method.published_claim(pair.without)
+    published = method.published_claim(own)
     if published is None:
         raise UserError(f"{asked.task} claims nothing for these records.")
     return RoundClaim((), (published.spending,), DELTA if config.top.privacy is None else config.top.privacy.delta)
@@ -141,7 +144,7 @@ def _of_releases(seen: Coupled, spent: RoundClaim) -> list[Scored]:
             first.setdefault(ReleaseKind.of(release), release)
     found = []
     for kind, example in first.items():
-        mine = _charge_of(example, list(first.values()), spent.charges) if spent.charges else 0
+        mine = charge_of(example, list(first.values()), spent.charges) if spent.charges else 0
         if mine < 0:
             counted = _over_rounds(seen, spent)
         else:
@@ -154,7 +157,7 @@ def _of_releases(seen: Coupled, spent: RoundClaim) -> list[Scored]:
     return found
 
 
-def _charge_of(example: NoisySum, kinds: Sequence[NoisySum], charges: Sequence[Charge]) -> int:
+def charge_of(example: NoisySum, kinds: Sequence[NoisySum], charges: Sequence[Charge]) -> int:
     """The charge for releases of this kind; −1: no telling, so all charges of the task cover them together."""
     if len(charges) == 1 and len(kinds) == 1:
         return 0

@@ -60,11 +60,18 @@ class ReleaseScores:
     def fitted(
         cls, kind: ReleaseKind, rate: float, reference: Repetition, coupled: Sequence[tuple[Repetition, Repetition]]
     ) -> "ReleaseScores":
-        scales = {slot: _scale(release) for slot, release in slots_of(reference, kind).items()}
-        blank = cls(kind, rate, scales, {}, {}, {})
+        blank = cls.blank(kind, rate, reference)
+        scales = blank.scales
         differences = [_difference(blank.units(pair[0]), blank.units(pair[1])) for pair in coupled]
         moves = {slot: torch.stack([some[slot] for some in differences]).mean(0) for slot in scales}
         return cls(kind, rate, scales, moves, _record(differences), blank.units(reference))
+
+    @classmethod
+    def blank(cls, kind: ReleaseKind, rate: float, reference: Repetition) -> "ReleaseScores":
+        """Only the units of the reference."""
+        return cls(
+            kind, rate, {slot: _scale(release) for slot, release in slots_of(reference, kind).items()}, {}, {}, {}
+        )
 
     @property
     def first(self) -> "ReleaseScores":

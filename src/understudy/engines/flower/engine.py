@@ -7,8 +7,8 @@ since a site that has answered once sends the same bytes again.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,13 @@ LOOK_AROUND = 2.0  # seconds between checks of who is online
 WINDOW = 64  # clients asked at a time
 TRIES = 3  # requests that may go down with a client's process before we give up on it
 GONE = (3, 5, 8)  # Flower's codes: the reply did not arrive whole; the node is offline; the working process died
+
+
+Attends = Callable[[Collection[str], Collection[str]], None]  # told who is online, and whose answer is awaited
+
+
+def ignore(there: Collection[str], awaited: Collection[str]) -> None:
+    """For when nobody looks on."""
 
 
 @dataclass
@@ -45,6 +52,7 @@ class Flower(Engine):
     timeout: float  # how long a client may take to answer, in seconds, including time offline
     insecure: bool = False  # nodes have no keys, so we take their word for who they are
     check: Callable[[], None] = lambda: None  # raises if the link is gone
+    attends: Attends = ignore
     largest: int = wire.LARGEST
     _names: dict[int, str] = field(default_factory=dict)  # of nodes that said hello
     _greeted: dict[str, int] = field(default_factory=dict)  # unanswered hellos, and to which node they went
@@ -75,7 +83,10 @@ class Flower(Engine):
             # Nobody who just answered is given up on, so the time is only checked when nothing came.
             answers = self._received(waiting) or self._given_up(waiting, others)
             for client, answer in answers.items():
-                early[client] = self._spooled(waiting.pop(client).request, answer)
+                one = waiting.pop(client)
+                took = time.monotonic() - (one.until - self.timeout)
+                early[client] = replace(self._spooled(one.request, answer), seconds=took)
+            self.attends(self._there, waiting)
             if not answers:
                 self.check()
                 time.sleep(POLL)
@@ -208,5 +219,6 @@ class Flower(Engine):
             if missing != told:
                 heard(missing)
                 told = missing
+            self.attends(self._there, ())
             self.check()
             time.sleep(POLL)

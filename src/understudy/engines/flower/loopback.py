@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from understudy.engines.choose import OpenEngine
-from understudy.engines.flower.engine import Flower
+from understudy.engines.flower.engine import Attends, Flower, ignore
 from understudy.engines.flower.keys import Certificates, admit, make_node, make_server
 from understudy.engines.flower.link import Link, superlink
 from understudy.engines.flower.processes import free_port, last_line, start, stop
@@ -20,7 +20,9 @@ from understudy.federation.site import Site
 MOST_SITES = 50
 
 
-def loopback(folder: Path, names: Sequence[str], timeout: float, says: Callable[[str], None]) -> OpenEngine:
+def loopback(
+    folder: Path, names: Sequence[str], timeout: float, says: Callable[[str], None], attends: Attends = ignore
+) -> OpenEngine:
     """``folder`` is the run's: sites read its config and keep their memory where every engine keeps it."""
     if len(names) > MOST_SITES:
         raise UserError(
@@ -38,7 +40,13 @@ def loopback(folder: Path, names: Sequence[str], timeout: float, says: Callable[
             address = _front(open_things, home, certificates, link, says)
             started = {name: _site(open_things, folder, home, name, address) for name in names}
             grid = open_things.enter_context(link.run())
-            engine = Flower(grid, home / "incoming", timeout, check=lambda: _check_running(link, started, home))
+            engine = Flower(
+                grid,
+                home / "incoming",
+                timeout,
+                check=lambda: _check_running(link, started, home),
+                attends=attends,
+            )
             engine.wait_for(names, lambda missing: says(f"Waiting for {len(missing)} of {len(names)} sites."))
             yield engine
 

@@ -85,7 +85,7 @@ def _header(text: bytes) -> dict[str, Any]:
         said: Any = json.loads(text)
     except (ValueError, RecursionError):
         raise UserError("its answer has a header that cannot be read") from None
-    wanted = {"client": str, "outcome": str, "code": str, "version": str, "charges": list}
+    wanted = {"client": str, "outcome": str, "code": str, "version": str, "records_seen": bool, "charges": list}
     fits = isinstance(said, dict) and said.keys() == wanted.keys()
     if not fits or any(type(said[key]) is not kind for key, kind in wanted.items()):
         raise UserError("its answer has a header that does not fit")

@@ -32,14 +32,14 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.federation.client import Client
-from understudy.federation.message import Message, labels_to_wire, scalar
+from understudy.federation.message import Kind, Message, labels_to_wire, scalar
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.ahead import ahead
 from understudy.learning.dsa import Draw, apply, draw, sent_ahead
 from understudy.learning.evaluate import tally
-from understudy.learning.loop import Descent, full_gradient
+from understudy.learning.loop import Descent, Trained, full_gradient
 from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_from_pool, record_weights
 from understudy.methods.fedlap.settings import MEASURED, PRESETS, FedLapSettings
 from understudy.methods.shared.outliers import learnt_from
@@ -92,6 +92,16 @@ class FedLap(Method):
 
     def _reply(self, made: Examples) -> Message:
         return Message(x=self.net.problem.scale(made.x), y=labels_to_wire(made.y, self.net.problem.classes))
+
+    def keep_rows(self, kinds: Mapping[str, Kind], reply: Message, kept: Tensor) -> Message:
+        """All classes of S_k weigh alike, so a class that is gone takes its share of N_k with it. r_k stays as it was
+        measured, with all images."""
+        beside = {part: reply[part] for part in ("radius", "records") if part in reply}
+        left = super().keep_rows(kinds, reply.without(*beside), kept)
+        if "records" in beside:
+            share = len(set(left["y"].tolist())) / len(set(reply["y"].tolist()))
+            beside["records"] = scalar(float(reply["records"]) * share)
+        return left.but(beside)
 
     def _labels(self, real: Examples) -> Tensor:
         """(classes · ipc,), grouped by class."""
@@ -188,7 +198,7 @@ class FedLap(Method):
         kinds = self.settings.kinds
         augment = PerImage(kinds, client.rng("dsa")) if kinds else None
         pool = PoolFeed(made, client.rng("fedlap path"), augment=augment)
-        return self._learn(client, w, pool, self.settings.path_epochs)
+        return self._learn(client, w, pool, self.settings.path_epochs).model
 
     def radius_of_trust(self, client: Client, w_g: Tensor, made: Examples) -> float:
         """r_k: how far the images lead before the loss on real records rises again."""
@@ -207,10 +217,10 @@ class FedLap(Method):
 
     # ---- on either side
 
-    def _learn(self, side: Client | Server, w: Tensor, pool: PoolFeed, epochs: int, **more: Any) -> Tensor:
+    def _learn(self, side: Client | Server, w: Tensor, pool: PoolFeed, epochs: int, **more: Any) -> Trained:
         """Plain SGD on images; ``more`` is passed on to `learn_from_pool`."""
         local = self.settings.on_images(epochs)
-        return learn_from_pool(self.net, w, pool, Descent(local, local.rate(side.round, self.rounds)), **more).model
+        return learn_from_pool(self.net, w, pool, Descent(local, local.rate(side.round, self.rounds)), **more)
 
     def _siamese(self, side: Client | Server) -> Siamese | None:
         return Siamese(self.settings.kinds, side.rng("dsa")) if self.settings.kinds else None
@@ -232,9 +242,10 @@ class FedLap(Method):
         images, order = pooled(replies, self.net.problem), server.rng("fedlap pool")
         pool = PoolFeed(images, order, weights=self._record_weights(replies), augment=self._siamese(server))
         trust = Trust(radius, self.settings.strict)
-        w = self._learn(server, start, pool, self.settings.server_epochs, trust=trust)
+        learnt = self._learn(server, start, pool, self.settings.server_epochs, trust=trust)
         told = {} if radius is None else {"radius": scalar(radius)}
-        return Message(told, model=w, moved=scalar(self._distance(w, start)))
+        told["moved"], told["server_steps"] = scalar(self._distance(learnt.model, start)), scalar(learnt.steps)
+        return Message(told, model=learnt.model)
 
     def _fault(self, reply: Reply) -> str | None:
         wrong = why_unfit(reply, self.net, most=self.settings.ipc * self.net.problem.classes)
@@ -267,5 +278,5 @@ class FedLap(Method):
         return record_weights([len(reply["y"]) for reply in replies], shares)
 
     def metrics(self, state: State) -> Mapping[str, float]:
-        """How far the server trusted the images, and how far it went."""
-        return {part: float(state[part]) for part in ("radius", "moved") if part in state}
+        """How far the server trusted the images, how far it went, and in how many steps."""
+        return {part: float(state[part]) for part in ("radius", "moved", "server_steps") if part in state}

@@ -164,7 +164,12 @@ class Fedssyn(ExchangeOnce):
         if self.settings.veto is not None:
             kinds["duplicates"] = "statistics"
         mine = task_name(self.generate)
-        return {**super().jobs(), mine: Job(mine, self.generate, kinds)}
+        return {**super().jobs(), mine: Job(mine, self.generate, kinds, self.keep_rows)}
+
+    def keep_rows(self, kinds: Mapping[str, Kind], reply: Message, kept: Tensor) -> Message:
+        """How many near-copies the veto found is about all images that were made, and stays."""
+        found = {"duplicates": reply["duplicates"]} if "duplicates" in reply else {}
+        return super().keep_rows(kinds, reply.without("duplicates"), kept).but(found)
 
     def keep(self, client: Client, parts: Message) -> None:
         client.keep_dealt(Message(x=parts[POOL_X], y=parts[POOL_Y]))

@@ -96,6 +96,10 @@ class Averaging(Method):
     def effort(self, records: int, classes: int) -> int:
         return self.settings.local.step_count(records) * self.settings.local.batch
 
+    def samples(self, records: int, classes: int, rounds: range) -> float:
+        steps = self.settings.local.step_count(records)
+        return super().samples(records, classes, rounds) + sum(term.samples(steps, rounds) for term in self.terms)
+
     # ---- on the client
 
     @task()  # what it sends depends on the rule and the terms: see `jobs`
@@ -189,15 +193,13 @@ class Averaging(Method):
     @by_sums
     def start(self, server: Server) -> State:
         state = super().start(server).but(self.rule.first_state(self.shared.stop))
-        if self.settings.score_local:
-            state = state.but({local_scores.PART: torch.zeros(local_scores.SIZE)})
         for term in self.terms:
             state = state.but(term.first_state(self.net))
         return state
 
     @by_sums
     def round(self, server: Server, state: State) -> State:
-        sums = server.sum(self.train, self._brief(state), server.cohort(), self._shapes(), self._least())
+        sums = server.sum(self.train, self._brief(state), server.cohort(), self.reply_shapes(), self._least())
         if float(sums["weight"]) < SOMEBODY:
             return state  # nobody had a record
         return state.but(self.combined(state, sums, len(server.clients)))
@@ -249,7 +251,7 @@ class Averaging(Method):
     def result(self, state: State) -> Tensor:
         return self.rule.result(state)
 
-    def _shapes(self) -> Shapes:
+    def reply_shapes(self) -> Shapes:
         """Shapes of everything a client sends up to be summed."""
         net, shapes = self.net, {"weight": (), **self.rule.shapes(self.shared.stop)}
         if self.settings.score_local:
@@ -278,4 +280,4 @@ class Averaging(Method):
         for term in self.terms:
             kinds |= term.up
         name = task_name(self.train)
-        return {**super().jobs(), name: Job(name, self.train, kinds)}
+        return {**super().jobs(), name: Job(name, self.train, kinds, self.keep_rows)}

@@ -20,7 +20,7 @@ from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
-from understudy.federation.message import Message, labels_from_wire, labels_to_wire
+from understudy.federation.message import Kind, Message, labels_from_wire, labels_to_wire
 from understudy.federation.method import Method, State
 from understudy.federation.server import Reply, Server, Task
 from understudy.learning.ball import into_ball
@@ -74,6 +74,18 @@ class Pooled(Method):
             return message
         records, images = (labels.bincount(minlength=self.net.problem.classes) for labels in (real.y, y))
         return message.but(weight=records[y] / images[y].to(torch.float32))
+
+    def keep_rows(self, kinds: Mapping[str, Kind], reply: Message, kept: Tensor) -> Message:
+        """A class weighs as many records as before, spread over fewer images."""
+        left = super().keep_rows(kinds, reply.without("weight"), kept)
+        if "weight" not in reply:
+            return left
+        y = labels_from_wire(reply["y"])
+        images = y.bincount(minlength=self.net.problem.classes)
+        records = (reply["weight"][kept] * images[y[kept]]).round()
+        return left.but(
+            weight=records / y[kept].bincount(minlength=self.net.problem.classes)[y[kept]].to(torch.float32)
+        )
 
     # ---- on the server
 

@@ -97,6 +97,11 @@ class Term:
                 "made from that record alone, and `per_record = False` if not."
             )
 
+    def samples(self, steps: int, rounds: range) -> float:
+        """What it sends through the network in these rounds, each of ``steps`` local steps, besides the records; as
+        `Method.samples` counts."""
+        return 0.0
+
     def gradient(self, kit: Kit, w: Tensor) -> Tensor | None:
         """In closed form, over the trainable part; added after clipping."""
         return None

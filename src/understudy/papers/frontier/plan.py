@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from understudy.papers.comparison import Comparison, Contender
 from understudy.papers.study import Changes
-from understudy.papers.tuned import Comparison, Contender
 
 SERVER_RATE, LOCAL_RATE, LAP_RATE = "method.server.lr", "method.local.lr", "method.lr"
 MILD, EXTREME = "α = 0.1", "α = 0.01"  # digits by Dirichlet splits
@@ -23,7 +23,7 @@ class Point:
     rates: Sequence[float] = ()  # its own candidates
     decides: bool = False  # attacked by likelihood ratios with shadow clients too
     splits: Sequence[str] = (MILD, EXTREME)
-    seeds: Sequence[int] = ()  # its own, where a run takes long; empty: those of the plan
+    seeds: Sequence[int] = ()  # its own, where a run takes long; empty: those of the plan; the first one is attacked
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,26 @@ class FrontierPlan:
     points: Sequence[Point]
     rates: Sequence[float]
     seeds: Sequence[int]
-    audited: int = 0  # the seed whose run is attacked
     tuning: Changes = field(default_factory=dict)
 
     def on(self, split: str) -> list[Point]:
         return [point for point in self.points if split in point.splits]
 
-    def contender(self, point: Point, split: str, rates: Sequence[float]) -> Contender:
-        def by_seed(seed: int) -> Changes:
-            return {"transcript": seed == self.audited}
+    def comparison(self) -> Comparison:
+        """Every point on every split that it is meant for, as one line each."""
+        contenders = [self._contender(point, split) for split in self.splits for point in self.on(split)]
+        return Comparison(self.name, self.about, self.config, self.rates, self.seeds, contenders, tuning=self.tuning)
 
-        changes = {**self.splits[split], **point.changes}
-        return Contender(called(point, split), changes, point.rate, rates, by_seed)
-
-    def comparison(self, point: Point, split: str, rates: Sequence[float]) -> Comparison:
-        contender, seeds = self.contender(point, split, rates), point.seeds or self.seeds
-        return Comparison(self.name, self.about, self.config, self.rates, seeds, [contender], tuning=self.tuning)
+    def _contender(self, point: Point, split: str) -> Contender:
+        return Contender(
+            called(point, split),
+            {**self.splits[split], **point.changes},
+            point.rate,
+            point.rates,
+            f"{point.like}, {split}" if point.like else "",
+            point.seeds,
+            audited="thorough" if point.decides else "quick",
+        )
 
 
 def called(point: Point, split: str) -> str:

@@ -81,7 +81,8 @@ def private_on_clothes(name: str, method: Changes, rate: str, rates: tuple[float
         promise = {"epsilon": epsilon, "delta": 1e-5, "records": 12_000, "public": ["labels"]}
         label, changes = f"{name}, ε = {epsilon:g}", {"method": method, "privacy": promise}
         like = "" if epsilon == 8.0 else f"{name}, ε = 8"
-        points.append(Point(label, PRIVATE, changes, rate, like, rates, splits=(CLOTHES,)))
+        own = rates if not like else ()
+        points.append(Point(label, PRIVATE, changes, rate, like, own, splits=(CLOTHES,)))
     return points
 
 

@@ -5,18 +5,16 @@ are there, and the 1000 of ``mnist-5k`` where they are not. Rates are tuned once
 a seed of its own; three seeds for accuracy, attacks on the first.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from understudy.data.sets import SOURCES
 from understudy.papers.frontier.plan import CLOTHES, EXTREME, MILD, FrontierPlan, Point
 from understudy.papers.frontier.points import POINTS
 from understudy.papers.frontier.standings import frontier
-from understudy.papers.study import Changes, Findings, Shown, Study
-from understudy.runs.watching import Observer
+from understudy.papers.published import FromRuns, Later, Study
+from understudy.papers.study import Changes, Shown
 
 ABOUT = "Accuracy against what was given away: every kind of stand-in, attacked"
 SPLITS: dict[str, Changes] = {MILD: {"data.split.alpha": 0.1}, EXTREME: {"data.split.alpha": 0.01}}
@@ -56,15 +54,15 @@ def _quick(point: Point) -> Point:
     return replace(point, changes={**point.changes, **QUICK, **matching, **server}, rates=(0.1,), decides=False)
 
 
-def _run(plan: "partial[FrontierPlan]", out: Path, observer: Observer) -> Findings:
-    return frontier(plan(), min(8, os.cpu_count() or 1), out, observer)
+def _told(plan: FrontierPlan) -> FromRuns:
+    return FromRuns([plan.comparison()], partial(frontier, plan))
 
 
 STUDIES: Sequence[Study] = (
     Study(
         "frontier",
         ABOUT,
-        {"smoke": partial(_run, partial(smoke)), "desk": partial(_run, partial(at_desk))},
+        {"smoke": Later(lambda: _told(smoke())), "desk": Later(lambda: _told(at_desk()))},
         Shown(
             "4000 MNIST images at 14×14, small ConvNet, 10 clients, 3 rounds, ε = {}",
             r"(?P<method>moments), ε = (?P<more>.+ α = .+)",

@@ -1,17 +1,13 @@
 """Runs the frontier's points, attacks one run of each, and puts accuracy beside what was given away."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from understudy.audits.attack_run import audit_run
-from understudy.audits.result import Audit, read_audit
-from understudy.audits.spread import spread
+from understudy.audits.result import Audit, audit_of, read_audit
+from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.frontier.plan import FrontierPlan, Point, called
 from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Trace, said
-from understudy.papers.tuned import compare_tuned, counted_run
-from understudy.runs.watching import Observer
 
 COLUMNS = [
     "split",
@@ -42,8 +38,23 @@ class Stand:
     audit: Audit
 
 
-def frontier(plan: FrontierPlan, workers: int, out: Path, observer: Observer) -> Findings:
-    return findings(plan, [one for split in plan.splits for one in _on_split(plan, split, workers, out, observer)])
+def frontier(plan: FrontierPlan, lines: PlayedLines) -> Findings:
+    """Of the points that were run and attacked."""
+    stands = []
+    for split in plan.splits:
+        for point in plan.on(split):
+            label = called(point, split)
+            audit = _audit_of(label, (point.seeds or plan.seeds)[0], lines)
+            if label in lines and audit is not None:
+                stands.append(Stand(point, split, lines[label], audit))
+    return findings(plan, stands)
+
+
+def _audit_of(label: str, seed: int, lines: PlayedLines) -> Audit | None:
+    if (label, seed) in lines.folders:
+        return read_audit(lines.folders[label, seed])
+    stored = lines.numbers.get("audits", {}).get(label)
+    return None if stored is None else audit_of(stored)
 
 
 def findings(plan: FrontierPlan, stands: Sequence[Stand]) -> Findings:
@@ -64,51 +75,6 @@ def _in_order(plan: FrontierPlan) -> Callable[[Stand], tuple[int, float]]:
     """Split by split, the most accurate first."""
     splits = list(plan.splits)
     return lambda stand: (splits.index(stand.split), -stand.line.mean)
-
-
-# ---- runs
-
-
-def _on_split(plan: FrontierPlan, split: str, workers: int, out: Path, observer: Observer) -> list[Stand]:
-    points = plan.on(split)
-    first = [point for point in points if not point.like]
-    rates: dict[str, Sequence[float]] = {point.label: point.rates or plan.rates for point in first}
-    lines = _played(plan, split, first, rates, workers, out, observer)
-    chosen = {label: [line.rate] for label, line in lines.items() if line.rate is not None}
-    rest = [point for point in points if point.like]
-    lines |= _played(plan, split, rest, {point.label: chosen[point.like] for point in rest}, workers, out, observer)
-    return [
-        Stand(point, split, lines[point.label], _audited(plan, point, lines[point.label], workers, out, observer))
-        for point in points
-    ]
-
-
-def _played(
-    plan: FrontierPlan,
-    split: str,
-    points: Sequence[Point],
-    rates: Mapping[str, Sequence[float]],
-    workers: int,
-    out: Path,
-    observer: Observer,
-) -> dict[str, StudyLine]:
-    def play(at: int) -> StudyLine:
-        point = points[at]
-        (line,) = compare_tuned(plan.comparison(point, split, rates[point.label]), out, observer)
-        return line
-
-    found = spread(play, list(range(len(points))), workers)
-    return {point.label: line for point, line in zip(points, found, strict=True)}
-
-
-def _audited(plan: FrontierPlan, point: Point, line: StudyLine, workers: int, out: Path, observer: Observer) -> Audit:
-    """Once: a stored audit of the same run, as thorough, is read."""
-    folder = counted_run(out, line, plan.audited)
-    stored = read_audit(folder)
-    if stored is not None and stored.rounds == line.rounds[-1] and stored.thorough >= point.decides:
-        return stored
-    observer.says(f"\naudit: {line.label}")
-    return audit_run(folder, thorough=point.decides, workers=workers, observer=observer)
 
 
 # ---- what came of it

@@ -1,0 +1,140 @@
+"""Runs kept by the digest of their config: whatever study asks for a run again finds it.
+
+A finished run carries a mark with the digests of its results; what does not match its mark is not trusted, and run
+again. Several processes may work in one store: a run is played under its folder's lock, by whoever comes first.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.config.schema import Config
+from understudy.errors import UserError
+from understudy.files import write_whole
+from understudy.papers.made_by import made_by
+from understudy.reading import json_of, text_of
+from understudy.runs.branching import branch
+from understudy.runs.folder import Line, RunFolder
+from understudy.runs.play import play
+from understudy.runs.watching import Observer, RunDiverged
+
+MARK = "finished.json"
+MARKED = ("config.yaml", "metrics.jsonl", "summary.json")
+MEMORIES = "clients"  # not needed once a run has ended, unless another one goes on from it
+LONGEST_WAIT = 7 * 24 * 3600.0  # for another process that plays the same run
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    folder: Path
+    metrics: list[Line]
+    summary: dict[str, Any]
+    made_by: str = ""  # version and commit of the code that ran
+
+
+@dataclass(frozen=True)
+class Diverged:
+    why: str
+
+
+@dataclass(frozen=True)
+class StoredConfig:
+    """A run as the store knows it. A branch continues from the first rounds of another run."""
+
+    config: Config
+    first: "StoredConfig | None" = None
+    changes: tuple[tuple[str, Any], ...] = ()  # what the branch changes in the run it continues from
+    keep_all: bool = False  # other runs go on from it, or find generators with its clients
+
+    @property
+    def digest(self) -> str:
+        words = json.dumps(self._words(), sort_keys=True, default=str)
+        return hashlib.sha256(words.encode()).hexdigest()[:20]
+
+    def _words(self) -> dict[str, Any]:
+        config = self.config
+        words = {
+            "seed": config.top.seed,
+            "data": None if config.data is None else config.data.words(),
+            "model": {"name": config.model.name, "fast": config.model.fast, **config.model_settings},
+            "method": {**config.plan.model_dump(mode="json"), **config.method.settings.model_dump(mode="json")},
+            "with": [_wherever_the_store_is(chosen.words()) for chosen in config.add_ons],
+            "privacy": None if config.top.privacy is None else config.top.privacy.model_dump(mode="json"),
+            "measure": config.top.measure,
+            "transcript": config.top.transcript,
+        }
+        return words if self.first is None else {**words, "after": self.first._words(), "by": list(self.changes)}
+
+
+def _wherever_the_store_is(add_on: Mapping[str, Any]) -> dict[str, Any]:
+    """Generators are found in a run of the same store, which is named by its own digest."""
+    found = dict(add_on)
+    if found.get("from_run"):
+        found["from_run"] = Path(str(found["from_run"])).name
+    return found
+
+
+class RunStore:
+    def __init__(self, root: Path):
+        self.root = root
+
+    def folder(self, run: StoredConfig) -> Path:
+        return (self.root / "runs" / f"{run.config.plan.name.replace('/', '-')}-{run.digest}").absolute()
+
+    def find(self, run: StoredConfig) -> FinishedRun | Diverged | None:
+        """None: it is not there, not finished, or damaged."""
+        folder = self.folder(run)
+        try:
+            mark = json_of(text_of(folder / MARK), str(folder / MARK)) if (folder / MARK).exists() else None
+            if not isinstance(mark, dict):
+                return None
+            if "diverged" in mark:
+                return Diverged(str(mark["diverged"]))
+            if mark.get("sha256") != _digests(folder) or (run.keep_all and not (folder / MEMORIES).exists()):
+                return None
+            return _finished(folder, str(mark.get("made_by", "")))
+        except (UserError, OSError):
+            return None
+
+    def play(self, run: StoredConfig, observer: Observer) -> FinishedRun | Diverged:
+        """Finds it, continues it, or runs it; one that is damaged is run again."""
+        folder = self.folder(run)
+        if (found := self.find(run)) is not None:
+            return found
+        if (folder / MARK).exists():
+            whole = StoredConfig(run.config, run.first, run.changes)
+            why = "is not as it was when it finished" if self.find(whole) is None else "kept no memories of its clients"
+            observer.says(f"{folder.name} {why}; it is run again.")
+            shutil.rmtree(folder)
+        config = run.config
+        if run.first is not None:
+            first = self.play(run.first, observer)
+            if isinstance(first, Diverged):
+                return first
+            config = branch(first.folder, folder, dict(run.changes))
+        try:
+            play(config, folder, resume=True, observer=observer, wait=LONGEST_WAIT)
+        except RunDiverged as diverged:
+            _mark(folder, {"diverged": str(diverged)})
+            return Diverged(str(diverged))
+        if not run.keep_all:
+            shutil.rmtree(folder / MEMORIES, ignore_errors=True)
+        _mark(folder, {"sha256": _digests(folder), "made_by": made_by()})
+        return _finished(folder, made_by())
+
+
+def _finished(folder: Path, by: str) -> FinishedRun:
+    there = RunFolder(folder)
+    return FinishedRun(folder, there.metrics(), there.summary(), by)
+
+
+def _mark(folder: Path, words: Mapping[str, Any]) -> None:
+    write_whole(folder / MARK, (json.dumps(words, indent=1) + "\n").encode())
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in MARKED}

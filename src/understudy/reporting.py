@@ -1,0 +1,30 @@
+"""``understudy.report``: what runs did, in one HTML file; the same as `understudy report`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from understudy.audits.measure_quality import qualities
+from understudy.runs.reported import read_reported
+from understudy.runs.rounds import Result
+from understudy.view.html.report import check_page_name, report_page, write_page
+
+GivenRun = Result | str | Path
+
+
+def report(
+    runs: GivenRun | Sequence[GivenRun],
+    out: str | Path = "report.html",
+    *,
+    target: float | None = None,
+    quality: bool = True,
+) -> Path:
+    """Writes a page on one run, or on several side by side, given by result or folder.
+
+    ``target``: the accuracy to count rounds and megabytes to, at first. ``quality``: measure what synthetic sets are
+    worth, if nobody has yet.
+    """
+    file = check_page_name(Path(out))  # before anything is measured
+    listed = [runs] if isinstance(runs, Result | str | Path) else runs
+    folders = [one.folder if isinstance(one, Result) else Path(one) for one in listed]
+    found = read_reported(folders, target)
+    return write_page(report_page(found, qualities([run.folder for run in found if run.sets], measure=quality)), file)
