@@ -1,4 +1,4 @@
-"""Keeps memory that one step frees for the next.
+"""How much memory this machine has, and how to keep what one step frees for the next.
 
 The C library returns large blocks to the system as soon as they are free and fetches them again, page by page, a
 moment later. Training steps free and allocate the same activations over and over, so this costs eager networks up to
@@ -7,6 +7,7 @@ a third of their speed. No result depends on it.
 
 import ctypes
 import functools
+import os
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # of mallopt(3)
 
@@ -21,3 +22,8 @@ def keep_freed_memory() -> bool:
     wanted = {_MMAP_THRESHOLD: 1 << 30, _TRIM_THRESHOLD: (1 << 31) - 1, _TOP_PAD: 64 << 20}
     done = [mallopt(setting, size) == 1 for setting, size in wanted.items()]
     return all(done)
+
+
+def memory_of_machine() -> int:
+    """In bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -8,6 +8,7 @@ FIRST, NEXT = 1.5, 15.0  # seconds of silence before a message, and before repea
 
 _said_something = threading.Event()
 _at = "Working"
+_so_far = ""
 
 
 def begin() -> None:
@@ -16,10 +17,11 @@ def begin() -> None:
     threading.Thread(target=_watch, args=(time.monotonic(),), name="patience", daemon=True).start()
 
 
-def doing(what: str) -> None:
-    """Notes what is going on, such as `Dealing records out to 100 clients`."""
-    global _at
-    _at = what
+def doing(what: str, so_far: str = "") -> None:
+    """Notes what is going on, such as `Dealing records out to 100 clients`; ``so_far``, how much of it is done, is only
+    shown when the message is due anyway."""
+    global _at, _so_far
+    _at, _so_far = what, so_far
 
 
 def over() -> None:
@@ -32,5 +34,6 @@ def _watch(began: float) -> None:
     while not _said_something.wait(FIRST):
         now = time.monotonic()
         if _at != told or now - when >= NEXT:
-            print(f"{_at} … ({now - began:.0f} s)", file=sys.stderr, flush=True)
-            told, when = _at, now
+            what, so_far = _at, f"{_so_far}, " if _so_far else ""
+            print(f"{what} … ({so_far}{now - began:.0f} s)", file=sys.stderr, flush=True)
+            told, when = what, now

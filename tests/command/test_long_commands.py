@@ -16,7 +16,7 @@ def test_dealing_records_out_to_many_clients_is_told(tmp_path: Path, monkeypatch
         time.sleep(1)
         return make_split(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("understudy.data.settings.make_split", slow)
+    monkeypatch.setattr("understudy.data.assemble.make_split", slow)
     words = ["data", "describe", "digits", "clients=7", "--json"]
     told = understudy(*words, cwd=tmp_path, seconds_of_silence=0.3)
     assert "Dealing records out to 7 clients … (" in told.stderr

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.data import sets
+from understudy.data.assemble import build_federation, load_dataset
 from understudy.data.canvases import CanvasesSettings, Habits, Stock, draw, habits_of, read_canvases, sizes
 from understudy.data.dataset import Dataset
 from understudy.data.digits import read_mnist_5k
-from understudy.data.settings import DataSettings, build_federation, load_dataset
+from understudy.data.settings import DataSettings
 from understudy.data.skew import measure_skew
 from understudy.data.splits.make import make_split
 from understudy.data.splits.simple import Iid, Users

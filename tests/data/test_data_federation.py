@@ -9,9 +9,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from understudy.data.assemble import build_federation, load_dataset
 from understudy.data.examples import Examples
 from understudy.data.federation import Arrays, Federation
-from understudy.data.settings import DataSettings, build_federation, load_dataset
+from understudy.data.settings import DataSettings
 from understudy.data.skew import entropy, measure_skew, total_variation
 from understudy.data.splits.simple import ClassPairs
 from understudy.data.splits.split import Split

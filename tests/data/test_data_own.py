@@ -89,9 +89,9 @@ def test_files_that_are_no_npz(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("hello")
     with pytest.raises(UserError, match=r"text\.npz cannot be read"):
         sets.load(str(tmp_path / "text.npz"))
-    (tmp_path / "table.csv").write_text("1,2")
+    (tmp_path / "table.xls").write_text("1,2")
     with pytest.raises(UserError, match="neither a folder"):
-        sets.load(str(tmp_path / "table.csv"))
+        sets.load(str(tmp_path / "table.xls"))
     np.savez(tmp_path / "o.npz", x=np.array([{}], dtype=object), y=[0])
     with pytest.raises(UserError, match=r"o\.npz cannot be read"):
         sets.load(str(tmp_path / "o.npz"))

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import ValidationError
 
+from understudy.data.assemble import at_site, build_federation
 from understudy.data.federation import Holding, remote_federation
 from understudy.data.problem import Problem
-from understudy.data.settings import DataSettings, at_site, build_federation
+from understudy.data.settings import DataSettings
 from understudy.errors import UserError
 
 SITES = {"north": None, "south": None}
@@ -236,10 +237,10 @@ def test_flat_lists_in_parquet_take_the_shape_of_the_config(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("none", "There is no file or folder"), ("a.csv", "neither a folder of images by class nor")]
+    ("name", "says"), [("none", "There is no file or folder"), ("a.xls", "neither a folder of images by class nor")]
 )
 def test_a_source_that_is_not_there_or_of_no_known_kind(tmp_path: Path, name: str, says: str) -> None:
-    (tmp_path / "a.csv").write_text("1,2")
+    (tmp_path / "a.xls").write_text("1,2")
     with pytest.raises(UserError, match=says):
         brought(said(), tmp_path / name)
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.data import sets
+from understudy.data.assemble import load_dataset, unused_records
 from understudy.data.resize import average, overlaps
-from understudy.data.settings import DataSettings, load_dataset, unused_records
+from understudy.data.settings import DataSettings
 from understudy.data.shapes import SHAPES, ShapesSettings, draw_all, grid, hues, read_shapes
 from understudy.data.splits.make import make_split
 from understudy.data.splits.simple import Factor

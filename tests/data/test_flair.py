@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from understudy.data import sets
+from understudy.data.assemble import build_federation, load_dataset
 from understudy.data.dataset import Dataset
 from understudy.data.flair import COARSE, FlairSettings, read_flair
-from understudy.data.settings import DataSettings, build_federation, load_dataset
+from understudy.data.settings import DataSettings
 from understudy.errors import UserError
 
 pytest.importorskip("PIL")

@@ -16,9 +16,9 @@ from understudy.audits.what_left import WhatLeft, what_left
 from understudy.config.build import build_data, build_method
 from understudy.config.resolve import resolve
 from understudy.config.schema import Live
+from understudy.data.assemble import unused_records
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
-from understudy.data.settings import unused_records
 from understudy.errors import UserError
 from understudy.federation.method import Method
 from understudy.federation.transcript import Transcript

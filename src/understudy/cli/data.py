@@ -59,3 +59,23 @@ def data_describe(
     print_json(skew.as_dict()) if as_json else print_skew(skew)
     if plot is not None and not as_json:
         print(f"Picture: {plot}")
+
+
+@data_app.command("check")
+def data_check(
+    source: Annotated[str, typer.Argument(help="A data set, a file or folder, or a config with a data section.")],
+    changes: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what a source holds and what looks wrong: copies, leaks into the test set, labels, scale."""
+    from understudy.config.build import build_data
+    from understudy.config.read import pairs, read
+    from understudy.config.resolve import resolve
+    from understudy.data.inspection import inspect
+    from understudy.view.listings import print_inspection
+
+    inside = {key if key.startswith("data.") else f"data.{key}": value for key, value in pairs(changes or []).items()}
+    alone = {"data": {"name": source, "clients": 1, "split": "iid"}}
+    words = {"data": read(source).get("data")} if Path(source).suffix in (".yaml", ".yml") else alone
+    found = inspect(build_data(resolve(words, inside)))
+    print_json(found.as_dict()) if as_json else print_inspection(found)

@@ -67,7 +67,7 @@ def client(
     changes: Overrides = None,
     name: Annotated[str, typer.Option(help="The site's name in the config.")] = ...,  # type: ignore[assignment]
     server: Annotated[str, typer.Option(help="HOST:PORT of the server.")] = "127.0.0.1:8443",
-    data: Annotated[Path | None, typer.Option(help="Its records: .npz, .parquet, or a folder of images.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Its records: .npz, .parquet, .csv, or a folder of images.")] = None,
     policy: Annotated[Path | None, typer.Option(help="What may leave this site, whatever the server asks for.")] = None,
     keys: Annotated[Path, typer.Option(help="The folder with ca.crt and the site's key.")] = Path("keys"),
     folder: Annotated[Path | None, typer.Option(help="Memory, ledger and replies; by default sites/NAME.")] = None,

@@ -1,7 +1,6 @@
 """From a Config to the objects a run works with."""
 
 import copy
-import os
 import shutil
 from typing import Any
 
@@ -10,12 +9,13 @@ from torch import nn
 
 from understudy import patience
 from understudy.config.schema import Config
+from understudy.data.assemble import build_federation, check_private
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
-from understudy.data.settings import build_federation
 from understudy.errors import UserError, no_memory
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.method import Method
+from understudy.heap import memory_of_machine
 from understudy.models import zoo as models
 from understudy.models.network import Network, check_outputs
 from understudy.models.zoo import FastPath
@@ -26,7 +26,10 @@ def build_data(config: Config) -> Federation:
     if config.live.data is not None:
         return config.live.data
     assert config.data is not None
-    return build_federation(config.data, seed=config.top.seed)
+    data = build_federation(config.data, seed=config.top.seed)
+    if config.top.privacy is not None:
+        check_private(config.data, data)
+    return data
 
 
 def build_method(config: Config, data: Federation, fast: FastPath | None = None) -> Method:
@@ -95,7 +98,7 @@ def _check_memory(config: Config, problem: Problem) -> None:
         if not no_memory(error):
             raise
         raise UserError(f"model: {config.model.name} is too large for any memory with these settings.") from None
-    needed, here = 2 * 4 * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed, here = 2 * 4 * parameters, memory_of_machine()
     if needed > here:
         raise UserError(
             f"model: {config.model.name} would have {parameters:,} parameters with these settings, "

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -119,9 +120,17 @@ class Config:
     def policy(self) -> Policy | None:
         return None if self.top.policy is None else read_policy(Path(self.top.policy))
 
-    def words(self, version: str, problem: Problem, fast: str, device: str, data_digest: str) -> dict[str, Any]:
+    def words(
+        self,
+        version: str,
+        problem: Problem,
+        fast: str,
+        device: str,
+        data_digest: str,
+        found: Mapping[str, Any] = MappingProxyType({}),  # in the records: class names, vocabularies
+    ) -> dict[str, Any]:
         """Every value that matters, spelled out; read back, they give the same run."""
-        data: dict[str, Any] = {"name": LIVE} if self.data is None else self.data.words()
+        data: dict[str, Any] = {"name": LIVE} if self.data is None else {**self.data.words(), **found}
         return {
             "version": version,
             "seed": self.top.seed,

@@ -62,9 +62,45 @@ class Column:
             raise self.wrong(f"it holds {self.values.type}, but must hold numbers.")
         return self.nested()
 
-    def features(self) -> Tensor:
-        """(n,) float32."""
-        return torch.from_numpy(self.numbers()).to(torch.float32)
+    def features(self, *, nothing: bool) -> Tensor:
+        """(n,) float32; ``nothing``: a value may be missing, and is NaN."""
+        if not self.is_number:
+            raise self.wrong(
+                f"it holds {self.values.type}, but must hold numbers or texts; turn it into one of them, or leave it "
+                "out with data.ignore."
+            )
+        if not nothing or not self.values.null_count:
+            return torch.from_numpy(self.numbers()).to(torch.float32)
+        values = self.values.cast(_plain(self.values.type)).cast(pa.float64())
+        return torch.from_numpy(pc.fill_null(values, math.nan).to_numpy().astype(np.float32))
+
+    def present(self) -> NDArray[np.bool_]:
+        """(n,): where there is a value."""
+        floating = pa.types.is_floating(self.values.type)
+        missing: NDArray[np.bool_] = pc.is_null(self.values, nan_is_null=floating).to_numpy()
+        return ~missing
+
+    def words(self) -> set[str]:
+        """The different values, as texts."""
+        return {word for word in self._texts().unique().to_pylist() if word is not None}
+
+    def indicators(self, vocabulary: Sequence[str], *, nothing: bool) -> Tensor:
+        """(n, words) float32: 1 for the word that a cell has; ``nothing``: a cell may be empty, and is a row of 0."""
+        if not nothing:
+            _no_nulls(self, self.values)
+        texts = self._texts()
+        found = pc.index_in(texts, value_set=pa.array(vocabulary, pa.string()), skip_nulls=True)
+        unknown = pc.and_(found.is_null(), texts.is_valid())
+        if pc.any(unknown).as_py():
+            row = pc.index(unknown, True).as_py()
+            raise self.wrong(
+                f"row {row} has '{texts[row]}', which is not in data.vocabulary.{self.name}: {', '.join(vocabulary)}."
+            )
+        at = torch.from_numpy(pc.fill_null(found, len(vocabulary)).to_numpy().astype(np.int64))
+        return torch.nn.functional.one_hot(at, len(vocabulary) + 1)[:, :-1].to(torch.float32)
+
+    def _texts(self) -> Any:
+        return self.values.cast(_plain(self.values.type)).cast(pa.string())
 
     def nested(self) -> NDArray[np.generic]:
         """(n, …), with one more axis for each level of nesting."""
@@ -137,7 +173,7 @@ def _common_length(column: Column, values: Any) -> int:
 
 def _no_nulls(column: Column, values: Any) -> None:
     if values.null_count:
-        raise column.wrong("some values are missing (null); fill them or drop those rows.")
+        raise column.wrong("some values are missing (null); fill them, or write data.missing: drop or mean.")
 
 
 def _plain(kind: Any) -> Any:

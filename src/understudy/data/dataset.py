@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -22,6 +23,7 @@ class Dataset:
     users: Tensor | None = None  # (n,) int64: whose record each training record is
     factors: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (n,) int64, one level per record
     label_names: tuple[str, ...] = ()
+    found: Mapping[str, Any] = field(default_factory=dict)  # settings that your own files show, for the config
 
     def __post_init__(self) -> None:
         self.problem.check(self.train, f"{self.name}, training records")

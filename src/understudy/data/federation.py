@@ -3,8 +3,8 @@
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from understudy.data.own import Scaling, problem_of
 from understudy.data.problem import Problem
 from understudy.data.splits.make import hold_out
 from understudy.data.splits.split import Split
+from understudy.data.spread import by_constants
 from understudy.errors import UserError
 from understudy.site_names import check_site_name
 
@@ -38,12 +39,17 @@ class Federation:
     split: Split | None = None
     label_names: tuple[str, ...] = ()
     remote: bool = False  # the records stay at the sites: only the sites' names are here
+    found: Mapping[str, Any] = field(default_factory=dict)  # settings that your own files show, for the config
 
     def __post_init__(self) -> None:
         if not self.sites:
             raise UserError("A federation needs at least one site.")
         for name in self.sites:
             check_site_name(name)
+
+    @property
+    def pixels(self) -> bool:
+        return next(iter(self.sites.values())).own.x.dtype == torch.uint8
 
     @classmethod
     def from_split(cls, dataset: Dataset, split: Split) -> Self:
@@ -56,6 +62,7 @@ class Federation:
             train.take(split.validation) if len(split.validation) else None,
             split,
             dataset.label_names,
+            found=dataset.found,
         )
 
     @classmethod
@@ -70,7 +77,10 @@ class Federation:
         held_out: float = 0.0,
         seed: int = 0,
     ) -> Self:
-        """From your own arrays, one pair (records, labels) per site; a list of pairs becomes client-0, client-1, …"""
+        """From your own arrays, one pair (records, labels) per site; a list of pairs becomes client-0, client-1, …
+
+        ``mean`` and ``std`` have one number per channel or feature: of pixels between 0 and 1, or of your floats.
+        """
         if not isinstance(sites, Mapping | list | tuple):
             raise UserError(f"sites: give a mapping from names to pairs (records, labels), not {type(sites).__name__}.")
         named = sites if isinstance(sites, Mapping) else {f"client-{i}": pair for i, pair in enumerate(sites)}
@@ -89,6 +99,7 @@ class Federation:
         held_out: float = 0.0,
         seed: int = 0,
         label_names: tuple[str, ...] = (),
+        found: Mapping[str, Any] | None = None,
     ) -> Self:
         if not isinstance(held_out, int | float) or not 0 <= held_out < 1:
             raise UserError(f"held_out: {held_out} is not a share; write a number from 0 up to, but not including, 1.")
@@ -99,8 +110,10 @@ class Federation:
         template = next(part for part in parts if len(part))
         fitting = {name: _fitted(part, template, problem, name) for name, part in sites.items()}
         kept = None if test is None else _fitted(test, template, problem, "test")
-        holdings = {name: holding(part, held_out, seed, name) for name, part in fitting.items()}
-        return cls(problem, holdings, kept, label_names=label_names)
+        kept = None if kept is None else by_constants(kept, problem.mean, problem.std)
+        scaled = {name: by_constants(part, problem.mean, problem.std) for name, part in fitting.items()}
+        holdings = {name: holding(part, held_out, seed, name) for name, part in scaled.items()}
+        return cls(problem, holdings, kept, label_names=label_names, found=found or {})
 
 
 def remote_federation(

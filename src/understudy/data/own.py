@@ -1,8 +1,9 @@
-"""Your own data: .npz, Parquet, or a folder of images by class; to be split, or one source per site."""
+"""Your own data: .npz, a table, or a folder of images by class; to be split, or one source per site."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,9 +11,12 @@ from torch import Tensor
 
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples, NpzArrays, read_npz
+from understudy.data.framing import AS_IT_IS, Framing
 from understudy.data.images import class_names, read_images
-from understudy.data.parquet import holds_parquet, read_parquet, read_users
 from understudy.data.problem import Problem
+from understudy.data.spread import by_constants
+from understudy.data.table_files import ENDINGS, holds_table
+from understudy.data.tables import AS_FOUND, TableRules, check_columns, read_table, read_users, words_in
 from understudy.errors import UserError
 
 
@@ -32,8 +36,20 @@ class Scaling:
             raise UserError(f"{who}: give both 'mean' and 'std', one number per channel, and every std above 0.")
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How files become records."""
+
+    shape: tuple[int, ...] | None = None  # of records stored flat in a table
+    frame: Framing = AS_IT_IS  # what pictures become
+    rules: TableRules = AS_FOUND  # what a table's columns mean
+
+
+PLAINLY = Reading()
+
+
 def is_path(name: str) -> bool:
-    return name.endswith((".npz", ".parquet")) or "/" in name or "\\" in name or Path(name).is_dir()
+    return name.endswith((".npz", *ENDINGS)) or "/" in name or "\\" in name or Path(name).is_dir()
 
 
 def problem_of(parts: Sequence[Examples], scaling: Scaling, who: str) -> Problem:
@@ -60,7 +76,7 @@ def _classes_seen(parts: Sequence[Examples], who: str) -> int:
 
 def _read_npz(path: Path) -> NpzArrays:
     if path.suffix != ".npz" and path.exists():
-        raise UserError(f"{path} is neither a folder of images by class nor an .npz or .parquet file.")
+        raise UserError(f"{path} is neither a folder of images by class nor an .npz, .parquet or .csv file.")
     return read_npz(path)
 
 
@@ -79,27 +95,29 @@ def read_own(
     test: str | None = None,
     *,
     labels: tuple[str, ...] = (),
-    shape: tuple[int, ...] | None = None,
+    reading: Reading = PLAINLY,
 ) -> Dataset:
-    """One source, to be split; ``test`` names a second one to score on.
-
-    ``labels`` are the class names in order; ``shape`` is the shape of records stored flat in a table.
-    """
+    """One source, to be split; ``test`` names a second one to score on. ``labels`` are the class names in order."""
     path = Path(name).expanduser()
     kept_at = None if test is None else Path(test).expanduser()
     if path.is_dir() and kept_at is None and (path / "train").is_dir() and (path / "test").is_dir():
         path, kept_at = path / "train", path / "test"
-    names = labels
+    sources = [path] if kept_at is None else [path, kept_at]
+    names, reading, found = _with_words(sources, labels, reading)
     if not names and is_folder_of_images(path):
-        names = _classes_in([path] if kept_at is None else [path, kept_at])
-    kept_back = None if kept_at is None else read_source(kept_at, names, shape)
-    if path.is_dir() or holds_parquet(path):
-        train, users = read_source(path, names, shape), read_users(path) if holds_parquet(path) else None
+        names = _classes_in(sources)
+    kept_back = None if kept_at is None else read_source(kept_at, names, reading)
+    if path.is_dir() or holds_table(path):
+        train, users = read_source(path, names, reading), read_users(path, reading.rules) if holds_table(path) else None
     else:
         train, kept_back, users = _from_npz(path, kept_back)
+    if kept_at is not None and kept_back is not None:
+        train, kept_back = _in_one_mode([path, kept_at], [train, kept_back])
     known = Scaling(len(names) or scaling.classes, scaling.mean, scaling.std)
     problem = problem_of([train] if kept_back is None else [train, kept_back], known, name)
-    return Dataset(name, problem, train, kept_back, users=users, label_names=names)
+    train = by_constants(train, problem.mean, problem.std)
+    kept_back = None if kept_back is None else by_constants(kept_back, problem.mean, problem.std)
+    return Dataset(name, problem, train, kept_back, users=users, label_names=names, found=found)
 
 
 def _from_npz(path: Path, kept_back: Examples | None) -> tuple[Examples, Examples | None, Tensor | None]:
@@ -111,25 +129,55 @@ def _from_npz(path: Path, kept_back: Examples | None) -> tuple[Examples, Example
 
 
 def is_folder_of_images(path: Path) -> bool:
-    return path.is_dir() and not holds_parquet(path)
+    return path.is_dir() and not holds_table(path)
 
 
 def _classes_in(sources: Sequence[Path]) -> tuple[str, ...]:
     return tuple(sorted({name for source in sources if is_folder_of_images(source) for name in class_names(source)}))
 
 
-def read_source(path: Path, names: Sequence[str], shape: tuple[int, ...] | None = None) -> Examples:
-    """All records of a file or folder; ``names`` and ``shape`` as ``labels`` and ``shape`` in ``read_own``."""
-    if holds_parquet(path):
-        return read_parquet(path, names, shape)
+def _with_words(
+    sources: Sequence[Path], labels: tuple[str, ...], reading: Reading
+) -> tuple[tuple[str, ...], Reading, dict[str, Any]]:
+    """Class names and vocabularies from the texts of all tables, where the config does not give them; the last part is
+    what was found, as settings."""
+    given = reading.rules.vocabulary
+    every = [words_in(path, reading.rules) for path in sources if holds_table(path) and path.exists()]
+    check_columns(every, reading.rules)
+    names = labels or tuple(sorted({name for words in every for name in words.labels}))
+    columns = sorted({name for words in every for name in words.categories})
+    vocabulary = {
+        name: sorted({word for words in every for word in words.categories.get(name, ())}) for name in columns
+    }
+    found: dict[str, Any] = {"labels": list(names)} if names and not labels else {}
+    if vocabulary:
+        found["vocabulary"] = {**{name: list(words) for name, words in given.items()}, **vocabulary}
+    return names, replace(reading, rules=replace(reading.rules, vocabulary={**given, **vocabulary})), found
+
+
+def _in_one_mode(sources: Sequence[Path], parts: Sequence[Examples]) -> list[Examples]:
+    """If one folder of images is in colour, so are the others."""
+    colour = any(is_folder_of_images(path) and part.x.shape[1] == 3 for path, part in zip(sources, parts, strict=True))
+    return [
+        replace(part, x=part.x.expand(-1, 3, -1, -1).contiguous())
+        if colour and is_folder_of_images(path) and part.x.shape[1] == 1
+        else part
+        for path, part in zip(sources, parts, strict=True)
+    ]
+
+
+def read_source(path: Path, names: Sequence[str], reading: Reading = PLAINLY) -> Examples:
+    """All records of a file or folder; ``names`` are the class names in order."""
+    if holds_table(path):
+        return read_table(path, names, reading.shape, reading.frame, reading.rules)
     if not path.is_dir():
         return Examples.from_npz(_read_npz(path), path)
     unknown = set(class_names(path)) - set(names) if names else set()
     if unknown:
         raise UserError(f"{path} has a folder '{min(unknown)}', which is not one of the classes: {', '.join(names)}.")
-    found = read_images(path, names or class_names(path))
+    found = read_images(path, names or class_names(path), reading.frame)
     if found is None:
-        raise UserError(f"{path} holds no PNG or JPEG images in one folder per class, and no .parquet file.")
+        raise UserError(f"{path} holds no PNG or JPEG images in one folder per class, and no .parquet or .csv file.")
     return found
 
 
@@ -138,6 +186,7 @@ class OwnSites:
     sites: Mapping[str, Examples]
     test: Examples | None
     label_names: tuple[str, ...]
+    found: Mapping[str, Any] = field(default_factory=dict)  # settings that the files show
 
 
 def read_sites(
@@ -145,7 +194,7 @@ def read_sites(
     test: str | None,
     *,
     labels: tuple[str, ...] = (),
-    shape: tuple[int, ...] | None = None,
+    reading: Reading = PLAINLY,
 ) -> OwnSites:
     """One source per site; without ``labels``, the classes are all the folder names found at any site."""
     sources = {site: Path(source).expanduser() for site, source in sites.items()}
@@ -154,14 +203,12 @@ def read_sites(
             raise UserError(f"data.sites.{site}: there is no file or folder {path}.")
     kept_at = None if test is None else Path(test).expanduser()
     every = [*sources.values()] if kept_at is None else [*sources.values(), kept_at]
-    names = labels or _classes_in(every)
-    if names and not labels and not all(is_folder_of_images(path) for path in every):
+    texts, reading, found = _with_words(every, labels, reading)
+    names = texts or _classes_in(every)
+    if names and not texts and not all(is_folder_of_images(path) for path in every):
         raise UserError(
             "data.sites: use folders of images for every site and the test set, or for none; "
             "or name the classes in order with data.labels."
         )
-    return OwnSites(
-        {site: read_source(path, names, shape) for site, path in sources.items()},
-        None if kept_at is None else read_source(kept_at, names, shape),
-        names,
-    )
+    parts = _in_one_mode(every, [read_source(path, names, reading) for path in every])
+    return OwnSites(dict(zip(sources, parts, strict=False)), None if kept_at is None else parts[-1], names, found)

@@ -17,7 +17,8 @@ class Problem:
     shape: tuple[int, ...]  # of one record, channels first
     classes: int
     multilabel: bool = False
-    mean: tuple[float, ...] = ()  # per channel, of pixels between 0 and 1; empty: pixels are only divided by 255
+    # Per channel, of pixels between 0 and 1; empty: pixels are only divided by 255. Floats came in scaled by them.
+    mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
     def scale(self, x: Tensor) -> Tensor:

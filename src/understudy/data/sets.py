@@ -11,7 +11,7 @@ from understudy.data import cifar, digits, flair, mnist
 from understudy.data.canvases import CanvasesSettings, read_canvases
 from understudy.data.dataset import Dataset, Source
 from understudy.data.flair import FlairSettings, read_flair
-from understudy.data.own import Scaling, is_path, read_own
+from understudy.data.own import Reading, Scaling, is_path, read_own
 from understudy.data.shapes import ShapesSettings, read_shapes
 from understudy.errors import UserError
 
@@ -58,7 +58,7 @@ def source(name: str) -> Source:
     if name in SOURCES:
         return SOURCES[name]
     raise unknown_name(
-        "data set", name, SOURCES, ", or the path of an .npz or .parquet file or of a folder of images by class"
+        "data set", name, SOURCES, ", or the path of an .npz, .parquet or .csv file or of a folder of images by class"
     )
 
 
@@ -73,9 +73,9 @@ def load(name: str, *, folder: Path | None = None, **options: Any) -> Dataset:
     if is_path(name) and name not in SOURCES:
         test = options.pop("test", None)
         scaling = {key: options.pop(key) for key in ("classes", "mean", "std") if key in options}
-        words = {key: tuple(options.pop(key)) for key in ("labels", "shape") if options.get(key) is not None}
+        labels, shape = (tuple(options.pop(key, None) or ()) for key in ("labels", "shape"))
         _refuse(name, options, "classes, labels, shape, mean, std, test")
-        return read_own(name, Scaling(**scaling), test, **words)
+        return read_own(name, Scaling(**scaling), test, labels=labels, reading=Reading(shape or None))
     found = source(name)
     _refuse(name, options, "none")
     return found.read(folder)

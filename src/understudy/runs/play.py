@@ -9,6 +9,7 @@ from understudy import __version__
 from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation
+from understudy.data.standardise import advice
 from understudy.engines.choose import OpenEngine, on_this_machine
 from understudy.errors import TOO_LITTLE_MEMORY, UserError, no_memory, resuming
 from understudy.federation.cohorts import cohort_size
@@ -76,7 +77,8 @@ def _keeper(config: Config, out: Path, observer: Observer) -> StatusKeeper:
 def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Method, dict[str, Any]]:
     """The method, and the config as written to the run's folder."""
     method = build_method(config, data, fast)
-    return method, config.words(__version__, data.problem, method.net.fast, str(device(config)), digest_of_data(data))
+    where, digest = str(device(config)), digest_of_data(data)
+    return method, config.words(__version__, data.problem, method.net.fast, where, digest, data.found)
 
 
 def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> OpenEngine:
@@ -112,10 +114,20 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
         watcher.says("method.local has neither epochs nor steps: the clients do not train.")
     if data.test is None and not at_home:
         watcher.says("There is nothing to score on: no test set, and no records held out at the clients.")
+    _check_sizes(config, data, watcher)
     if config.top.measure and (data.remote or config.top.privacy is not None):
         raise UserError("measure reads all clients' records without noise; leave it out in a real or private run.")
     if config.engine.name == "workers" and method.net.device.type != "cpu":
         watcher.says(f"On {method.net.device} the clients run one after another in this process.")
+
+
+def _check_sizes(config: Config, data: Federation, watcher: Observer) -> None:
+    """Nobody is told about records under a privacy budget, not even by a warning."""
+    scale = None if config.data is None else config.data.scale
+    if data.remote or scale is not None or config.top.privacy is not None:
+        return
+    if warning := advice(data, in_python=config.data is None):
+        watcher.says(warning)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from typing import Any
 from understudy import __version__
 from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config
+from understudy.data.assemble import at_site
 from understudy.data.federation import Federation, Holding
-from understudy.data.settings import at_site
 from understudy.engines.flower.attending import Says
 from understudy.engines.flower.engine import Flower
 from understudy.engines.flower.keys import Certificates, server_certificates
@@ -189,7 +189,7 @@ def _without_test(config: Config) -> Config:
 def _holding(config: Config, data: Federation, name: str, source: Path | None) -> Holding:
     assert config.data is not None
     if source is None and data.remote:
-        raise UserError(f"Name the records of {name} with --data: an .npz or .parquet file, or a folder.")
+        raise UserError(f"Name the records of {name} with --data: an .npz, .parquet or .csv file, or a folder.")
     if source is None:
         return data.sites[name]
     return at_site(config.data, name, source, data.problem, config.top.seed)

@@ -19,7 +19,7 @@ FREE = ("engine", "version", "measure", "transcript")
 
 def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
     why_fixed = why_rounds_matter(wanted)
-    saved, wanted = _said(_with_used_data(saved)), _said(wanted)
+    saved, wanted = _said(_with_used_data(saved)), _said(_with_used_data(wanted))
     for key in sorted(saved.keys() | wanted.keys()):
         a, b = saved.get(key), wanted.get(key)
         if key in FREE:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from understudy.data.inspection import Inspection
 from understudy.data.skew import Skew
 from understudy.view.numbers import NONE
 from understudy.view.ruled import Columns, filled, print_notes, print_rows, print_table
@@ -168,6 +169,13 @@ def print_skew(skew: Skew, console: Console | None = None) -> None:
     console = console or Console()
     print_table(console, lambda gap: skew_table(skew, gap))
     print_notes(console, skew_notes(skew))
+
+
+def print_inspection(found: Inspection, console: Console | None = None) -> None:
+    console = console or Console()
+    print_rows(console, {"where": "words", "records": "number"}, [(n, f"{c:,}") for n, c in found.records.items()])
+    print_rows(console, {"class": "words", "records": "number"}, [(n, f"{c:,}") for n, c in found.classes.items()])
+    print_notes(console, [f"{found.kind}.", *(found.warnings or ("Nothing looks wrong.",))])
 
 
 def skew_table(skew: Skew, gap: int = 2) -> Table:

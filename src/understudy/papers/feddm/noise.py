@@ -12,8 +12,8 @@ import torch
 
 from understudy.config.build import build_data, build_method
 from understudy.config.resolve import resolve
+from understudy.data.assemble import load_dataset
 from understudy.data.examples import Examples
-from understudy.data.settings import load_dataset
 from understudy.learning.evaluate import tally
 from understudy.models.network import Network
 from understudy.papers.carrying_out import PlayedLines

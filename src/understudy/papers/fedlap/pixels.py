@@ -12,8 +12,8 @@ from torch import Tensor
 
 from understudy.config.read import read
 from understudy.config.resolve import resolve
+from understudy.data.assemble import load_dataset
 from understudy.data.examples import Examples
-from understudy.data.settings import load_dataset
 from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.cells import tabulated
 from understudy.papers.claims import PaperClaim, above, at_least

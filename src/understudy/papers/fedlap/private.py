@@ -11,7 +11,7 @@ from typing import Any
 
 from understudy.config.read import read
 from understudy.config.resolve import resolve
-from understudy.data.settings import load_dataset
+from understudy.data.assemble import load_dataset
 from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.cells import in_percent, percent, tabulated
 from understudy.papers.claims import PaperClaim, above, row_above

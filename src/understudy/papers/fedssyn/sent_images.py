@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 
 from understudy.config.resolve import resolve
+from understudy.data.assemble import load_dataset
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
-from understudy.data.settings import load_dataset
 from understudy.papers.study import Mosaic
 from understudy.runs.compare import read_config
 from understudy.runs.folder import RunFolder

@@ -19,9 +19,10 @@ from PIL import Image  # noqa: E402
 from pyarrow import parquet as pq  # noqa: E402
 
 from understudy.data import sets  # noqa: E402
+from understudy.data.assemble import build_federation  # noqa: E402
 from understudy.data.own import is_path, read_sites, read_source  # noqa: E402
-from understudy.data.parquet import read_parquet, read_users  # noqa: E402
-from understudy.data.settings import DataSettings, build_federation  # noqa: E402
+from understudy.data.settings import DataSettings  # noqa: E402
+from understudy.data.tables import read_table, read_users  # noqa: E402
 from understudy.errors import UserError  # noqa: E402
 
 
@@ -48,7 +49,7 @@ def test_nested_lists_of_uint8_come_back_as_the_same_pixels(
     path = tmp_path_factory.mktemp("nested") / "a.parquet"
     table = pa.table({"x": pa.array(x.tolist(), pa.list_(pa.list_(pa.uint8()))), "y": list(range(len(x)))})
     pq.write_table(table, path, row_group_size=rows)
-    read = read_parquet(path, ())
+    read = read_table(path, ())
     assert read.x.dtype == torch.uint8
     assert read.x.tolist() == x[:, None].tolist()
     assert read.y.tolist() == list(range(len(x)))
@@ -64,21 +65,21 @@ def test_flat_lists_of_other_numbers_are_rows_of_floats(tmp_path: Path, kind: An
 
 def test_a_flat_list_takes_the_shape_that_the_config_says_if_it_has_as_many_values(tmp_path: Path) -> None:
     path = written(tmp_path / "a.parquet", x=pa.array([[1, 2, 3, 4, 5, 6]], pa.list_(pa.uint8())), y=[0])
-    assert read_parquet(path, (), (1, 3, 2)).x.tolist() == [[[[1, 2], [3, 4], [5, 6]]]]
-    assert read_parquet(path, (), (1, 2, 2)).x.tolist() == [[1, 2, 3, 4, 5, 6]]
+    assert read_table(path, (), (1, 3, 2)).x.tolist() == [[[[1, 2], [3, 4], [5, 6]]]]
+    assert read_table(path, (), (1, 2, 2)).x.tolist() == [[1, 2, 3, 4, 5, 6]]
 
 
 def test_tensors_with_a_shape_of_their_own_keep_it(tmp_path: Path) -> None:
     x = np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2)
     path = written(tmp_path / "a.parquet", x=pa.FixedShapeTensorArray.from_numpy_ndarray(x), y=[0, 1])
-    assert read_parquet(path, ()).x.tolist() == x.tolist()
+    assert read_table(path, ()).x.tolist() == x.tolist()
 
 
 def test_images_are_decoded_from_bytes_and_from_the_struct_of_the_datasets_library(tmp_path: Path) -> None:
     cells = [png(10), png(200)]
-    plain = read_parquet(written(tmp_path / "a.parquet", image=cells, label=[0, 1]), ())
+    plain = read_table(written(tmp_path / "a.parquet", image=cells, label=[0, 1]), ())
     struct = [{"bytes": cell, "path": None} for cell in cells]
-    boxed = read_parquet(written(tmp_path / "b.parquet", image=struct, label=[0, 1]), ())
+    boxed = read_table(written(tmp_path / "b.parquet", image=struct, label=[0, 1]), ())
     assert plain.x.shape == (2, 1, 2, 4)  # 4 wide and 2 high
     assert plain.x.dtype == torch.uint8
     assert plain.x[:, 0, 0, 0].tolist() == [10, 200]
@@ -93,7 +94,7 @@ def test_one_coloured_image_in_any_file_makes_all_three_channels(tmp_path: Path)
 
 
 def test_jpeg_is_read_too(tmp_path: Path) -> None:
-    read = read_parquet(written(tmp_path / "a.parquet", image=[png(128, kind="JPEG")], label=[0]), ())
+    read = read_table(written(tmp_path / "a.parquet", image=[png(128, kind="JPEG")], label=[0]), ())
     assert read.x.shape == (1, 1, 2, 4)
     assert (read.x.int() - 128).abs().max() <= 2
 
@@ -102,8 +103,8 @@ def test_jpeg_is_read_too(tmp_path: Path) -> None:
 def test_names_of_classes_get_the_numbers_of_the_config(tmp_path: Path, as_dictionary: bool) -> None:
     names = pa.array(["dog", "ant", "dog"])
     path = written(tmp_path / "a.parquet", x=[[0.0]] * 3, y=names.dictionary_encode() if as_dictionary else names)
-    assert read_parquet(path, ("dog", "cat", "ant")).y.tolist() == [0, 2, 0]
-    assert read_parquet(path, ("ant", "cat", "dog")).y.tolist() == [2, 0, 2]
+    assert read_table(path, ("dog", "cat", "ant")).y.tolist() == [0, 2, 0]
+    assert read_table(path, ("ant", "cat", "dog")).y.tolist() == [2, 0, 2]
 
 
 def test_lists_of_zeros_and_ones_are_several_labels(tmp_path: Path) -> None:
@@ -117,11 +118,11 @@ def test_plain_columns_are_features_in_the_order_of_their_names(tmp_path: Path) 
     # f2 goes before f10; an index that pandas wrote, the labels and the users are no features.
     features = {"f10": pa.array([1, 2], pa.uint8()), "f2": [0.5, 1.5], "age": [Decimal("3.25"), Decimal("4.00")]}
     extra = {"__index_level_0__": [7, 8], "users": [5, 6], "y": [0, 1], "flag": [True, False]}
-    read = read_parquet(written(tmp_path / "a.parquet", **features, **extra), ())
+    read = read_table(written(tmp_path / "a.parquet", **features, **extra), ())
     assert read.x.dtype == torch.float32
     assert read.x.tolist() == [[3.25, 0.5, 1.0, 1.0], [4.0, 1.5, 2.0, 0.0]]  # age, f2, f10, flag
     turned = dict(reversed({**features, **extra}.items()))
-    assert torch.equal(read_parquet(written(tmp_path / "b.parquet", **turned), ()).x, read.x)
+    assert torch.equal(read_table(written(tmp_path / "b.parquet", **turned), ()).x, read.x)
 
 
 def test_a_folder_of_files_is_read_in_order_of_their_names_and_empty_ones_are_passed_over(tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_without_pyarrow_it_says_what_to_install(tmp_path: Path, monkeypatch: py
     path = written(tmp_path / "a.parquet", x=[[0.0]], y=[0])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UserError, match=r"needs more packages.*'\.\[parquet\]'"):
-        read_parquet(path, ())
+        read_table(path, ())
 
 
 FLOATS = pa.list_(pa.float32())
@@ -199,7 +200,10 @@ FLOATS = pa.list_(pa.float32())
         ({"x": [[1.0], [2.0]], "y": [0, 1], "label": [0, 1]}, "more than one column for labels ('label', 'y')"),
         ({"x": [[1.0], [2.0]], "pixels": [[1], [2]], "y": [0, 1]}, "more than one column for records"),
         ({"y": [0, 1]}, "has no records"),
-        ({"age": [1, 2], "name": ["a", "b"], "y": [0, 1]}, "column 'name': it holds string, but must hold numbers"),
+        (
+            {"age": [1, 2], "name": ["a", "b"], "y": [0, 1]},
+            "column 'name': it holds texts; list its words in data.vocabulary",
+        ),
         ({"age": [1, None], "y": [0, 1]}, "column 'age': some values are missing"),
         ({"x": [[1.0], [2.0]], "y": [0.5, 1.0]}, "labels are not whole numbers"),
         ({"x": [[1.0], [2.0]], "y": [b"a", b"b"]}, "column 'y': it holds binary, but must hold numbers"),
@@ -219,15 +223,16 @@ def test_a_table_that_makes_no_sense_is_refused_by_file_and_column(
 ) -> None:
     path = written(tmp_path / "mine.parquet", **columns)
     with pytest.raises(UserError) as wrong:
-        read_parquet(path, ("cat", "cow"))
+        read_table(path, ("cat", "cow"))
     assert says in str(wrong.value)
     assert "mine.parquet" in str(wrong.value)
 
 
 def test_names_without_a_list_of_all_names(tmp_path: Path) -> None:
     path = written(tmp_path / "a.parquet", x=[[1.0], [2.0]], y=["a", "b"])
+    assert sets.load(str(path)).label_names == ("a", "b")  # here all records can be seen
     with pytest.raises(UserError, match=r"list all classes in data\.labels"):
-        sets.load(str(path))
+        read_table(path, ())
 
 
 def test_users_must_be_whole_numbers(tmp_path: Path) -> None:
@@ -273,7 +278,7 @@ def test_test_files_are_not_learnt_from_by_mistake(tmp_path: Path) -> None:
 def test_a_file_that_is_no_parquet(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.parquet").write_bytes(content)
     with pytest.raises(UserError, match=r"a\.parquet cannot be read as Parquet"):
-        read_parquet(tmp_path / "a.parquet", ())
+        read_table(tmp_path / "a.parquet", ())
 
 
 def test_a_file_damaged_anywhere_is_read_or_refused_in_a_sentence(tmp_path: Path) -> None:
@@ -285,11 +290,11 @@ def test_a_file_damaged_anywhere_is_read_or_refused_in_a_sentence(tmp_path: Path
         spoilt[rng.integers(len(whole))] ^= 1 << rng.integers(8)
         path.write_bytes(bytes(spoilt))
         try:
-            read_parquet(path, ("cat", "cow"))
+            read_table(path, ("cat", "cow"))
         except UserError:
             refused += 1
     assert refused > 0
     for length in range(0, len(whole), 97):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match="cannot be read as Parquet"):
-            read_parquet(path, ())
+            read_table(path, ())

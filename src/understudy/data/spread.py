@@ -1,0 +1,35 @@
+"""Floats minus their mean, divided by their standard deviation."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from understudy.data.examples import Examples
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Per feature or channel, the first axis of a record: (d,) float64 each."""
+
+    mean: Tensor
+    std: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> "Spread":
+        rows = x.to(torch.float64).transpose(0, 1).flatten(1)
+        return cls(rows.mean(1), rows.std(1, correction=0))
+
+    def applied(self, part: Examples) -> Examples:
+        """A feature that never changes is only shifted."""
+        across = (-1, *[1] * (part.x.ndim - 2))
+        std = torch.where(self.std > 0, self.std, 1.0)
+        scaled = (part.x.to(torch.float64) - self.mean.view(across)) / std.view(across)
+        return replace(part, x=scaled.to(torch.float32))
+
+
+def by_constants(part: Examples, mean: tuple[float, ...], std: tuple[float, ...]) -> Examples:
+    """With ``data.mean`` and ``data.std``, if they were given; pixels stay pixels."""
+    if not mean or part.x.dtype == torch.uint8:
+        return part
+    return Spread(torch.tensor(mean, dtype=torch.float64), torch.tensor(std, dtype=torch.float64)).applied(part)

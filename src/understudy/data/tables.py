@@ -1,0 +1,286 @@
+"""Your own data in a table: a Parquet or CSV file, or a folder of files, read in order of their names.
+
+Labels are in the column that ``data.label`` names, else in ``label`` or ``y``: class numbers, or names that
+``data.labels`` lists in order, or lists of zeros and ones where a record has several. Records are in one of
+
+- ``image``: PNG or JPEG bytes, alone or in the struct {bytes, path} that the datasets library writes;
+- ``x`` or ``pixels``: lists of numbers. Nested lists are (height, width) or (channels, height, width); a flat list is
+  a row of features, or has the shape ``data.shape`` if the sizes agree. uint8 stays pixels, all else becomes floats;
+- neither, and always in CSV: then every other column is a feature, but those in ``data.ignore``. Features are sorted by
+  name (``f2`` before ``f10``), so that sites need not agree on an order. Numbers become floats. Texts, and any column
+  in ``data.vocabulary``, become one feature per word of their vocabulary, 1 where the cell has that word.
+
+A missing value is an error, unless ``data.missing`` is ``drop`` (the row is left out) or ``mean`` (the mean of its
+column in the same source; a missing word is a row of zeros).
+
+``users``, whole numbers, tells whose record each is, for ``split: users``; an index that pandas wrote is ignored.
+"""
+
+import functools
+import math
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from understudy.complaints import unknown_name
+from understudy.data.examples import Examples
+from understudy.data.framing import AS_IT_IS, Framing
+from understudy.data.images import stack_pictures
+from understudy.data.table_files import TEXT, files_of, read_file
+from understudy.errors import UserError
+
+if TYPE_CHECKING:
+    from understudy.data.columns import Column
+
+LABELS = ("label", "y")
+RECORDS = ("image", "x", "pixels")
+USERS = "users"
+INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0|")  # how pandas writes an index; in CSV it has no name
+MOST_WORDS = 100  # in a vocabulary that is not given: a name or a number per record says nothing about others
+
+Missing = Literal["refuse", "drop", "mean"]
+
+
+@dataclass(frozen=True)
+class TableRules:
+    """What a table's columns mean."""
+
+    label: str | None = None  # the column of the labels; None: label or y
+    ignore: tuple[str, ...] = ()  # columns to leave out
+    missing: Missing = "refuse"
+    vocabulary: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the words of columns that are categories
+
+
+AS_FOUND = TableRules()
+
+
+@dataclass(frozen=True)
+class Table:
+    file: str
+    columns: Mapping[str, "Column"]
+    rules: TableRules
+    flat: bool  # CSV: a cell is a number or a text
+
+    def one_of(self, names: Sequence[str], what: str) -> "Column":
+        found = [name for name in names if name in self.columns]
+        if len(found) == 1:
+            return self.columns[found[0]]
+        wanted = " or ".join(f"'{name}'" for name in names)
+        have = ", ".join(f"'{name}'" for name in found or self.columns)
+        many = "more than one column" if found else "no column"
+        setting = ", or name it with data.label" if what == "labels" else ""
+        raise UserError(f"{self.file} has {many} for {what} ({have}); name one column {wanted}{setting}.")
+
+    @property
+    def label(self) -> "Column":
+        name = self.rules.label
+        if name is None:
+            return self.one_of(LABELS, "labels")
+        if name not in self.columns:
+            raise UserError(f"data.label: {self.file}: {unknown_name('column', name, self.columns)}")
+        return self.columns[name]
+
+    @property
+    def holds_features(self) -> bool:
+        return self.flat or self.columns.keys().isdisjoint(RECORDS)
+
+    def features(self) -> "dict[str, Column]":
+        labels = LABELS if self.rules.label is None else (self.rules.label,)
+        apart = {*labels, USERS, *self.rules.ignore}
+        others = [name for name in self.columns if name not in apart and not INDEX.fullmatch(name)]
+        return {name: self.columns[name] for name in sorted(others, key=_by_number)}
+
+    def categories(self) -> "dict[str, Column]":
+        return {name: one for name, one in self.features().items() if one.is_text or name in self.rules.vocabulary}
+
+
+def _by_number(name: str) -> list[str | int]:
+    return [int(part) if at % 2 else part for at, part in enumerate(re.split(r"([0-9]+)", name))]
+
+
+def read_table(
+    path: Path,
+    names: Sequence[str],
+    shape: tuple[int, ...] | None = None,
+    frame: Framing = AS_IT_IS,
+    rules: TableRules = AS_FOUND,
+) -> Examples:
+    """All records; ``names`` are the class names in order, ``shape`` is a record's where flat lists do not show it."""
+    tables = _tables(path, rules)
+    y = _joined([_labels(table.label, names) for table in tables], tables)
+    x = _records(tables, frame, str(path))
+    if shape is not None and x.ndim == 2 and x.shape[1] == math.prod(shape):
+        x = x.reshape(-1, *shape)
+    return Examples.from_arrays(x, y, str(path))
+
+
+@dataclass(frozen=True)
+class TextsFound:
+    """The texts that a table uses, and its columns."""
+
+    source: str
+    columns: frozenset[str]
+    features: frozenset[str]  # empty: its records are in one column
+    labels: frozenset[str]  # empty: labels are numbers
+    categories: Mapping[str, frozenset[str]]
+
+
+def words_in(path: Path, rules: TableRules) -> TextsFound:
+    """What a table would add to ``data.labels`` and ``data.vocabulary``."""
+    labels: set[str] = set()
+    categories: dict[str, set[str]] = {}
+    tables = _tables(path, rules)
+    for table in tables:
+        if table.label.is_text:
+            labels |= table.label.words()
+        for name, column in table.categories().items() if table.holds_features else ():
+            if name not in rules.vocabulary:
+                categories.setdefault(name, set()).update(column.words())
+                if len(categories[name]) > MOST_WORDS:
+                    raise column.wrong(
+                        f"it has more than {MOST_WORDS} different texts; leave it out with data.ignore, or list its "
+                        "words in data.vocabulary."
+                    )
+    columns = frozenset(name for table in tables for name in table.columns)
+    features = frozenset(name for table in tables if table.holds_features for name in table.features())
+    words = {name: frozenset(found) for name, found in categories.items()}
+    return TextsFound(str(path), columns, features, frozenset(labels), words)
+
+
+def check_columns(tables: Sequence[TextsFound], rules: TableRules) -> None:
+    """Sources of one federation have the same features, and the columns that the config names exist."""
+    known = sorted({name for table in tables for name in table.columns})
+    for setting, names in (("ignore", rules.ignore), ("vocabulary", rules.vocabulary)):
+        for name in names if tables else ():
+            if name not in known:
+                raise UserError(f"data.{setting}: {unknown_name('column', name, known)}")
+    for table in tables:
+        for here, there in ((table, tables[0]), (tables[0], table)):
+            if only := here.features - there.features:
+                raise UserError(
+                    f"{here.source} has a column '{min(only)}', {there.source} has none; give every site the same "
+                    "columns, or leave it out with data.ignore."
+                )
+
+
+def read_users(path: Path, rules: TableRules = AS_FOUND) -> Tensor | None:
+    """(n,) int64: whose record each is, if the files tell."""
+    tables = _tables(path, rules, None if rules.missing == "drop" else (USERS,))
+    if not any(USERS in table.columns for table in tables):
+        return None
+    columns = [table.one_of((USERS,), "users") for table in tables]
+    for column in columns:
+        if column.numbers().dtype.kind not in "iu":
+            raise column.wrong(f"users must be whole numbers, one per record, not {column.values.type}.")
+    return torch.from_numpy(np.concatenate([column.numbers() for column in columns]).astype(np.int64))
+
+
+def _records(tables: Sequence[Table], frame: Framing, source: str) -> Tensor | NDArray[np.generic]:
+    if all(table.holds_features for table in tables):
+        return _features(tables)
+    columns = [table.one_of(RECORDS, "records") for table in tables]
+    if all(column.is_image for column in columns):
+        pictures = [picture for column in columns for picture in column.pictures()]
+        return stack_pictures(pictures, frame, source)
+    for column in columns:
+        if not column.is_list:
+            raise column.wrong(f"it holds {column.values.type}; give lists of numbers, or images as PNG or JPEG bytes.")
+    parts = [column.nested() for column in columns]
+    if len({part.dtype == np.uint8 for part in parts}) > 1:
+        raise UserError(f"Some files beside {tables[0].file} hold uint8 pixels, others other numbers; use one kind.")
+    return _joined(parts, tables)
+
+
+def _features(tables: Sequence[Table]) -> Tensor:
+    """(n, features) float32."""
+    rows = []
+    for table in tables:
+        features = table.features()
+        if not features:
+            raise UserError(
+                f"{table.file} has no records; put them in a column {', '.join(RECORDS)}, or one column per feature."
+            )
+        if features.keys() != tables[0].features().keys():
+            raise UserError(f"{table.file} and {tables[0].file} have different columns; give every file the same.")
+        encoded = [_encoded(column, table.rules, name in table.categories()) for name, column in features.items()]
+        rows.append(torch.cat(encoded, dim=1))
+    return _with_means(torch.cat(rows), tables)
+
+
+def _encoded(column: "Column", rules: TableRules, category: bool) -> Tensor:
+    """(n, 1), or (n, words) of a category; NaN: a missing number, to be replaced."""
+    if not category:
+        return column.features(nothing=rules.missing == "mean")[:, None]
+    if column.name not in rules.vocabulary:
+        raise column.wrong(
+            "it holds texts; list its words in data.vocabulary, in the same order everywhere, or leave it out with "
+            "data.ignore."
+        )
+    return column.indicators(rules.vocabulary[column.name], nothing=rules.missing == "mean")
+
+
+def _with_means(x: Tensor, tables: Sequence[Table]) -> Tensor:
+    absent = x.isnan()
+    if tables[0].rules.missing != "mean" or not bool(absent.any()):
+        return x
+    if bool(absent.all(0).any()):
+        raise UserError(f"{tables[0].file}: a column has no value at all, so it has no mean; name it in data.ignore.")
+    return torch.where(absent, x.nanmean(0), x)
+
+
+def _labels(column: "Column", names: Sequence[str]) -> NDArray[np.generic]:
+    if column.is_text:
+        return column.class_numbers(names)
+    if not column.is_list:
+        return column.numbers()
+    several = column.nested()
+    if several.ndim != 2 or not np.isin(several, (0, 1)).all():
+        raise column.wrong("lists of labels must hold a 0 or 1 for each class.")
+    return several
+
+
+def _joined(parts: Sequence[NDArray[np.generic]], tables: Sequence[Table]) -> NDArray[np.generic]:
+    for part, table in zip(parts, tables, strict=True):
+        if part.shape[1:] != parts[0].shape[1:]:
+            raise UserError(
+                f"{table.file} has lists of shape {part.shape[1:]}, {tables[0].file} of shape {parts[0].shape[1:]}; "
+                "every file needs the same shape."
+            )
+    return np.concatenate(parts)
+
+
+def _tables(path: Path, rules: TableRules, only: Sequence[str] | None = None) -> list[Table]:
+    """Every file that has rows."""
+    tables = []
+    for file in files_of(path):
+        read = read_file(file, only)
+        if read.num_rows:
+            table = _table(file, read, rules)
+            kept = _complete(table, read) if rules.missing == "drop" else read
+            if kept.num_rows:
+                tables.append(table if kept is read else _table(file, kept, rules))
+    if not tables:
+        raise UserError(f"{path} holds no records.")
+    return tables
+
+
+def _table(file: Path, read: Any, rules: TableRules) -> Table:
+    from understudy.data.columns import Column
+
+    named = zip(read.column_names, read.columns, strict=True)
+    columns = {name: Column(name, values, str(file)) for name, values in named}
+    return Table(str(file), columns, rules, file.suffix in TEXT)
+
+
+def _complete(table: Table, read: Any) -> Any:
+    """Its rows with a label and without a missing feature."""
+    used = [table.label, *(table.features() if table.holds_features else {}).values()]
+    return read.filter(functools.reduce(operator.and_, (torch.from_numpy(one.present()) for one in used)).numpy())

@@ -1,0 +1,64 @@
+"""`understudy data check`: what it sees, and what it warns of."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import understudy as us
+from in_a_fork import understudy
+from understudy.data.assemble import build_federation
+from understudy.data.inspection import inspect
+from understudy.data.settings import DataSettings
+from understudy.errors import UserError
+
+FLOATS = np.arange(12.0).reshape(6, 2)
+
+
+def sites(**parts: Any) -> dict[str, Any]:
+    return {name: (x, np.arange(len(x)) % 2) for name, x in parts.items()}
+
+
+def test_sound_records_are_told_of_without_a_warning() -> None:
+    found = inspect(us.Federation.from_arrays(sites(a=FLOATS[:4], b=FLOATS[4:]), held_out=0.5))
+    assert found.kind == "floats, vectors of 2"
+    assert found.records == {"a": 4, "b": 2}  # with those held out
+    assert found.classes == {"0": 3, "1": 3}
+    assert found.warnings == ()
+
+
+def test_copies_within_and_across_sites_and_leaks_into_the_test_set_are_counted() -> None:
+    a, b = FLOATS[[0, 1, 1, 1]], FLOATS[[1, 2, 3]]
+    found = inspect(us.Federation.from_arrays(sites(a=a, b=b), test=(FLOATS[[0, 2, 5]], [0, 1, 0])))
+    assert found.records == {"a": 4, "b": 3, "test": 3}
+    assert [warning.split(" records")[0] for warning in found.warnings] == ["2", "1", "2 of the test"]
+
+
+def test_a_first_class_without_records_may_mean_that_labels_begin_at_1() -> None:
+    x = np.zeros((2, 1, 4, 4), np.uint8) + np.arange(2, dtype=np.uint8).reshape(2, 1, 1, 1)
+    first = inspect(us.Federation.from_arrays({"a": (x, [1, 2])}, classes=3))
+    assert first.kind == "pixels, images of 1 × 4 × 4"
+    assert "are labels counted from 1?" in first.warnings[0]
+    last = inspect(us.Federation.from_arrays({"a": (x, [0, 1])}, classes=3))
+    assert last.warnings == ("No site has a record of class 2.",)
+
+
+def test_features_of_different_size_and_records_elsewhere() -> None:
+    found = inspect(us.Federation.from_arrays(sites(a=FLOATS * [1, 1000])))
+    assert found.times_apart == pytest.approx(1000)
+    assert "data.scale: site" in found.warnings[0]
+    remote = {"sites": {"a": None}, "shape": [2], "classes": 2}
+    with pytest.raises(UserError, match="stay at their sites"):
+        inspect(build_federation(DataSettings.model_validate(remote), seed=0))
+
+
+def test_the_command_takes_a_file_or_a_config(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=FLOATS, y=[0, 1] * 3, x_test=FLOATS[:1], y_test=[0])
+    (tmp_path / "c.yaml").write_text(f"data: {{sites: {{n: {tmp_path}/a.npz, s: {tmp_path}/a.npz}}}}\nmodel: mlp\n")
+    alone = understudy("data", "check", "a.npz", cwd=tmp_path).stdout
+    assert "1 of the test records are also at a site" in " ".join(alone.split())
+    both = json.loads(understudy("data", "check", "c.yaml", "--json", cwd=tmp_path).stdout)
+    assert both["records"] == {"n": 6, "s": 6}
+    assert both["warnings"] == ["6 records are at more than one site."]
