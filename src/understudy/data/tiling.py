@@ -41,9 +41,14 @@ class Layout:
         return math.ceil(math.sqrt(self.per_cell))
 
 
+def drawable(problem: Problem) -> bool:
+    """Whether its records are grey or colour images."""
+    return len(problem.shape) == 3 and problem.shape[0] in (1, 3)
+
+
 def lay_out(sets: Mapping[str, Examples], clients: Sequence[str], problem: Problem, per_cell: int) -> Layout:
     """One row per client in ``clients``, including those that gave nothing."""
-    if len(problem.shape) != 3 or problem.shape[0] not in (1, 3):
+    if not drawable(problem):
         raise UserError(f"The records have shape {problem.shape}, which is not a grey or colour image to draw.")
     by_class = problem.classes <= MOST_CLASSES
     cells = [
