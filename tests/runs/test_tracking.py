@@ -121,6 +121,19 @@ def test_a_tracker_that_joins_late_is_told_everything(notebook: Notebook, tmp_pa
     assert [*notebook.lines] == [0, 1, 2, 3]
 
 
+def test_a_tracker_that_missed_rounds_is_told_them_when_it_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {"mlflow": Notebook(), "wandb": Notebook()}
+    monkeypatch.setattr(tracking, "_tracker", lambda name: kept[name])
+    us.run(TINY, track="mlflow", out=tmp_path / "run")
+    us.run(TINY, rounds=3, track="wandb", out=tmp_path / "run", resume=True)
+    us.run(TINY, rounds=4, track="mlflow", out=tmp_path / "run", resume=True)
+    assert kept["mlflow"].begun == [None, "page 1"]
+    assert [*kept["mlflow"].lines] == [0, 1, 2, 3, 4]
+    assert [*kept["wandb"].lines] == [0, 1, 2, 3]
+
+
 def test_a_branch_is_another_run(notebook: Notebook, tmp_path: Path) -> None:
     us.run(TINY, track="mlflow", out=tmp_path / "run")
     config = branch(tmp_path / "run", tmp_path / "branch", {"method.rounds": 3})

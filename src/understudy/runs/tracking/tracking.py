@@ -7,13 +7,14 @@ import importlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from understudy.data.problem import Problem
-from understudy.data.tiling import drawable, lay_out, paint
+from understudy.data.tiling import Tile, drawable, lay_out, paint
 from understudy.errors import missing_extra
 from understudy.federation.cohorts import in_order
 from understudy.files import write_whole
@@ -75,7 +76,8 @@ class Tracking(PassesOn):
     ):
         super().__init__(inner)
         self._trackers, self._folder, self._words, self._problem = dict(trackers), folder, words, problem
-        self._told: dict[str, Any] = {}  # by tracker
+        self._told: dict[str, tuple[str, int]] = {}  # what a tracker knows the run as, and the last round it was told
+        self._begun: set[str] = set()
         self._drawn: dict[str, int] = {}  # synthetic sets in the last picture, by the time they were written
         self._rounds, self._resumed_at, self._last = 0, -1, -1
 
@@ -84,35 +86,38 @@ class Tracking(PassesOn):
         self._rounds, self._resumed_at = rounds, done
         run = TrackedRun(folder.resolve().name, self._folder.id, folder.resolve(), self._words)
         (run.folder / FOLDER).mkdir(exist_ok=True)
-        before = self._read()
+        self._told = self._read()  # also of trackers that are not told this time
         for name, tracker in list(self._trackers.items()):
-            known_as, told = before.get(name, (None, -1))
+            known_as, last = self._told.get(name, (None, -1))
             with self._left_out_if_it_fails(name):
                 now_known_as = tracker.begin(run, known_as)
-                self._told[name] = [now_known_as, told if now_known_as == known_as else -1]
+                self._told[name] = now_known_as, last if now_known_as == known_as else -1
+                self._begun.add(name)
         self._write()
 
     def scored(self, line: Line) -> None:
         super().scored(line)
-        self._last = line["round"]
-        numbers = numbers_in(line)
+        round = self._last = line["round"]
+        numbers, picture = numbers_in(line), cache(self._picture)
         # Of rounds before the last one, a resumed run has no pictures any more.
-        picture = self._picture if line["round"] >= self._resumed_at and self._sets_changed() else None
+        drawn = round >= self._resumed_at and self._sets_changed() and drawable(self._problem)
         for name, tracker in list(self._trackers.items()):
-            if line["round"] > self._told[name][1]:
-                with self._left_out_if_it_fails(name):
-                    tracker.numbers(line["round"], numbers)
-                    if picture is not None:
-                        picture(line["round"], tracker.picture)
-                    self._told[name][1] = line["round"]
+            known_as, last = self._told[name]
+            if round <= last:
+                continue
+            with self._left_out_if_it_fails(name):
+                tracker.numbers(round, numbers)
+                if drawn:
+                    tracker.picture(round, picture())
+                self._told[name] = known_as, round
         self._write()
 
     def ends(self) -> None:
         for name, tracker in list(self._trackers.items()):
-            if name not in self._told:  # it never began
+            if name not in self._begun:
                 continue
             with self._left_out_if_it_fails(name):
-                for path in (self._folder.path / name for name in ARTEFACTS):
+                for path in (self._folder.path / file for file in ARTEFACTS):
                     if path.exists():
                         tracker.file(path)
                 tracker.end(self._last >= self._rounds)
@@ -125,11 +130,9 @@ class Tracking(PassesOn):
         changed, self._drawn = now != self._drawn, now
         return changed
 
-    def _picture(self, round: int, show: Callable[[int, Any], None]) -> None:
-        if not drawable(self._problem):
-            return
+    def _picture(self) -> Tile:
         sets = self._folder.synthetic()
-        show(round, paint(lay_out(sets, in_order(sets)[:MOST_CLIENTS], self._problem, PER_CLASS), self._problem))
+        return paint(lay_out(sets, in_order(sets)[:MOST_CLIENTS], self._problem, PER_CLASS), self._problem)
 
     # ---- inside
 
