@@ -5,10 +5,12 @@ BIN := .venv/bin
 .PHONY: demo test test-all second-device mutants new-method lint bench clean
 
 # Rebuilt when the dependencies change. The constraints file pins everything, torch included.
+# The group `dev` is read by hand: Python 3.11 comes with a pip that has no --group yet.
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Understudy needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images,parquet,diffusion,flower,secure,web,dev]'
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' > .venv/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images,parquet,diffusion,flower,secure,web]' -r .venv/dev.txt
 	touch $@
 
 demo: .venv/ready

@@ -7,7 +7,7 @@ result = us.run("digits-skewed", method="feddm", rounds=5)
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "run": "understudy.runs.api",

@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from written_runs import write_run
 
 from understudy.errors import UserError
 from understudy.view.canvas import PALETTE, line_look
 from understudy.view.curves import curves_of_runs, draw_curves, read_curves
 from understudy.view.panels import drawing_figure
+from written_runs import write_run
 
 
 def curves_figure(runs: list[Path], title: str = "") -> Figure:

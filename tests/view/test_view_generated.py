@@ -10,13 +10,13 @@ from understudy import Federation, run
 from understudy.config.schema import Live
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
+from understudy.data.tiling import lay_out
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.methods.fedcog import Consensus, Images
 from understudy.models.network import Network
 from understudy.runs.regenerated import Generated, generated
 from understudy.view.generated import caption, class_means, draw_generated, generated_figure
-from understudy.view.mosaic import lay_out
 
 COG = {"name": "fedcog", "kd_weighting": "fixed", "images": 20, "steps": 4}
 

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from written_runs import line, write_run
 
 from understudy.runs.watching import Observer
 from understudy.view.progress import HowFar, RichProgress
+from written_runs import line, write_run
 
 
 def watcher(*, terminal: bool = False) -> tuple[RichProgress, io.StringIO]:

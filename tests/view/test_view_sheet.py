@@ -4,14 +4,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from written_runs import GREY, change_config, keep, write_run
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.data.splits.split import Split
+from understudy.data.tiling import BLANK, PAPER, lay_out, paint, tiles
 from understudy.errors import UserError
-from understudy.view.mosaic import BLANK, PAPER, lay_out, paint, tiles
 from understudy.view.sheet import draw_sheet, draw_sheets, read_sheets, sheets_figure
+from written_runs import GREY, change_config, keep, write_run
 
 COLOUR = Problem((3, 2, 2), 2)
 

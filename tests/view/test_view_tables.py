@@ -6,7 +6,6 @@ from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
-from written_runs import write_run
 
 from understudy.data.skew import ClientSkew, Skew
 from understudy.runs.compare import compare
@@ -22,6 +21,7 @@ from understudy.view.listings import (
 )
 from understudy.view.numbers import duration, megabytes, percent, size
 from understudy.view.tables import print_comparison, print_summary
+from written_runs import write_run
 
 
 def printed(show: Any, *given: Any, width: int = 80) -> list[str]:

@@ -24,6 +24,9 @@ from understudy.privacy.promise import PrivacySettings
 LIVE = "live"  # an object passed in Python: the config can only note that there was one
 
 
+Tracked = Literal["tensorboard", "mlflow", "wandb"]
+
+
 class MethodPlan(Settings):
     """The part of ``method`` that every method has."""
 
@@ -58,6 +61,18 @@ class Top(Settings):
     policy: str | None = None  # a YAML file with the sites' policy; in a real federation each site reads its own
     measure: int = Field(default=0, ge=0)  # every how many rounds metrics get ζ², σ², δ², L and the bounds; 0: never
     transcript: bool = False  # keep every brief and reply, so that `understudy audit` sees all that the server saw
+    track: tuple[Tracked, ...] = ()  # experiment trackers that are told of each round (docs/trackers.md)
+
+    @field_validator("track", mode="before")
+    @classmethod
+    def _one_or_several(cls, track: object) -> object:
+        """``track=tensorboard,mlflow`` on a command line."""
+        return [name.strip() for name in track.split(",")] if isinstance(track, str) else track
+
+    @field_validator("track")
+    @classmethod
+    def _each_once(cls, track: tuple[Tracked, ...]) -> tuple[Tracked, ...]:
+        return tuple(dict.fromkeys(track))
 
     @field_validator("device")
     @classmethod
@@ -143,6 +158,7 @@ class Config:
             "policy": self.top.policy,
             "measure": self.top.measure,
             "transcript": self.top.transcript,
+            "track": list(self.top.track),
             "engine": self.engine.model_dump(mode="json"),
             "device": device,
             "data_digest": data_digest,

@@ -29,6 +29,7 @@ from understudy.runs.checkpoint import Checkpoint
 from understudy.runs.folder import RunFolder
 from understudy.runs.play import built
 from understudy.runs.resuming import FREE, check_not_edited, digest_of_run, first_difference
+from understudy.runs.tracking.tracker import FOLDER as TRACKING
 from understudy.threads import one_thread
 
 MAY_CHANGE = ("method", "with", BRANCHED, *FREE)
@@ -115,6 +116,7 @@ def _make_its_own(run: RunFolder, checkpoint: Checkpoint, words: Words) -> None:
     """Gives it a new run id, under which clients find their memories, a new config, and its digest. Answers from a
     round that never counted were made with the old settings, so they are dropped."""
     old, new = run.id, secrets.token_hex(8)
+    shutil.rmtree(run.path / TRACKING, ignore_errors=True)  # trackers know the other run by it
     for kept in (run.path / "clients").glob(f"*/{old}"):
         forget_answers(kept)
         kept.rename(kept.with_name(new))

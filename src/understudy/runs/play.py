@@ -23,6 +23,7 @@ from understudy.runs.machine import note_machine
 from understudy.runs.resuming import check_not_edited, check_same_run, digest_of_data
 from understudy.runs.rounds import Result, Rounds
 from understudy.runs.status import StatusKeeper
+from understudy.runs.tracking.tracking import tracked, trackers_named
 from understudy.runs.watching import Observer, RunStopped
 from understudy.threads import one_thread
 
@@ -43,7 +44,7 @@ def play(
     watcher = observer if isinstance(observer, StatusKeeper) else _keeper(config, out, observer or Observer())
     keep_freed_memory()
     with one_thread(), _memory_errors_said():
-        folder = RunFolder(out)
+        folder, trackers = RunFolder(out), trackers_named(config.top.track)
         going_on = resume and folder.holds_a_run
         data = build_data(config)
         method, words = built(config, data, folder.config()["model"]["fast"] if going_on else None)
@@ -61,8 +62,11 @@ def play(
             folder.write_config(words)
             note_machine(folder)
             note_holdings(folder, data)
-            rounds = Rounds(config, data, method, folder, words, watcher, sites_elsewhere=engine is not None)
-            with watcher.of_run(words, list(data.sites)):
+            with (
+                watcher.of_run(words, list(data.sites)),
+                tracked(trackers, folder, words, data.problem, watcher) as observed,
+            ):
+                rounds = Rounds(config, data, method, folder, words, observed, sites_elsewhere=engine is not None)
                 result = rounds.to_the_end(here)
                 watcher.ended(result.summary["finished"])
                 return result

@@ -1,5 +1,5 @@
 """When a folder's run may be resumed: with the config it began with. Only its engine, how often it measures, whether it
-keeps a transcript and, where nothing depends on them, its rounds may differ.
+keeps a transcript, who tracks it and, where nothing depends on them, its rounds may differ.
 
 The requested config must match `config.yaml`, and `config.yaml` must be what the run began with: the checkpoint carries
 its digest, so that an edited file is noticed.
@@ -14,7 +14,7 @@ from understudy.data.settings import used
 from understudy.errors import UserError, option
 from understudy.runs.folder import RunFolder
 
-FREE = ("engine", "version", "measure", "transcript")
+FREE = ("engine", "version", "measure", "transcript", "track")
 
 
 def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:

@@ -16,8 +16,7 @@ from pydantic import BaseModel, ValidationError
 from understudy.files import write_whole
 from understudy.printable import printable
 from understudy.runs.compare import data_of, label_of
-from understudy.runs.folder import Line
-from understudy.runs.watching import AwaitsApproval, Observer
+from understudy.runs.watching import AwaitsApproval, Observer, PassesOn
 
 FILE = "status.json"
 REMEMBERED = 8  # sentences
@@ -62,11 +61,12 @@ def read_status(folder: Path) -> Status | None:
         return None
 
 
-class StatusKeeper(Observer):
+class StatusKeeper(PassesOn):
     """Passes on to another observer what a run tells, and keeps the status file of its folder."""
 
     def __init__(self, folder: Path, inner: Observer, command: str | None = None):
-        self._file, self._inner = folder / FILE, inner
+        super().__init__(inner)
+        self._file = folder / FILE
         self._status = Status(command=command)
         self._this_round: dict[str, float] = {}
         self._kept, self._began, self._writing = False, time.perf_counter(), 0.0
@@ -101,12 +101,12 @@ class StatusKeeper(Observer):
     # ---- what a run tells
 
     def begins(self, rounds: int, done: int, clients: int, folder: Path) -> None:
-        self._inner.begins(rounds, done, clients, folder)
+        super().begins(rounds, done, clients, folder)
         self._status.round = done
         self._write()
 
     def phase(self, round: int, name: str, clients: Sequence[str] = ()) -> None:
-        self._inner.phase(round, name, clients)
+        super().phase(round, name, clients)
         self._close_phase()
         status = self._status
         if round != status.round:
@@ -115,24 +115,21 @@ class StatusKeeper(Observer):
         self._write()
 
     def heard(self, client: str) -> None:
-        self._inner.heard(client)
+        super().heard(client)
         with contextlib.suppress(ValueError):
             self._status.awaited.remove(client)
         self._write()
 
     def attends(self, there: Collection[str], awaited: Collection[str]) -> None:
-        self._inner.attends(there, awaited)
+        super().attends(there, awaited)
         status = self._status
         now = sorted(there), [client for client in status.asked if client in awaited]
         if now != (status.there, status.awaited):
             status.there, status.awaited = now
         self._write()
 
-    def scored(self, line: Line) -> None:
-        self._inner.scored(line)
-
     def says(self, sentence: str) -> None:
-        self._inner.says(sentence)
+        super().says(sentence)
         self._status.said = [*self._status.said, printable(sentence)][-REMEMBERED:]
         self._write()
 

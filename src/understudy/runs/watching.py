@@ -23,6 +23,31 @@ class Observer:
     def says(self, sentence: str) -> None: ...
 
 
+class PassesOn(Observer):
+    """Passes on to another observer what a run tells; for observers that do something besides."""
+
+    def __init__(self, inner: Observer):
+        self._inner = inner
+
+    def begins(self, rounds: int, done: int, clients: int, folder: Path) -> None:
+        self._inner.begins(rounds, done, clients, folder)
+
+    def phase(self, round: int, name: str, clients: Sequence[str] = ()) -> None:
+        self._inner.phase(round, name, clients)
+
+    def heard(self, client: str) -> None:
+        self._inner.heard(client)
+
+    def attends(self, there: Collection[str], awaited: Collection[str]) -> None:
+        self._inner.attends(there, awaited)
+
+    def scored(self, line: Line) -> None:
+        self._inner.scored(line)
+
+    def says(self, sentence: str) -> None:
+        self._inner.says(sentence)
+
+
 class Aloud(Observer):
     """For someone who only waits for the result: prints a run's messages, but no progress."""
 

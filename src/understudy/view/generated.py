@@ -8,10 +8,10 @@ import torch
 from torch.nn import functional as F
 
 from understudy.data.examples import Examples
+from understudy.data.tiling import Layout, lay_out, paint
 from understudy.errors import UserError
 from understudy.runs.regenerated import Generated
 from understudy.view.canvas import INK, SOFT, Axes, Figure, empty_figure, save_figure
-from understudy.view.mosaic import Layout, lay_out, paint
 
 WIDTH, LARGEST_CELL, NARROWEST = 9.0, 1.4, 5.0  # inches
 SIDE, HEAD, FOOT = 0.12, 1.2, 0.12  # inches: left and right, above the images, below them

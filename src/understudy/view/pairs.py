@@ -9,8 +9,8 @@ from torch import Tensor
 
 from understudy.audits.nearest_pairs import NearPair
 from understudy.data.problem import Problem
+from understudy.data.tiling import Tile
 from understudy.view.canvas import INK, SOFT, empty_figure, save_figure
-from understudy.view.mosaic import Tile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

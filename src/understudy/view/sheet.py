@@ -9,6 +9,7 @@ from typing import Any
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.data.splits.split import Split
+from understudy.data.tiling import Layout, lay_out, paint
 from understudy.errors import UserError
 from understudy.federation.cohorts import in_order
 from understudy.federation.message import labels_to_wire
@@ -16,7 +17,6 @@ from understudy.runs.compare import Row, compare, distinct_labels, read_config
 from understudy.runs.folder import RunFolder
 from understudy.runs.reported import problem_of
 from understudy.view.canvas import INK, SOFT, Axes, Figure, empty_figure, save_figure
-from understudy.view.mosaic import Layout, lay_out, paint
 from understudy.view.numbers import size
 
 WIDTH = 9.0  # inches; 1800 dots across when saved

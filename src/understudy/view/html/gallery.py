@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
+from understudy.data.tiling import tiles
 from understudy.view.html.pictures import data_address
-from understudy.view.mosaic import tiles
 
 PER_CELL, PER_SMALL_CELL = 10, 4  # images of one class of one client; fewer if there are many
 FEW = 800  # images in all, up to which there are not many
