@@ -48,7 +48,7 @@ def keep(store: RunStore, scale: Scale, name: str) -> None:
         return
     folder = HERE / "papers" / name
     found = found_in(store, study, scale, folder / f"{scale}.json")
-    write_table(folder / f"{scale}.json", name, scale, found, made_by())
+    write_table(folder / f"{scale}.json", name, scale, found, found.made_by or made_by())
     for stem, drawing in told(study, found, scale).pictures.items():
         save_figure(drawing_figure(drawing), folder / f"{scale}-{stem}.png")
     for stem, mosaic in found.mosaics.items():

@@ -10,6 +10,7 @@ from understudy.errors import UserError
 from understudy.papers.reproduce import STUDIES
 from understudy.papers.stored import read_table, write_table
 from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Trace
+from understudy.papers.telling import told
 from understudy.view.findings import table_pages
 
 STORED = sorted((Path(__file__).parents[2] / "docs/studies").glob("*/table.json"))
@@ -73,8 +74,12 @@ def test_the_command_writes_table_page_and_picture(tmp_path: Path, capsys: pytes
     assert (folder / "table.md").read_text() in said
     assert said.rstrip().endswith(str(folder / "table.png"))
     reproduce("feddm-fig1", "smoke", tmp_path, as_json=True)
-    assert json.loads(capsys.readouterr().out) == json.loads((folder / "table.json").read_text())
-    found = read_table(folder / "table.json")
+    content = json.loads(capsys.readouterr().out)
+    published = STUDIES["feddm-fig1"].published
+    assert published is not None
+    assert [one["claim"] for one in content.pop("verdicts")] == [claim.sentence for claim in published.claims]
+    assert content == json.loads((folder / "table.json").read_text())
+    found = told(STUDIES["feddm-fig1"], read_table(folder / "table.json"), "smoke")
     assert table_pages(found)["table"] == (folder / "table.md").read_text()
 
 

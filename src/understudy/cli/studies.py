@@ -80,6 +80,7 @@ def _planned(name: str, scale: str, store: "RunStore") -> dict[str, Any]:
 
 def _carried_out(name: str, scale: str, store: "RunStore", workers: int | None, html: bool) -> dict[str, Any]:
     import os
+    from dataclasses import asdict
 
     from understudy.papers.made_by import made_by
     from understudy.papers.planning import planned
@@ -96,10 +97,15 @@ def _carried_out(name: str, scale: str, store: "RunStore", workers: int | None, 
     with RichProgress() as progress:
         progress.says(plan_text(name, scale, planned(asked.runs(store), store)))
         found = asked.run(store, progress, workers or min(8, os.cpu_count() or 1))
-    found = told(STUDIES[name], found, cast("Scale", scale))
+    shown = told(STUDIES[name], found, cast("Scale", scale))
     table = write_table(folder / "table.json", name, scale, found, made_by())
-    text = write_findings(found, folder)
+    text = write_findings(shown, folder)
     files = sorted(folder.glob("*.png"))
     if html:
-        files.append(write_page(findings_page(found, f"{name}, {scale} scale"), folder / "table.html"))
+        files.append(write_page(findings_page(shown, f"{name}, {scale} scale"), folder / "table.html"))
+    published = STUDIES[name].published
+    verdicts = [] if published is None else published.verdicts(found, cast("Scale", scale))
+    claims = () if published is None else published.claims
+    judged = [{"claim": claim.sentence, **asdict(one)} for claim, one in zip(claims, verdicts, strict=True)]
+    table = {**table, "verdicts": judged}
     return {"name": name, "json": table, "text": "\n".join([f"{name}: {found.about}", "", text, *map(str, files)])}
