@@ -86,7 +86,7 @@ def _row(stand: Stand) -> list[str]:
     return [
         stand.split,
         _named(stand),
-        said(stand.line.accuracies),
+        said(stand.line.accuracies) if len(stand.line.accuracies) > 1 else f"{100 * stand.line.mean:.1f}, one seed",
         f"{stand.line.megabytes:.2f}",
         f"{audit.share_sent:.2f}",
         f"{100 * leak.caught:.1f} % ({100 * leak.low:.1f}–{100 * leak.high:.1f}), {leak.attack}",
