@@ -73,12 +73,18 @@ def test_a_folder_that_still_has_the_unused_words_is_named_rightly_and_resumed(
         us.run({**QUICK, "data": {"sites": sites, "held_out": 0.5}}, out=folder, resume=True)
 
 
+OWN = {  # only for records that you bring
+    *("test", "classes", "labels", "shape", "pixels", "multilabel"),
+    *("label", "ignore", "missing", "vocabulary", "scale", "mode", "fit"),
+}
+
+
 @pytest.mark.parametrize(
     ("given", "unused"),
     [
-        ({}, {"sites", "test", "classes", "labels", "shape", "pixels", "multilabel"}),
+        ({}, {"sites", *OWN}),
         ({"name": "all.npz"}, {"sites", "folder", "shapes", "canvases", "flair"}),
-        ({"name": "canvases"}, {"sites", "test", "classes", "labels", "shape", "pixels", "multilabel", "clients"}),
+        ({"name": "canvases"}, {"sites", "clients", *OWN}),
     ],
 )
 def test_of_other_data_only_what_counts_is_written_and_read_back_it_is_the_same(

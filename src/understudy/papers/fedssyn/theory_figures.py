@@ -150,8 +150,9 @@ FIGA3 = Study(
         remarks=[
             "The figure prints no numbers. The paper gives ten workers with 1024 records and E = 1 and 5, but not its "
             "rates (tuned here by the training loss), shares p, noise and rounds.",
-            "Speed is judged by the mean test loss over all rounds. After the last round alone, a tenth shuffled is "
-            "not below none at the desk (E = 5, no noise): both have come close to the same loss by then.",
+            "Speed is judged by the mean test loss over all rounds, a choice made after the desk's numbers were seen. "
+            "By the loss after the last round alone the first two claims do not hold without noise (both lines have "
+            "come close to the same loss by then), and the last one does.",
             "The printed loss lacks its minus sign and averages over the ten classes; here it is the plain "
             "cross-entropy, ten times as large, so the paper's σ² is 100σ² here (σ² = 30).",
         ],
