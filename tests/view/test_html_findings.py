@@ -35,13 +35,14 @@ def test_a_study_is_told_by_claims_tables_panels_and_pictures() -> None:
         tables={"table": [table]},
         pictures={"curves": Drawing("All curves", [panel])},
         mosaics={"images": Mosaic("What was made", {"north": some([0, 0, 2])}, GREY, ["zero", "one", "<u>two"])},
-        notes=["The claim `A > B` held."],
+        notes=["The claim `A > B` held.", "Ours is above. **holds**: <b>2</b> against 1, `**` left alone."],
     )
     page = findings_page(found, "a-study, desk scale")
     for shown in (
         "<h1>a-study, desk scale</h1>",
         "What was compared &lt;b&gt;",
         "The claim <code>A &gt; B</code> held.",
+        "Ours is above. <strong>holds</strong>: &lt;b&gt;2&lt;/b&gt; against 1, <code>**</code> left alone.",
         '<th scope="row">feddm</th>',
         "&lt;b&gt;97.1&lt;/b&gt;",
         r'"label":"\u003ci\u003ea\u003c/i\u003e"',

@@ -1,6 +1,7 @@
 """Templates into pages. Everything is escaped unless a template says otherwise, and none does for what it is given."""
 
 import json
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -29,11 +30,15 @@ def environment() -> Environment:
 
 
 def coded(sentence: str) -> Markup:
-    """What stands in backticks is code, as in the sentences of commands."""
-    parts = sentence.split("`")
-    if len(parts) % 2 == 0:  # a backtick without its partner
-        return escape(sentence)
-    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
+    """What stands in backticks is code, as in the sentences of commands, and what stands between two stars is bold."""
+    return _marked(sentence, "`", "<code>{}</code>", lambda part: _marked(part, "**", "<strong>{}</strong>", escape))
+
+
+def _marked(text: str, mark: str, inside: str, otherwise: Callable[[str], Markup]) -> Markup:
+    parts = text.split(mark)
+    if len(parts) % 2 == 0:  # a mark without its partner
+        return otherwise(text)
+    return Markup("").join(Markup(inside).format(part) if at % 2 else otherwise(part) for at, part in enumerate(parts))
 
 
 def json_block(value: Any) -> Markup:
