@@ -16,7 +16,7 @@ from understudy.engines.cluster.engine import TRIES, RayEngine
 from understudy.engines.cluster.folder_copy import FolderContent, apply, change_of, content_of, lay_out
 from understudy.engines.cluster.record_block import RecordBlock, block_of
 from understudy.engines.cluster.session import Cluster
-from understudy.engines.cluster.slot import RunOnNodes, Slot, SlotAnswer
+from understudy.engines.cluster.slot import ClientSlot, RunOnNodes, SlotAnswer
 from understudy.errors import UserError
 from understudy.federation.exchange import Engine
 from understudy.federation.method import Method
@@ -46,9 +46,9 @@ class InProcess(Cluster):
 
     def start_slot(self) -> tuple[Any, Any]:
         self._left, self.started = self._left - 1, self.started + 1
-        return Slot(self._on_nodes, self._block.arrays), lambda: True
+        return ClientSlot(self._on_nodes, self._block.arrays), lambda: True
 
-    def ask(self, actor: Slot, header: bytes, body: Any, content: FolderContent) -> Any:
+    def ask(self, actor: ClientSlot, header: bytes, body: Any, content: FolderContent) -> Any:
         def work() -> SlotAnswer:
             said = actor.answer(header, body, content)
             client = said.header["client"]

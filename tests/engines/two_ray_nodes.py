@@ -44,7 +44,7 @@ class InRoundTwo(Observer):
         what, self._what = self._what, "nothing"
         if what == "kill":
             below = psutil.Process().children(recursive=True)
-            next(one for one in below if one.name().startswith("ray::Slot")).send_signal(signal.SIGKILL)
+            next(one for one in below if one.name().startswith("ray::ClientSlot")).send_signal(signal.SIGKILL)
         elif what == "remove":
             self._cluster.remove_node(self._second, allow_graceful=False)
         elif what == "stop":

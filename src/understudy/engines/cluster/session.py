@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from understudy.engines.cluster.folder_copy import FolderContent
 from understudy.engines.cluster.record_block import RecordArrays
-from understudy.engines.cluster.slot import RunOnNodes, Slot
+from understudy.engines.cluster.slot import ClientSlot, RunOnNodes
 from understudy.errors import UserError
 
 ROOM = "`ray start --num-cpus=N` on that node"
@@ -56,7 +56,9 @@ class Cluster:
 
     def start_slot(self) -> tuple[Any, Any]:
         """The slot, and the promise that it is ready."""
-        actor = self._ray.remote(num_cpus=1, num_gpus=self._gpus, max_restarts=0)(Slot).remote(self._run, self._arrays)
+        actor = self._ray.remote(num_cpus=1, num_gpus=self._gpus, max_restarts=0)(ClientSlot).remote(
+            self._run, self._arrays
+        )
         return actor, actor.ready.remote()
 
     def ask(self, actor: Any, header: bytes, body: Any, content: FolderContent) -> Any:

@@ -44,7 +44,7 @@ class SlotAnswer:
     seconds: float
 
 
-class Slot:
+class ClientSlot:
     """Ray makes an actor of it."""
 
     def __init__(self, run: RunOnNodes, arrays: RecordArrays):
