@@ -4,18 +4,19 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 import torch
 
+from understudy.data.column_sums import FederatedScale, Range
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
 from understudy.data.own import Scaling, problem_of
 from understudy.data.problem import Problem
 from understudy.data.splits.make import hold_out
 from understudy.data.splits.split import Split
-from understudy.data.spread import by_constants
+from understudy.data.spread import ScaleBy, Spread, by_constants
 from understudy.errors import UserError
 from understudy.site_names import check_site_name
 
@@ -28,6 +29,7 @@ class Holding:
 
     own: Examples
     held_out: Examples
+    spread: Spread | None = None  # by which its floats were scaled, if by its own statistics
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Federation:
     label_names: tuple[str, ...] = ()
     remote: bool = False  # the records stay at the sites: only the sites' names are here
     found: Mapping[str, Any] = field(default_factory=dict)  # settings that your own files show, for the config
+    scale: FederatedScale | None = None  # how sites will agree on a scale in the opening; None: they need not
 
     def __post_init__(self) -> None:
         if not self.sites:
@@ -74,20 +77,30 @@ class Federation:
         classes: int | None = None,
         mean: tuple[float, ...] = (),
         std: tuple[float, ...] = (),
+        scale: ScaleBy | None = None,
+        ranges: Sequence[tuple[float, float]] = (),
+        scale_noise: float | None = None,
         held_out: float = 0.0,
         seed: int = 0,
-    ) -> Self:
+    ) -> "Federation":
         """From your own arrays, one pair (records, labels) per site; a list of pairs becomes client-0, client-1, …
 
         ``mean`` and ``std`` have one number per channel or feature: of pixels between 0 and 1, or of your floats.
+        ``scale`` chooses another way to scale floats: "site" by each site's statistics, "federated" by sums exchanged
+        in the opening; under a privacy budget that needs ``ranges``, the lowest and highest value of each feature.
         """
+        from understudy.data.standardise import on_scale  # which needs this class
+
         if not isinstance(sites, Mapping | list | tuple):
             raise UserError(f"sites: give a mapping from names to pairs (records, labels), not {type(sites).__name__}.")
         named = sites if isinstance(sites, Mapping) else {f"client-{i}": pair for i, pair in enumerate(sites)}
         brought = {str(name): _examples(pair, str(name)) for name, pair in named.items()}
         kept = None if test is None else _examples(test, "test")
         scaling = Scaling(_whole(classes, "classes", 2), _numbers(mean, "mean"), _numbers(std, "std"))
-        return cls.from_examples(brought, kept, scaling, held_out=held_out, seed=seed)
+        if scale not in (None, *get_args(ScaleBy)):
+            raise UserError(f"scale: '{scale}' does not exist; choose one of {', '.join(get_args(ScaleBy))}.")
+        made = cls.from_examples(brought, kept, scaling, held_out=held_out, seed=seed)
+        return on_scale(made, scale, _pairs(ranges), scale_noise, constants=bool(scaling.mean))
 
     @classmethod
     def from_examples(
@@ -143,6 +156,13 @@ def _numbers(values: object, what: str) -> tuple[float, ...]:
     if not all(map(math.isfinite, found)):
         raise UserError(f"{what}: {found} must be finite.")
     return found
+
+
+def _pairs(ranges: Sequence[tuple[float, float]]) -> tuple[Range, ...]:
+    found = [_numbers(pair, "ranges") for pair in ranges]
+    if any(len(pair) != 2 or not pair[0] < pair[1] for pair in found):
+        raise UserError("ranges: give a pair (lowest, highest) for each feature, the lower value first.")
+    return tuple((low, high) for low, high in found)
 
 
 def _whole(value: object, what: str, least: int) -> int | None:

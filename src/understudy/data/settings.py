@@ -14,16 +14,19 @@ from understudy.data.sets import NATURAL_USERS, SETTINGS, SOURCES
 from understudy.data.shapes import ShapesSettings
 from understudy.data.splits.dirichlet import Dirichlet
 from understudy.data.splits.make import SplitSettings
-from understudy.data.standardise import ScaleBy
+from understudy.data.spread import ScaleBy
 from understudy.data.tables import Missing, TableRules
 
 OF_TABLES = ("label", "ignore", "missing", "vocabulary")
 # A named data set comes with these.
-OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel", "fit", "mode", "scale", *OF_TABLES)
+OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel", "fit", "mode", "scale", "ranges", "scale_noise")
+OF_OWN_DATA += OF_TABLES
 OF_NAMED_SETS = ("folder", *SETTINGS)
 OF_ONE_SOURCE = ("name", "clients", "split", "validation", "limit", *OF_NAMED_SETS)  # your own sites have a source each
 FIT: Fit = "crop"
 Vocabulary = Annotated[tuple[str, ...], Field(min_length=1)]
+Pair = tuple[float, float]
+Ranges = Annotated[dict[str, Pair] | tuple[Pair, ...], Field(min_length=1)]
 Shape = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)]
 
 
@@ -52,8 +55,12 @@ class DataSettings(Settings):
     shape: Shape | None = None  # of a record, channels first, if records are at the sites or flat in a table
     pixels: bool | None = None  # likewise: uint8 pixels, or floats taken as they are; null: only images are pixels
     multilabel: bool = False  # likewise: true if a record has several labels
-    # your own floats: as they are, by mean and std, or each site by its own statistics; null: given if mean is
+    # your own floats: as they are, by mean and std, each site by its own statistics, or all by sums over all sites,
+    # exchanged once in the opening; null: given if mean is
     scale: ScaleBy | None = None
+    ranges: Ranges | None = None  # scale federated: lowest and highest value by column; of arrays, a list of pairs
+    # scale federated under privacy: σ of the sums; null: what takes a tenth of the budget, in 1/σ²
+    scale_noise: float | None = Field(default=None, gt=0)
     mean: tuple[float, ...] = ()  # per channel, of pixels between 0 and 1 or of floats; empty: the data set's own
     std: tuple[float, ...] = ()  # likewise, their standard deviation
 
@@ -73,9 +80,19 @@ class DataSettings(Settings):
             raise ValueError(f"labels name {len(self.labels)} classes, not {self.classes}; leave classes out")
         return self
 
+    @field_validator("ranges")
+    @classmethod
+    def _low_below_high(cls, given: Ranges | None) -> Ranges | None:
+        pairs = given.items() if isinstance(given, dict) else enumerate(given or ())
+        for column, (low, high) in pairs:
+            if not low < high:
+                raise ValueError(f"the range of {column} is [{low:g}, {high:g}]; write the lower value first")
+        return given
+
     @property
     def reading(self) -> Reading:
-        rules = TableRules(self.label, self.ignore or (), self.missing or "refuse", self.vocabulary or {})
+        ranges = tuple(self.ranges) if isinstance(self.ranges, dict) else None
+        rules = TableRules(self.label, self.ignore or (), self.missing or "refuse", self.vocabulary or {}, ranges)
         return Reading(self.shape, Framing(self.size, self.fit or FIT, self.mode), rules)
 
     def words(self) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class TableRules:
     ignore: tuple[str, ...] = ()  # columns to leave out
     missing: Missing = "refuse"
     vocabulary: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the words of columns that are categories
+    ranges: tuple[str, ...] | None = None  # columns of numbers with a declared range: all of them; None: none is needed
 
 
 AS_FOUND = TableRules()
@@ -100,6 +101,15 @@ class Table:
 
     def categories(self) -> "dict[str, Column]":
         return {name: one for name, one in self.features().items() if one.is_text or name in self.rules.vocabulary}
+
+
+def feature_ranges(
+    ranges: Mapping[str, tuple[float, float]], vocabulary: Mapping[str, Sequence[str]]
+) -> tuple[tuple[float, float], ...]:
+    """One per feature, in the order of features; a word is there or not."""
+    of_words = {name: [(0.0, 1.0)] * len(words) for name, words in vocabulary.items()}
+    every = {**{name: [pair] for name, pair in ranges.items()}, **of_words}
+    return tuple(pair for name in sorted(every, key=_by_number) for pair in every[name])
 
 
 def _by_number(name: str) -> list[str | int]:
@@ -210,9 +220,22 @@ def _features(tables: Sequence[Table]) -> Tensor:
             )
         if features.keys() != tables[0].features().keys():
             raise UserError(f"{table.file} and {tables[0].file} have different columns; give every file the same.")
+        _check_ranges(table)
         encoded = [_encoded(column, table.rules, name in table.categories()) for name, column in features.items()]
         rows.append(torch.cat(encoded, dim=1))
     return _with_means(torch.cat(rows), tables)
+
+
+def _check_ranges(table: Table) -> None:
+    """Which range is whose must follow from the config alone: the server may know no other column names."""
+    declared = table.rules.ranges
+    numbers = [name for name in table.features() if name not in table.categories()]
+    for name in declared or ():
+        if name not in numbers:
+            raise UserError(f"data.ranges: {table.file}: {unknown_name('column of numbers', name, numbers)}")
+    for name in () if declared is None else numbers:
+        if name not in declared:
+            raise table.columns[name].wrong("it has no range in data.ranges; declare one, or name it in data.ignore.")
 
 
 def _encoded(column: "Column", rules: TableRules, category: bool) -> Tensor:

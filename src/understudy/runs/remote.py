@@ -161,7 +161,7 @@ def build_site(
     if name not in data.sites:
         raise UserError(f"The config has no site '{name}'; it has {', '.join(data.sites)}.")
     method = build_method(config, data)
-    words = config.words(__version__, data.problem, method.net.fast, str(device(config)), "")
+    words = config.words(__version__, data.problem, method.net.fast, str(device(config)), "", scale=data.scale)
     holding = _holding(config, data, name, source)
     site = Site(
         name,

@@ -109,4 +109,6 @@ def digest_of_config(words: dict[str, Any]) -> str:
     shared = {key: words[key] for key in ("seed", "problem", "model", "method", "with", "privacy")}
     apart = ["cohort", "min_replies", *(("rounds",) if why_rounds_matter(words) is None else ())]
     method = {key: value for key, value in shared["method"].items() if key not in apart}
-    return hashlib.sha256(json.dumps({**shared, "method": method}, sort_keys=True).encode()).hexdigest()[:32]
+    agreed = {"scaling": words["scaling"]} if "scaling" in words else {}
+    whole = {**shared, "method": method, **agreed}
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]
