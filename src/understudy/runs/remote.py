@@ -33,6 +33,7 @@ from understudy.reading import json_of, text_of
 from understudy.runs.play import play
 from understudy.runs.resuming import digest_of_config
 from understudy.runs.rounds import Result
+from understudy.runs.scaling import note_own
 from understudy.runs.status import WAITING_FOR_SITES, StatusKeeper
 from understudy.runs.watching import Observer
 from understudy.threads import one_thread
@@ -115,6 +116,7 @@ def answer_at(
     keep_freed_memory()
     with one_thread():
         site, method = build_site(config, name, source=source, folder=folder, policy=policy)
+        note_own(folder, name, site.holding.spread)
         if policy is None:
             says("There is no policy: everything the config asks for may leave.")
         says(f"{name} takes part with {len(site.holding.own)} records.")

@@ -84,6 +84,12 @@ def note_scaling(folder: Path, data: Federation) -> None:
         _write(folder, {"by": "given", "mean": data.problem.mean, "std": data.problem.std})
 
 
+def note_own(folder: Path, site: str, spread: Spread | None) -> None:
+    """In a site's own folder, if it scaled its records by itself."""
+    if spread is not None:
+        _write(folder, {"by": "site", "sites": {site: _words(spread)}})
+
+
 def note_agreed(folder: Path, spread: Spread) -> None:
     _write(folder, {"by": "federated", **_words(spread)})
 
