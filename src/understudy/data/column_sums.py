@@ -1,9 +1,9 @@
 """One scale for all sites from sums over their columns: how many records, Σ v and Σ v² of every feature.
 
-A feature is the first axis of a record; along further axes, such as time, a record counts with its mean. v is the number
-itself. Where ranges were declared, numbers are clipped to them and v runs from −1 to 1 across the range. Then a record's
-row (1, v, v² − ½) has norm at most √(1 + 5/4 d), since v² + (v² − ½)² = v⁴ + ¼ ≤ 5/4: by so much one record, added or
-removed, moves the sums.
+A feature is the first axis of a record; along further axes, such as time, a record counts with its mean. v is the
+number itself. Where ranges were declared, numbers are clipped to them and v runs from −1 to 1 across the range. Then a
+record's row (1, v, v² − ½) has norm at most √(1 + 5/4 d), since v² + (v² − ½)² = v⁴ + ¼ ≤ 5/4: by so much one record,
+added or removed, moves the sums.
 """
 
 import math

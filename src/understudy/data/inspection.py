@@ -9,9 +9,16 @@ from typing import Any
 import torch
 
 from understudy.data.examples import Examples
-from understudy.data.federation import Federation
+from understudy.data.federation import Federation, persons_at, persons_on_both_sides
+from understudy.data.persons import most_of_one
 from understudy.data.standardise import advice, times_apart
 from understudy.errors import UserError
+
+
+@dataclass(frozen=True)
+class Persons:
+    number: int
+    most_records: int  # of one of them, to learn from at one site
 
 
 @dataclass(frozen=True)
@@ -21,6 +28,7 @@ class Inspection:
     classes: dict[str, int]  # records of each class, at all sites together
     times_apart: float  # largest spread of a feature over the smallest
     warnings: tuple[str, ...]
+    persons: Persons | None = None  # None: it is not known whose records they are
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -34,9 +42,10 @@ def inspect(data: Federation) -> Inspection:
     counts = torch.stack([part.label_counts(data.problem.classes) for part in parts.values()]).sum(0).tolist()
     names = data.label_names or tuple(map(str, range(data.problem.classes)))
     classes, apart = dict(zip(names, counts, strict=True)), times_apart(data)
-    warnings = [*_about_classes(classes), *_about_copies(parts, data.test), *filter(None, [advice(data)])]
+    warnings = [*_about_classes(classes), *_about_copies(parts, data.test), *_about_persons(data)]
+    warnings += filter(None, [None if data.scale is not None else advice(data)])
     test = {} if data.test is None else {"test": len(data.test)}
-    return Inspection(_kind(data), {**sizes, **test}, classes, apart, tuple(warnings))
+    return Inspection(_kind(data), {**sizes, **test}, classes, apart, tuple(warnings), _persons(data))
 
 
 def _kind(data: Federation) -> str:
@@ -66,6 +75,23 @@ def _about_copies(parts: Mapping[str, Examples], test: Examples | None) -> Itera
     leaked = 0 if test is None else sum(one in everywhere for one in _fingerprints(test))
     if leaked:
         yield f"{leaked:,} of the test records are also at a site, so scores are too good; remove them on one side."
+
+
+def _about_persons(data: Federation) -> Iterable[str]:
+    """What is promised to a person adds up over sites."""
+    many = Counter(one for holding in data.sites.values() for one in persons_at(holding))
+    several = sum(count > 1 for count in many.values())
+    if several:
+        yield f"{several:,} persons have records at more than one site; what privacy promises them adds up."
+    if leaked := persons_on_both_sides(data):
+        yield f"{leaked:,} persons are both in the test set and at a site, so scores are too good."
+
+
+def _persons(data: Federation) -> Persons | None:
+    if all(holding.own.person is None for holding in data.sites.values()):
+        return None
+    everyone = {one for holding in data.sites.values() for one in persons_at(holding)}
+    return Persons(len(everyone), max(most_of_one(holding.own) or 0 for holding in data.sites.values()))
 
 
 def _fingerprints(part: Examples) -> list[bytes]:

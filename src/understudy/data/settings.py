@@ -17,9 +17,21 @@ from understudy.data.splits.make import SplitSettings
 from understudy.data.spread import ScaleBy
 from understudy.data.tables import Missing, TableRules
 
-OF_TABLES = ("label", "ignore", "missing", "vocabulary")
+OF_TABLES = ("label", "person", "ignore", "missing", "vocabulary")
 # A named data set comes with these.
-OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel", "fit", "mode", "scale", "ranges", "scale_noise")
+OF_OWN_DATA = (
+    "test",
+    "classes",
+    "labels",
+    "shape",
+    "pixels",
+    "multilabel",
+    "fit",
+    "mode",
+    "scale",
+    "ranges",
+    "scale_noise",
+)
 OF_OWN_DATA += OF_TABLES
 OF_NAMED_SETS = ("folder", *SETTINGS)
 OF_ONE_SOURCE = ("name", "clients", "split", "validation", "limit", *OF_NAMED_SETS)  # your own sites have a source each
@@ -49,6 +61,8 @@ class DataSettings(Settings):
     classes: int | None = Field(default=None, ge=2)  # your own data: how many classes; null: as many as the labels show
     labels: tuple[str, ...] = ()  # your own data: class names in order, for image folders and tables
     label: str | None = None  # tables: the column of the labels; null: label or y
+    # tables: the column that tells whose record each is, so that nobody is on both sides of a split; .npz: an array
+    person: str | None = None
     ignore: tuple[str, ...] | None = None  # tables: columns to leave out, such as a record's number
     missing: Missing | None = None  # tables: refuse, drop rows or take the source's mean of a column; null: refuse
     vocabulary: dict[str, Vocabulary] | None = None  # tables: the words of columns of texts; null: those found
@@ -92,7 +106,8 @@ class DataSettings(Settings):
     @property
     def reading(self) -> Reading:
         ranges = tuple(self.ranges) if isinstance(self.ranges, dict) else None
-        rules = TableRules(self.label, self.ignore or (), self.missing or "refuse", self.vocabulary or {}, ranges)
+        missing, words = self.missing or "refuse", self.vocabulary or {}
+        rules = TableRules(self.label, self.ignore or (), missing, words, self.person, ranges)
         return Reading(self.shape, Framing(self.size, self.fit or FIT, self.mode), rules)
 
     def words(self) -> dict[str, Any]:

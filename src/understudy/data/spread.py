@@ -8,7 +8,6 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 
-
 ScaleBy = Literal["none", "given", "site", "federated"]
 
 

@@ -13,6 +13,8 @@ Labels are in the column that ``data.label`` names, else in ``label`` or ``y``: 
 A missing value is an error, unless ``data.missing`` is ``drop`` (the row is left out) or ``mean`` (the mean of its
 column in the same source; a missing word is a row of zeros).
 
+The column ``data.person`` tells whose record each is: a person's records stay together (`data.persons`).
+
 ``users``, whole numbers, tells whose record each is, for ``split: users``; an index that pandas wrote is ignored.
 """
 
@@ -21,7 +23,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +36,7 @@ from understudy.complaints import unknown_name
 from understudy.data.examples import Examples
 from understudy.data.framing import AS_IT_IS, Framing
 from understudy.data.images import stack_pictures
+from understudy.data.persons import codes
 from understudy.data.table_files import TEXT, files_of, read_file
 from understudy.errors import UserError
 
@@ -57,6 +60,7 @@ class TableRules:
     ignore: tuple[str, ...] = ()  # columns to leave out
     missing: Missing = "refuse"
     vocabulary: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the words of columns that are categories
+    person: str | None = None  # the column that tells whose record each is
     ranges: tuple[str, ...] | None = None  # columns of numbers with a declared range: all of them; None: none is needed
 
 
@@ -90,12 +94,19 @@ class Table:
         return self.columns[name]
 
     @property
+    def person(self) -> "Column | None":
+        name = self.rules.person
+        if name is not None and name not in self.columns:
+            raise UserError(f"data.person: {self.file}: {unknown_name('column', name, self.columns)}")
+        return None if name is None else self.columns[name]
+
+    @property
     def holds_features(self) -> bool:
         return self.flat or self.columns.keys().isdisjoint(RECORDS)
 
     def features(self) -> "dict[str, Column]":
         labels = LABELS if self.rules.label is None else (self.rules.label,)
-        apart = {*labels, USERS, *self.rules.ignore}
+        apart = {*labels, USERS, *self.rules.ignore, self.rules.person}
         others = [name for name in self.columns if name not in apart and not INDEX.fullmatch(name)]
         return {name: self.columns[name] for name in sorted(others, key=_by_number)}
 
@@ -125,11 +136,13 @@ def read_table(
 ) -> Examples:
     """All records; ``names`` are the class names in order, ``shape`` is a record's where flat lists do not show it."""
     tables = _tables(path, rules)
+    people = [column.cells() for table in tables if (column := table.person) is not None]
     y = _joined([_labels(table.label, names) for table in tables], tables)
     x = _records(tables, frame, str(path))
     if shape is not None and x.ndim == 2 and x.shape[1] == math.prod(shape):
         x = x.reshape(-1, *shape)
-    return Examples.from_arrays(x, y, str(path))
+    made = Examples.from_arrays(x, y, str(path))
+    return replace(made, person=codes([one for some in people for one in some], str(path))) if people else made
 
 
 @dataclass(frozen=True)
@@ -305,5 +318,6 @@ def _table(file: Path, read: Any, rules: TableRules) -> Table:
 
 def _complete(table: Table, read: Any) -> Any:
     """Its rows with a label and without a missing feature."""
-    used = [table.label, *(table.features() if table.holds_features else {}).values()]
+    person = [] if table.person is None else [table.person]
+    used = [table.label, *person, *(table.features() if table.holds_features else {}).values()]
     return read.filter(functools.reduce(operator.and_, (torch.from_numpy(one.present()) for one in used)).numpy())

@@ -8,7 +8,6 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from understudy.data.examples import Examples
 from understudy.data.spread import Spread
 from understudy.errors import UserError
 from understudy.federation.client import Client
@@ -23,7 +22,9 @@ from understudy.models.network import Network
 class Scaled(WrappedMethod):
     """``around_sums`` is what add-ons put around a method whose server only sees sums, such as masks."""
 
-    def __init__(self, sums: ColumnSums, inner: Method, around_sums: Callable[[Method], Method] = lambda method: method):
+    def __init__(
+        self, sums: ColumnSums, inner: Method, around_sums: Callable[[Method], Method] = lambda method: method
+    ):
         super().__init__(inner)
         self.sums, self.opening = sums, around_sums(sums)
 

@@ -8,7 +8,7 @@ from typing import Any
 from understudy import __version__
 from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config, Live
-from understudy.data.federation import Federation
+from understudy.data.federation import Federation, persons_on_both_sides
 from understudy.data.standardise import advice
 from understudy.engines.choose import OpenEngine, on_this_machine
 from understudy.errors import TOO_LITTLE_MEMORY, UserError, no_memory, resuming
@@ -120,6 +120,11 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
         watcher.says("method.local has neither epochs nor steps: the clients do not train.")
     if data.test is None and not at_home:
         watcher.says("There is nothing to score on: no test set, and no records held out at the clients.")
+    if leaked := persons_on_both_sides(data):
+        raise UserError(
+            f"data.person: {leaked:,} persons are both in the test set and at a site, so scores would be too good; "
+            "remove them on one side."
+        )
     _check_sizes(config, data, watcher)
     if config.top.measure and (data.remote or config.top.privacy is not None):
         raise UserError("measure reads all clients' records without noise; leave it out in a real or private run.")

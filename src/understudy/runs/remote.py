@@ -12,6 +12,7 @@ from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config
 from understudy.data.assemble import at_site
 from understudy.data.federation import Federation, Holding
+from understudy.data.persons import most_of_one
 from understudy.engines.flower.attending import Says
 from understudy.engines.flower.engine import Flower
 from understudy.engines.flower.keys import Certificates, server_certificates
@@ -119,7 +120,9 @@ def answer_at(
         note_own(folder, name, site.holding.spread)
         if policy is None:
             says("There is no policy: everything the config asks for may leave.")
-        says(f"{name} takes part with {len(site.holding.own)} records.")
+        most = most_of_one(site.holding.own)
+        of_one = "" if most is None else f", up to {most} of one person"
+        says(f"{name} takes part with {len(site.holding.own)} records{of_one}.")
 
         def heard(request: Request, outcome: str) -> None:
             says(f"round {request.round}, {printable(request.task)}: {printable(outcome)}")
