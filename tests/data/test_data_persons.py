@@ -1,5 +1,6 @@
 """A person's records are on one side of every split, and with one client."""
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from understudy.runs.holdings import read_holdings
 WHO = ["ada", "ben", "ada", "cleo", "ben", "dan", "ada", "eve", "finn", "eve"]
 
 
-def table(path: Path, who: list[Any], **more: Any) -> str:
+def table(path: Path, who: list[Any]) -> str:
     rows = [f"{name},{at},{at % 2}" for at, name in enumerate(who)]
     path.write_text("\n".join(["patient,f,y", *rows]) + "\n")
     return str(path)
@@ -72,8 +73,6 @@ def test_a_person_is_the_same_however_the_name_is_written() -> None:
     seed=st.integers(0, 99),
 )
 def test_nobody_is_on_two_sides_whatever_the_split(who: list[int], split: dict[str, Any], seed: int) -> None:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.npz"
         y = [at % 4 for at in who]

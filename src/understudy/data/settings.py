@@ -19,20 +19,8 @@ from understudy.data.tables import Missing, TableRules
 
 OF_TABLES = ("label", "person", "ignore", "missing", "vocabulary")
 # A named data set comes with these.
-OF_OWN_DATA = (
-    "test",
-    "classes",
-    "labels",
-    "shape",
-    "pixels",
-    "multilabel",
-    "fit",
-    "mode",
-    "scale",
-    "ranges",
-    "scale_noise",
-)
-OF_OWN_DATA += OF_TABLES
+OF_OWN_DATA: tuple[str, ...] = ("test", "classes", "labels", "shape", "pixels", "multilabel", "fit", "mode")
+OF_OWN_DATA += ("scale", "ranges", "scale_noise", *OF_TABLES)
 OF_NAMED_SETS = ("folder", *SETTINGS)
 OF_ONE_SOURCE = ("name", "clients", "split", "validation", "limit", *OF_NAMED_SETS)  # your own sites have a source each
 FIT: Fit = "crop"

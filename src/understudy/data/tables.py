@@ -242,11 +242,13 @@ def _features(tables: Sequence[Table]) -> Tensor:
 def _check_ranges(table: Table) -> None:
     """Which range is whose must follow from the config alone: the server may know no other column names."""
     declared = table.rules.ranges
+    if declared is None:
+        return
     numbers = [name for name in table.features() if name not in table.categories()]
-    for name in declared or ():
+    for name in declared:
         if name not in numbers:
             raise UserError(f"data.ranges: {table.file}: {unknown_name('column of numbers', name, numbers)}")
-    for name in () if declared is None else numbers:
+    for name in numbers:
         if name not in declared:
             raise table.columns[name].wrong("it has no range in data.ranges; declare one, or name it in data.ignore.")
 

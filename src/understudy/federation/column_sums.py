@@ -77,8 +77,8 @@ class ColumnSums(Method):
             total = with_noise(total, clip=norm, noise=self.noise, rng=client.secret_rng("column sums"))
         elif float(total.abs().max()) > LARGEST:
             raise UserError(
-                f"data.scale: the squares of its columns add up to more than {LARGEST:g}; declare data.ranges, or write "
-                "data.mean and data.std."
+                f"data.scale: the squares of its columns add up to more than {LARGEST:g}; declare data.ranges, or "
+                "write data.mean and data.std."
             )
         return Message(sums=total)
 

@@ -22,9 +22,7 @@ from understudy.models.network import Network
 class Scaled(WrappedMethod):
     """``around_sums`` is what add-ons put around a method whose server only sees sums, such as masks."""
 
-    def __init__(
-        self, sums: ColumnSums, inner: Method, around_sums: Callable[[Method], Method] = lambda method: method
-    ):
+    def __init__(self, sums: ColumnSums, inner: Method, around_sums: Callable[[Method], Method]):
         super().__init__(inner)
         self.sums, self.opening = sums, around_sums(sums)
 
