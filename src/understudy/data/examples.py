@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from understudy.data.room import Room
 from understudy.errors import UserError
 
 NpzArrays = Mapping[str, NDArray[np.generic]]  # of an .npz file, by name
@@ -29,6 +30,7 @@ class Examples:
     x: Tensor
     y: Tensor
     person: Tensor | None = None
+    room: Room | None = None  # where copies of many of them go; None: into memory
 
     def __post_init__(self) -> None:
         if not isinstance(self.x, Tensor) or not isinstance(self.y, Tensor):
@@ -47,11 +49,12 @@ class Examples:
 
     def take(self, indices: Tensor | Sequence[int]) -> Self:
         at = torch.as_tensor(indices, dtype=torch.int64, device=self.y.device)
-        return type(self)(self.x[at], self.y[at], None if self.person is None else self.person[at.cpu()])
+        x = self.x[at] if self.room is None else self.room.rows(self.x, at)
+        return type(self)(x, self.y[at], None if self.person is None else self.person[at.cpu()], self.room)
 
     def to(self, device: torch.device) -> Self:
         """On that device, for a loop that reads them again and again."""
-        return type(self)(self.x.to(device), self.y.to(device), self.person)
+        return type(self)(self.x.to(device), self.y.to(device), self.person, self.room)
 
     def batches(self, size: int) -> Iterator[Self]:
         """In order; the last one may be smaller."""

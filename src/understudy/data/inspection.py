@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,9 +37,10 @@ class Inspection:
 def inspect(data: Federation) -> Inspection:
     if data.remote:
         raise UserError("These records stay at their sites; check each site's own file there.")
-    parts = {name: holding.own.and_also(holding.held_out) for name, holding in data.sites.items()}
-    sizes = {name: len(part) for name, part in parts.items()}
-    counts = torch.stack([part.label_counts(data.problem.classes) for part in parts.values()]).sum(0).tolist()
+    parts = {name: (holding.own, holding.held_out) for name, holding in data.sites.items()}
+    sizes = {name: sum(map(len, both)) for name, both in parts.items()}
+    every = [part.label_counts(data.problem.classes) for both in parts.values() for part in both]
+    counts = torch.stack(every).sum(0).tolist()
     names = data.label_names or tuple(map(str, range(data.problem.classes)))
     classes, apart = dict(zip(names, counts, strict=True)), times_apart(data)
     warnings = [*_about_classes(classes), *_about_copies(parts, data.test), *_about_persons(data)]
@@ -62,9 +63,9 @@ def _about_classes(classes: Mapping[str, int]) -> Iterable[str]:
         yield f"No site has a record of class {', '.join(empty)}."
 
 
-def _about_copies(parts: Mapping[str, Examples], test: Examples | None) -> Iterable[str]:
+def _about_copies(parts: Mapping[str, Sequence[Examples]], test: Examples | None) -> Iterable[str]:
     """Records that are equal to the last bit, whatever their labels."""
-    prints = {name: Counter(_fingerprints(part)) for name, part in parts.items()}
+    prints = {name: Counter(one for part in both for one in _fingerprints(part)) for name, both in parts.items()}
     everywhere = Counter(one for found in prints.values() for one in found)
     shared = sum(count > 1 for count in everywhere.values())
     twice = sum(found.total() - len(found) for found in prints.values())

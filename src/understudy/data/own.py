@@ -15,6 +15,8 @@ from understudy.data.framing import AS_IT_IS, Framing
 from understudy.data.images import class_names, read_images
 from understudy.data.persons import codes
 from understudy.data.problem import Problem
+from understudy.data.resize import IMAGES_AT_ONCE
+from understudy.data.room import Room
 from understudy.data.spread import by_constants
 from understudy.data.table_files import ENDINGS, holds_table
 from understudy.data.tables import AS_FOUND, TableRules, check_columns, read_table, read_users, words_in
@@ -44,6 +46,7 @@ class Reading:
     shape: tuple[int, ...] | None = None  # of records stored flat in a table
     frame: Framing = AS_IT_IS  # what pictures become
     rules: TableRules = AS_FOUND  # what a table's columns mean
+    room: Room | None = None  # where large images are kept
 
 
 PLAINLY = Reading()
@@ -175,17 +178,26 @@ def _in_one_mode(sources: Sequence[Path], parts: Sequence[Examples]) -> list[Exa
     """If one folder of images is in colour, so are the others."""
     colour = any(is_folder_of_images(path) and part.x.shape[1] == 3 for path, part in zip(sources, parts, strict=True))
     return [
-        replace(part, x=part.x.expand(-1, 3, -1, -1).contiguous())
+        replace(part, x=_in_three_channels(part))
         if colour and is_folder_of_images(path) and part.x.shape[1] == 1
         else part
         for path, part in zip(sources, parts, strict=True)
     ]
 
 
+def _in_three_channels(part: Examples) -> Tensor:
+    if part.room is None or part.room.takes(3 * part.x.numel()):
+        return part.x.expand(-1, 3, -1, -1).contiguous()
+    x = part.room.bytes((len(part), 3, *part.x.shape[2:]), "data")
+    for begin in range(0, len(part), IMAGES_AT_ONCE):
+        x[begin : begin + IMAGES_AT_ONCE] = part.x[begin : begin + IMAGES_AT_ONCE]
+    return x
+
+
 def read_source(path: Path, names: Sequence[str], reading: Reading = PLAINLY) -> Examples:
     """All records of a file or folder; ``names`` are the class names in order."""
     if holds_table(path):
-        return read_table(path, names, reading.shape, reading.frame, reading.rules)
+        return read_table(path, names, reading.shape, reading.frame, reading.rules, reading.room)
     if not path.is_dir():
         arrays = _read_npz(path)
         return _with_persons(Examples.from_npz(arrays, path), arrays, path, reading.rules.person)
@@ -196,7 +208,7 @@ def read_source(path: Path, names: Sequence[str], reading: Reading = PLAINLY) ->
     unknown = set(class_names(path)) - set(names) if names else set()
     if unknown:
         raise UserError(f"{path} has a folder '{min(unknown)}', which is not one of the classes: {', '.join(names)}.")
-    found = read_images(path, names or class_names(path), reading.frame)
+    found = read_images(path, names or class_names(path), reading.frame, reading.room)
     if found is None:
         raise UserError(f"{path} holds no PNG or JPEG images in one folder per class, and no .parquet or .csv file.")
     return found

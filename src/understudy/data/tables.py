@@ -37,6 +37,7 @@ from understudy.data.examples import Examples
 from understudy.data.framing import AS_IT_IS, Framing
 from understudy.data.images import stack_pictures
 from understudy.data.persons import codes
+from understudy.data.room import Room
 from understudy.data.table_files import TEXT, files_of, read_file
 from understudy.errors import UserError
 
@@ -133,15 +134,16 @@ def read_table(
     shape: tuple[int, ...] | None = None,
     frame: Framing = AS_IT_IS,
     rules: TableRules = AS_FOUND,
+    room: Room | None = None,
 ) -> Examples:
     """All records; ``names`` are the class names in order, ``shape`` is a record's where flat lists do not show it."""
     tables = _tables(path, rules)
     people = [column.cells() for table in tables if (column := table.person) is not None]
     y = _joined([_labels(table.label, names) for table in tables], tables)
-    x = _records(tables, frame, str(path))
+    x = _records(tables, frame, str(path), room)
     if shape is not None and x.ndim == 2 and x.shape[1] == math.prod(shape):
         x = x.reshape(-1, *shape)
-    made = Examples.from_arrays(x, y, str(path))
+    made = replace(Examples.from_arrays(x, y, str(path)), room=room)
     return replace(made, person=codes([one for some in people for one in some], str(path))) if people else made
 
 
@@ -206,13 +208,13 @@ def read_users(path: Path, rules: TableRules = AS_FOUND) -> Tensor | None:
     return torch.from_numpy(np.concatenate([column.numbers() for column in columns]).astype(np.int64))
 
 
-def _records(tables: Sequence[Table], frame: Framing, source: str) -> Tensor | NDArray[np.generic]:
+def _records(tables: Sequence[Table], frame: Framing, source: str, room: Room | None) -> Tensor | NDArray[np.generic]:
     if all(table.holds_features for table in tables):
         return _features(tables)
     columns = [table.one_of(RECORDS, "records") for table in tables]
     if all(column.is_image for column in columns):
         pictures = [picture for column in columns for picture in column.pictures()]
-        return stack_pictures(pictures, frame, source)
+        return stack_pictures(pictures, frame, source, room)
     for column in columns:
         if not column.is_list:
             raise column.wrong(f"it holds {column.values.type}; give lists of numbers, or images as PNG or JPEG bytes.")

@@ -9,11 +9,14 @@ import hashlib
 import json
 from typing import Any
 
+import torch
+
 from understudy.data.federation import Federation
 from understudy.data.settings import used
 from understudy.errors import UserError, option
 from understudy.runs.folder import RunFolder
 
+RECORDS_AT_ONCE = 4096  # large records may be on disk
 FREE = ("engine", "version", "measure", "transcript", "track")
 
 
@@ -100,7 +103,9 @@ def digest_of_data(data: Federation) -> str:
         holding = data.sites[name]
         total.update(name.encode())
         for part in (holding.own.x, holding.own.y, holding.held_out.x, holding.held_out.y):
-            total.update(str(tuple(part.shape)).encode() + part.contiguous().numpy().tobytes())
+            total.update(str(tuple(part.shape)).encode())
+            for some in torch.split(part, RECORDS_AT_ONCE):
+                total.update(some.contiguous().numpy().tobytes())
     return total.hexdigest()[:32]
 
 
