@@ -11,6 +11,7 @@ import torch
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation, persons_at, persons_on_both_sides
 from understudy.data.persons import most_of_one
+from understudy.data.spread import Spread
 from understudy.data.standardise import advice, times_apart
 from understudy.errors import UserError
 
@@ -29,6 +30,7 @@ class Inspection:
     times_apart: float  # largest spread of a feature over the smallest
     warnings: tuple[str, ...]
     persons: Persons | None = None  # None: it is not known whose records they are
+    scale: str = ""  # such as "values from 0 to 255"
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -44,15 +46,31 @@ def inspect(data: Federation) -> Inspection:
     names = data.label_names or tuple(map(str, range(data.problem.classes)))
     classes, apart = dict(zip(names, counts, strict=True)), times_apart(data)
     warnings = [*_about_classes(classes), *_about_copies(parts, data.test), *_about_persons(data)]
+    scale, about_scale = _scale(data)
+    warnings += about_scale
     warnings += filter(None, [None if data.scale is not None else advice(data)])
     test = {} if data.test is None else {"test": len(data.test)}
-    return Inspection(_kind(data), {**sizes, **test}, classes, apart, tuple(warnings), _persons(data))
+    return Inspection(_kind(data), {**sizes, **test}, classes, apart, tuple(warnings), _persons(data), scale)
 
 
 def _kind(data: Federation) -> str:
     shape, numbers = data.problem.shape, "pixels" if data.pixels else "floats"
     what = {1: "vectors", 3: "images"}.get(len(shape), "arrays")
     return f"{numbers}, {what} of {' × '.join(map(str, shape))}"
+
+
+def _scale(data: Federation) -> tuple[str, list[str]]:
+    """In words, and what looks wrong about it."""
+    parts = [part.x for one in data.sites.values() for part in (one.own, one.held_out) if len(part)]
+    if data.pixels:
+        low, high = (min(int(x.min()) for x in parts), max(int(x.max()) for x in parts))
+        faint = high <= 1 and data.problem.mean == ()
+        why = "No pixel is above 1: were images divided by 255 before they became bytes?"
+        return f"values from {low} to {high}", [why] if faint else []
+    spread = Spread.of(torch.cat(parts)).std
+    same = int((spread == 0).sum())
+    words = f"standard deviations of features from {float(spread.min()):.3g} to {float(spread.max()):.3g}"
+    return words, [f"{same:,} of {len(spread):,} features never change."] if same else []
 
 
 def _about_classes(classes: Mapping[str, int]) -> Iterable[str]:

@@ -176,7 +176,7 @@ def print_inspection(found: Inspection, console: Console | None = None) -> None:
     print_rows(console, {"where": "words", "records": "number"}, [(n, f"{c:,}") for n, c in found.records.items()])
     print_rows(console, {"class": "words", "records": "number"}, [(n, f"{c:,}") for n, c in found.classes.items()])
     persons = [] if found.persons is None else [_whose(found.persons)]
-    print_notes(console, [f"{found.kind}.", *persons, *(found.warnings or ("Nothing looks wrong.",))])
+    print_notes(console, [f"{found.kind}; {found.scale}.", *persons, *(found.warnings or ("Nothing looks wrong.",))])
 
 
 def _whose(persons: Persons) -> str:
