@@ -9,7 +9,6 @@ import torch
 from PIL import Image
 
 from understudy import patience
-from understudy.data import images
 from understudy.data.assemble import at_site, build_federation
 from understudy.data.framing import Fit, Framing
 from understudy.data.images import read_images, stack_images
@@ -145,11 +144,3 @@ def test_reading_shows_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(patience, "doing", lambda what, so_far: said.append((what, so_far)))
     read_images(mixed(tmp_path), ("cat", "dog"), Framing(3))
     assert said[-1] == (f"Reading {tmp_path}", "3 of 3 images")
-
-
-def test_more_than_the_memory_is_refused_before_anything_is_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(images, "memory_of_machine", lambda: 2 * 3 * 3 * 8 * 8 - 1)  # one byte short
-    with pytest.raises(UserError, match=r"3 images take .* choose a smaller data\.size"):
-        read_images(mixed(tmp_path), ("cat", "dog"), Framing(8))

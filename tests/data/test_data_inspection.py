@@ -37,12 +37,22 @@ def test_copies_within_and_across_sites_and_leaks_into_the_test_set_are_counted(
 
 
 def test_a_first_class_without_records_may_mean_that_labels_begin_at_1() -> None:
-    x = np.zeros((2, 1, 4, 4), np.uint8) + np.arange(2, dtype=np.uint8).reshape(2, 1, 1, 1)
+    x = np.zeros((2, 1, 4, 4), np.uint8) + 9 * np.arange(2, dtype=np.uint8).reshape(2, 1, 1, 1)
     first = inspect(us.Federation.from_arrays({"a": (x, [1, 2])}, classes=3))
     assert first.kind == "pixels, images of 1 × 4 × 4"
     assert "are labels counted from 1?" in first.warnings[0]
     last = inspect(us.Federation.from_arrays({"a": (x, [0, 1])}, classes=3))
     assert last.warnings == ("No site has a record of class 2.",)
+
+
+def test_the_scale_is_told_and_what_looks_wrong_about_it() -> None:
+    floats = inspect(us.Federation.from_arrays(sites(a=np.array([[0.0, 7, 1], [6, 7, 2]]), b=np.array([[3.0, 7, 6]]))))
+    assert floats.scale == f"standard deviations of features from 0 to {6**0.5:.3g}"  # of 0, 6 and 3
+    assert floats.warnings == ("1 of 3 features never change.",)
+    pixels = np.arange(8, dtype=np.uint8).reshape(2, 1, 2, 2)
+    assert inspect(us.Federation.from_arrays(sites(a=pixels * 20))).scale == "values from 0 to 140"
+    faint = inspect(us.Federation.from_arrays(sites(a=pixels // 4)))
+    assert "No pixel is above 1" in faint.warnings[-1]
 
 
 def test_features_of_different_size_and_records_elsewhere() -> None:

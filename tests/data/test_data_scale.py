@@ -135,6 +135,6 @@ def test_the_warning_speaks_python_to_python_and_says_nothing_about_alike_featur
     heard = Heard()
     data = us.Federation.from_arrays({"a": (ROWS * [1, 2], [0, 1, 0])})
     us.run(data=data, model="mlp", rounds=0, out=tmp_path / "run", observer=heard)
-    assert any("pass mean= and std=" in text for text in heard.said)
+    assert any("pass scale='federated', or mean= and std=" in text for text in heard.said)
     assert times_apart(us.Federation.from_arrays({"a": (ROWS, [0, 1, 0])})) == pytest.approx(100)
     assert times_apart(us.Federation.from_arrays({"a": (np.zeros((2, 4), np.uint8), [0, 1])})) == 1

@@ -14,10 +14,15 @@ from understudy.audits.sighting import Seen, Sighting
 from understudy.audits.what_left import WhatLeft, images_of, sightings
 from understudy.config.resolve import resolve
 from understudy.data.federation import Federation
+from understudy.data.spread import Spread
+from understudy.data.standardise import by_agreement
 from understudy.errors import UserError
 from understudy.federation.approval import ApprovalQueue
+from understudy.federation.column_sums import MEAN, spread_in
 from understudy.federation.method import Method
+from understudy.federation.scaled import Scaled
 from understudy.federation.site import Site
+from understudy.federation.transcript import Exchanged
 from understudy.privacy.charges import epsilon_of
 from understudy.runs.compare import label_of
 from understudy.runs.remote import SITE_FILE, SiteFile, build_site
@@ -37,6 +42,8 @@ def scene_at_site(folder: Path, source: Path | None = None) -> Scene:
     run = _newest_run(folder)
     transcript = site.transcript(run)
     exchanges = list(transcript.of(site.name))
+    if isinstance(method, Scaled):
+        data, method = by_agreement(data, _agreed(exchanges, folder)), method.inner
     seen = (*sightings(method, exchanges), *_waiting(folder))
     if not seen:
         raise UserError(
@@ -50,6 +57,14 @@ def scene_at_site(folder: Path, source: Path | None = None) -> Scene:
         folder, label_of(words), config.top.seed, data, method, judged(data, config.top.seed), left, transcript, run,
         rounds, _epsilon(site, method),
     )  # fmt: skip
+
+
+def _agreed(exchanges: Sequence[Exchanged], folder: Path) -> Spread:
+    """The scale that the server handed out."""
+    for one in exchanges:
+        if MEAN in one.brief:
+            return spread_in(one.brief)
+    raise UserError(f"{folder} kept no brief that tells the scale of its records; run again with `transcript: true`.")
 
 
 def _newest_run(folder: Path) -> str:

@@ -21,7 +21,7 @@ from torch import Tensor
 from understudy import patience
 from understudy.audits.likeness import likeness
 from understudy.audits.quality import LearntFrom, Quality, read_quality, write_quality
-from understudy.config.build import build_data, build_method
+from understudy.config.build import build_method
 from understudy.config.resolve import resolve
 from understudy.config.schema import Live
 from understudy.data.examples import Examples
@@ -37,6 +37,7 @@ from understudy.own_code import is_own
 from understudy.randomness import generator
 from understudy.runs.compare import last_counted, read_config
 from understudy.runs.folder import RunFolder
+from understudy.runs.scaling import data_of_run
 from understudy.threads import one_thread
 
 RECIPE = Local(steps=200, batch=64, lr=0.02, momentum=0.9, clip=5.0)
@@ -53,7 +54,7 @@ def measure_quality(folder: Path, live: Live | None = None) -> Quality:
         raise UserError(f"{folder} holds no synthetic sets to measure.")
     with one_thread():
         config = resolve(read_config(folder), live=live)
-        data = build_data(config)
+        data = data_of_run(config, folder)
         if data.remote:
             raise UserError(f"{folder} is a server's run: the records are at the sites.")
         unseen = _unseen(data)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from understudy.audits.at_site import is_site
 from understudy.audits.near_copies import NearCopies, near_copies, near_copies_by_own
-from understudy.config.build import build_data
 from understudy.config.resolve import resolve
 from understudy.data.examples import Examples
 from understudy.data.federation import Holding
@@ -16,6 +15,7 @@ from understudy.federation.held import Held
 from understudy.runs.compare import read_config
 from understudy.runs.folder import RunFolder
 from understudy.runs.remote import SiteFile, build_site
+from understudy.runs.scaling import data_of_run
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ class OwnRecords:
         told = SiteFile.read(self.folder)
         at = self.source or (None if told.source is None else Path(told.source))
         config = resolve(dict(told.words), dict(told.changes))
+        if config.data is not None and config.data.scale == "federated":
+            raise UserError("Records of this site were scaled after it was asked, so here they cannot be compared.")
         site, _ = build_site(config, told.name, source=at, folder=self.folder, policy=None)
         self.labels = () if config.data is None else config.data.labels or ()
         return {site.name: site.holding}
@@ -75,7 +77,7 @@ class OwnRecords:
         run = next((at for at in (self.folder, *self.folder.absolute().parents[:2]) if RunFolder(at).holds_a_run), None)
         if run is None:
             raise UserError(f"{self.folder} belongs to no site and no run, so its records cannot be found.")
-        data = build_data(resolve(read_config(run)))
+        data = data_of_run(resolve(read_config(run)), run)
         if data.remote:
             raise UserError(f"{run} is a server's run: the records are at the sites.")
         self.labels = data.label_names

@@ -13,7 +13,7 @@ from understudy.audits.attacks import ATTACKS
 from understudy.audits.members import Candidates, Judged, judged
 from understudy.audits.sighting import Seen, Sighting, SumsSent, View
 from understudy.audits.what_left import WhatLeft, what_left
-from understudy.config.build import build_data, build_method
+from understudy.config.build import build_method
 from understudy.config.resolve import resolve
 from understudy.config.schema import Live
 from understudy.data.assemble import unused_records
@@ -25,6 +25,7 @@ from understudy.federation.transcript import Transcript
 from understudy.randomness import generator
 from understudy.runs.compare import label_of, last_counted, read_config
 from understudy.runs.folder import RunFolder
+from understudy.runs.scaling import data_of_run, scaling_of
 
 ROWS = 500  # records whose rows are in memory at a time
 AttackScores = dict[str, Tensor]  # by attack: (candidates of a client,), members first
@@ -88,13 +89,16 @@ def scene_of(folder: Path, live: Live | None = None) -> Scene:
     """Of a run folder; ``live`` holds objects that a run in Python got instead of names."""
     words = read_config(folder)
     config, run = resolve(words, live=live), RunFolder(folder)
-    data = build_data(config)
+    data = data_of_run(config, folder)
     if data.remote:
         raise UserError(
             f"{folder} is a server's run: the records are at the sites, so only a site can audit what it sent; run "
             "`understudy audit FOLDER` there."
         )
     unused = None if config.data is None else unused_records(config.data, config.top.seed)
+    if unused is not None and config.data is not None and config.data.scale == "federated":
+        agreed = scaling_of(folder)
+        unused = unused if agreed is None else agreed.applied(unused)
     candidates = judged(data, config.top.seed, unused)
     method = build_method(config, data, "eager")
     left = what_left(run, method, candidates.clients)

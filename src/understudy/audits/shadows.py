@@ -71,8 +71,10 @@ def _groups(everybody: Examples, members: Examples, classes: int) -> Iterator[tu
 
 
 def _replayed(site: Site, method: Method, exchanges: Iterable[Exchanged]) -> Iterator[Exchanged]:
-    version = NOTHING
+    version, jobs = NOTHING, method.jobs()
     for one in exchanges:
+        if one.task not in jobs:  # see `sightings`
+            continue
         request = Request(
             RUN, site.config, site.name, one.task, one.round, one.step, version, version, False, one.brief.to_bytes()
         )

@@ -48,6 +48,8 @@ def sightings(method: Method, exchanges: Iterable[Exchanged]) -> tuple[Sighting,
     jobs = method.jobs()
     found = []
     for one in exchanges:
+        if one.task not in jobs:  # the opening that agreed on a scale; records are on it already
+            continue
         sent = labelled(one.reply, jobs[one.task].kinds, method.net.problem)
         examples = sent if sent is not None and len(sent) else None
         model = method.local_model(one.brief, one.reply)

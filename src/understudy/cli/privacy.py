@@ -1,5 +1,6 @@
 """What noise guarantees, and what a guarantee costs."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -22,12 +23,18 @@ def privacy_epsilon(
     steps: Steps,
     delta: Delta,
     by: By = "rdp",
+    records: Annotated[int, typer.Option(help="For a person with up to this many records.", min=1)] = 1,
     as_json: Json = False,
 ) -> None:
     """ε of this many releases of the sampled Gaussian mechanism."""
     from understudy.privacy.accounting import Spending, account, accountant_named
+    from understudy.privacy.groups import group_epsilon
 
-    claim = account([Spending(rate, noise, steps)], delta, accountant_named(by))
+    spent, accountant = [Spending(rate, noise, steps)], accountant_named(by)
+    claim = account(spent, delta, accountant)
+    if records > 1:
+        found = group_epsilon(spent, records, delta, accountant)
+        claim = replace(claim, epsilon=found, order=None, note=f"for {records} records, by group privacy")
     if as_json:
         print_json(claim.as_dict())
     else:
@@ -59,6 +66,12 @@ def privacy_noise(
 def privacy_ledger(folder: RunDir, as_json: Json = False) -> None:
     """Show what left each client of a run, what that cost, and what no guarantee covers."""
     from understudy.runs.folder import RunFolder
+    from understudy.runs.persons import person_epsilon
     from understudy.view.ledger import print_ledger
 
-    print_json(RunFolder(folder).ledger()) if as_json else print_ledger(folder)
+    if not as_json:
+        print_ledger(folder)
+        return
+    ledger = RunFolder(folder).ledger()
+    person = person_epsilon(folder, ledger)
+    print_json({**ledger, **({} if person is None else {"person": person.as_dict()})})

@@ -14,7 +14,10 @@ from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.errors import UserError, no_memory
 from understudy.federation.cohorts import cohort_size
+from understudy.federation.column_sums import ColumnSums
 from understudy.federation.method import Method
+from understudy.federation.registry import AROUND_SUMS
+from understudy.federation.scaled import Scaled
 from understudy.heap import memory_of_machine
 from understudy.models import zoo as models
 from understudy.models.network import Network, check_outputs
@@ -39,7 +42,7 @@ def build_method(config: Config, data: Federation, fast: FastPath | None = None)
     network must look like, and is bound to that network.
     """
     patience.doing("Building the network")
-    method = method_with_add_ons(config)
+    method = _on_scaled_records(config, data, method_with_add_ons(config))
     path = fast or choose_fast_path(config, data, method)
     method.privacy = config.top.privacy
     method.bind(_network(config, data.problem, path, method), config.plan.rounds)
@@ -51,6 +54,20 @@ def method_with_add_ons(config: Config) -> Method:
     for chosen in config.add_ons:
         method = chosen.entry.build(chosen.settings, method)
     return method
+
+
+def _on_scaled_records(config: Config, data: Federation, method: Method) -> Method:
+    """Add-ons around sums, such as masks, are around the sums of columns too."""
+    if data.scale is None:
+        return method
+
+    def around_sums(opening: Method) -> Method:
+        for chosen in config.add_ons:
+            if chosen.entry.layer == AROUND_SUMS:
+                opening = chosen.entry.build(chosen.settings, opening)
+        return opening
+
+    return Scaled(ColumnSums(data.scale), method, around_sums)
 
 
 def _network(config: Config, problem: Problem, fast: FastPath, method: Method) -> Network:

@@ -16,7 +16,7 @@ from understudy.models import zoo as models
 from understudy.own_code import full_name, is_own, own
 
 SECTIONS = ("data", "model", "method", "with", "engine")
-IGNORED = ("version", "problem", "data_digest")  # in a resolved config, for people
+IGNORED = ("version", "problem", "data_digest", "scaling")  # in a resolved config, for people
 PLANS: Mapping[str, type[Settings]] = {
     "data": DataSettings,
     "model": ModelPlan,

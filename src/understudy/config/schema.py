@@ -13,6 +13,7 @@ from pydantic import Field, StrictFloat, StrictInt, field_validator
 from torch import nn
 
 from understudy.base_settings import Settings
+from understudy.data.column_sums import FederatedScale
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.data.settings import DataSettings
@@ -147,6 +148,7 @@ class Config:
         device: str,
         data_digest: str,
         found: Mapping[str, Any] = MappingProxyType({}),  # in the records: class names, vocabularies
+        scale: FederatedScale | None = None,
     ) -> dict[str, Any]:
         """Every value that matters, spelled out; read back, they give the same run."""
         data: dict[str, Any] = {"name": LIVE} if self.data is None else {**self.data.words(), **found}
@@ -166,5 +168,6 @@ class Config:
             "engine": self.engine.model_dump(mode="json"),
             "device": device,
             "data_digest": data_digest,
+            **({} if scale is None else {"scaling": {"ranges": list(map(list, scale.ranges)), "noise": scale.noise}}),
             **({} if self.branched is None else {"branched": self.branched.model_dump(mode="json")}),
         }

@@ -20,7 +20,8 @@ from understudy.data.sets import SETTINGS, load
 from understudy.data.settings import OF_OWN_DATA, DataSettings, names_a_path
 from understudy.data.splits.make import make_split
 from understudy.data.spread import by_constants
-from understudy.data.standardise import by_itself, each_by_itself
+from understudy.data.standardise import by_itself, on_scale
+from understudy.data.tables import feature_ranges
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 
@@ -90,19 +91,10 @@ def _options(settings: DataSettings) -> dict[str, Any]:
 
 def build_federation(settings: DataSettings, *, seed: int) -> Federation:
     data = _unscaled(settings, seed)
-    _check_scale(settings, data.pixels)
-    return each_by_itself(data) if settings.scale == "site" else data
-
-
-def _check_scale(settings: DataSettings, pixels: bool) -> None:
-    """Where ``data.scale`` contradicts what is beside it."""
-    constants = bool(settings.mean)
-    if settings.scale == "site" and pixels:
-        raise UserError("data.scale: pixels are scaled by constants; give data.mean and data.std, or leave it out.")
-    if settings.scale == "given" and not constants:
-        raise UserError("data.scale: 'given' needs data.mean and data.std, one number per channel or feature.")
-    if settings.scale in ("none", "site") and constants:
-        raise UserError(f"data.scale: '{settings.scale}' makes no use of data.mean and data.std; leave them out.")
+    ranges = settings.ranges or ()
+    if isinstance(ranges, dict):
+        ranges = feature_ranges(ranges, {**(settings.vocabulary or {}), **data.found.get("vocabulary", {})})
+    return on_scale(data, settings.scale, ranges, settings.scale_noise, constants=bool(settings.mean))
 
 
 def _unscaled(settings: DataSettings, seed: int) -> Federation:

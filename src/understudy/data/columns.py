@@ -80,6 +80,12 @@ class Column:
         missing: NDArray[np.bool_] = pc.is_null(self.values, nan_is_null=floating).to_numpy()
         return ~missing
 
+    def cells(self) -> list[object]:
+        """As Python has them."""
+        if not self.is_text and not self.is_number:
+            raise self.wrong(f"it holds {self.values.type}; persons are told apart by numbers or texts.")
+        return list(self.values.to_pylist())
+
     def words(self) -> set[str]:
         """The different values, as texts."""
         return {word for word in self._texts().unique().to_pylist() if word is not None}

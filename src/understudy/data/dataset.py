@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from understudy.data.examples import Examples
+from understudy.data.persons import people_in
 from understudy.data.problem import Problem
 from understudy.data.strata import Indices, draw_exactly
 from understudy.errors import UserError
@@ -45,7 +46,10 @@ class Dataset:
         """At most this many training records, with the classes in the same proportions."""
         if records >= len(self.train):
             return self
-        kept, _ = self.cut(records, rng)
+        return self.only(self._within(records, rng)[0])
+
+    def only(self, kept: Indices) -> "Dataset":
+        """With these training records."""
         return replace(
             self,
             train=self.train.take(kept.tolist()),
@@ -55,7 +59,18 @@ class Dataset:
 
     def beyond(self, records: int, rng: np.random.Generator) -> Examples:
         """The training records that `limited` leaves out, from the same stream."""
-        return self.train.take(self.cut(records, rng)[1].tolist())
+        return self.train.take(self._within(records, rng)[1].tolist())
+
+    def _within(self, records: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
+        """At most this many, and those that are left; a person's records are together."""
+        if self.train.person is None or records >= len(self.train):
+            return self.cut(records, rng)
+        people = people_in(self.train, np.arange(len(self.train)))
+        number = max(1, records * len(people.members) // len(self.train))
+        chosen, left = self.only(people.first).cut(number, rng)
+        while len(people.records(chosen)) > records and len(chosen) > 1:
+            chosen, left = chosen[:-1], np.append(left, chosen[-1])
+        return people.records(chosen), people.records(left)
 
     def cut(self, records: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
         """Which training records are drawn, with the classes in the same proportions, and which are left."""

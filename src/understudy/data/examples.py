@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from understudy.data.room import Room
 from understudy.errors import UserError
 
 NpzArrays = Mapping[str, NDArray[np.generic]]  # of an .npz file, by name
@@ -23,16 +24,21 @@ class Examples:
 
     ``x`` is (n, …): uint8 pixels, channels first, or float32 features exactly as a network takes them.
     ``y`` is (n,) int64 class numbers, or (n, classes) float32 zeros and ones where a record has several labels.
+    ``person`` is (n,) int64, whose record each is; None: not known. It never leaves.
     """
 
     x: Tensor
     y: Tensor
+    person: Tensor | None = None
+    room: Room | None = None  # where copies of many of them go; None: into memory
 
     def __post_init__(self) -> None:
         if not isinstance(self.x, Tensor) or not isinstance(self.y, Tensor):
             raise UserError("Examples are two tensors; `Examples.from_arrays` makes them from anything numpy accepts.")
         if len(self.x) != len(self.y):
             raise UserError(f"{len(self.x)} records came with {len(self.y)} labels; each record needs one.")
+        if self.person is not None and self.person.shape != (len(self.y),):
+            raise UserError(f"{len(self.y)} records came with {len(self.person)} persons; each record needs one.")
 
     def __len__(self) -> int:
         return len(self.y)
@@ -43,11 +49,12 @@ class Examples:
 
     def take(self, indices: Tensor | Sequence[int]) -> Self:
         at = torch.as_tensor(indices, dtype=torch.int64, device=self.y.device)
-        return type(self)(self.x[at], self.y[at])
+        x = self.x[at] if self.room is None else self.room.rows(self.x, at)
+        return type(self)(x, self.y[at], None if self.person is None else self.person[at.cpu()], self.room)
 
     def to(self, device: torch.device) -> Self:
         """On that device, for a loop that reads them again and again."""
-        return type(self)(self.x.to(device), self.y.to(device))
+        return type(self)(self.x.to(device), self.y.to(device), self.person, self.room)
 
     def batches(self, size: int) -> Iterator[Self]:
         """In order; the last one may be smaller."""
@@ -63,7 +70,8 @@ class Examples:
             return self
         if self.x.dtype != others.x.dtype:
             raise UserError(f"Records of type {self.x.dtype} and {others.x.dtype} cannot be joined.")
-        return type(self)(torch.cat([self.x, others.x]), torch.cat([self.y, others.y]))
+        both = None if self.person is None or others.person is None else torch.cat([self.person, others.person])
+        return type(self)(torch.cat([self.x, others.x]), torch.cat([self.y, others.y]), both)
 
     def label_counts(self, classes: int) -> Tensor:
         """(classes,) int64: how many records have each label."""

@@ -3,19 +3,22 @@
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, get_args
 
 import numpy as np
 import torch
 
+from understudy.complaints import unknown_name
+from understudy.data.column_sums import FederatedScale, Range
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
 from understudy.data.own import Scaling, problem_of
+from understudy.data.persons import codes
 from understudy.data.problem import Problem
 from understudy.data.splits.make import hold_out
 from understudy.data.splits.split import Split
-from understudy.data.spread import by_constants
+from understudy.data.spread import ScaleBy, Spread, by_constants
 from understudy.errors import UserError
 from understudy.site_names import check_site_name
 
@@ -28,6 +31,7 @@ class Holding:
 
     own: Examples
     held_out: Examples
+    spread: Spread | None = None  # by which its floats were scaled, if by its own statistics
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Federation:
     label_names: tuple[str, ...] = ()
     remote: bool = False  # the records stay at the sites: only the sites' names are here
     found: Mapping[str, Any] = field(default_factory=dict)  # settings that your own files show, for the config
+    scale: FederatedScale | None = None  # how sites will agree on a scale in the opening; None: they need not
 
     def __post_init__(self) -> None:
         if not self.sites:
@@ -74,20 +79,37 @@ class Federation:
         classes: int | None = None,
         mean: tuple[float, ...] = (),
         std: tuple[float, ...] = (),
+        scale: ScaleBy | None = None,
+        ranges: Sequence[tuple[float, float]] = (),
+        scale_noise: float | None = None,
+        person: Mapping[str, object] | Sequence[object] | None = None,
+        test_person: object = None,
         held_out: float = 0.0,
         seed: int = 0,
-    ) -> Self:
+    ) -> "Federation":
         """From your own arrays, one pair (records, labels) per site; a list of pairs becomes client-0, client-1, …
 
         ``mean`` and ``std`` have one number per channel or feature: of pixels between 0 and 1, or of your floats.
+        ``scale`` chooses another way to scale floats: "site" by each site's statistics, "federated" by sums exchanged
+        in the opening; under a privacy budget that needs ``ranges``, the lowest and highest value of each feature.
+        ``person``, by site, tells whose record each is, so that nobody is on both sides of a split (``test_person``
+        does for the test set).
         """
+        from understudy.data.standardise import on_scale  # which needs this class
+
         if not isinstance(sites, Mapping | list | tuple):
             raise UserError(f"sites: give a mapping from names to pairs (records, labels), not {type(sites).__name__}.")
         named = sites if isinstance(sites, Mapping) else {f"client-{i}": pair for i, pair in enumerate(sites)}
         brought = {str(name): _examples(pair, str(name)) for name, pair in named.items()}
+        brought = _with_persons(brought, person)
         kept = None if test is None else _examples(test, "test")
+        if kept is not None and test_person is not None:
+            kept = _of_persons(kept, test_person, "test_person")
         scaling = Scaling(_whole(classes, "classes", 2), _numbers(mean, "mean"), _numbers(std, "std"))
-        return cls.from_examples(brought, kept, scaling, held_out=held_out, seed=seed)
+        if scale not in (None, *get_args(ScaleBy)):
+            raise UserError(f"scale: '{scale}' does not exist; choose one of {', '.join(get_args(ScaleBy))}.")
+        made = cls.from_examples(brought, kept, scaling, held_out=held_out, seed=seed)
+        return on_scale(made, scale, _pairs(ranges), scale_noise, constants=bool(scaling.mean))
 
     @classmethod
     def from_examples(
@@ -114,6 +136,20 @@ class Federation:
         scaled = {name: by_constants(part, problem.mean, problem.std) for name, part in fitting.items()}
         holdings = {name: holding(part, held_out, seed, name) for name, part in scaled.items()}
         return cls(problem, holdings, kept, label_names=label_names, found=found or {})
+
+
+def persons_at(holding: Holding) -> set[int]:
+    """Of the records to learn from and of those held out."""
+    parts = (holding.own.person, holding.held_out.person)
+    return {one for part in parts if part is not None for one in part.tolist()}
+
+
+def persons_on_both_sides(data: Federation) -> int:
+    """How many have records in the test set and at a site."""
+    if data.test is None or data.test.person is None:
+        return 0
+    tested = set(data.test.person.tolist())
+    return len(tested & {one for holding in data.sites.values() for one in persons_at(holding)})
 
 
 def remote_federation(
@@ -145,6 +181,13 @@ def _numbers(values: object, what: str) -> tuple[float, ...]:
     return found
 
 
+def _pairs(ranges: Sequence[tuple[float, float]]) -> tuple[Range, ...]:
+    found = [_numbers(pair, "ranges") for pair in ranges]
+    if any(len(pair) != 2 or not pair[0] < pair[1] for pair in found):
+        raise UserError("ranges: give a pair (lowest, highest) for each feature, the lower value first.")
+    return tuple((low, high) for low, high in found)
+
+
 def _whole(value: object, what: str, least: int) -> int | None:
     try:
         found = None if value is None else operator.index(value)  # type: ignore[arg-type]
@@ -161,6 +204,25 @@ def _examples(pair: Arrays, who: str) -> Examples:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise UserError(f"{who}: give a pair (records, labels).")
     return Examples.from_arrays(*pair, who)
+
+
+def _with_persons(sites: dict[str, Examples], person: object) -> dict[str, Examples]:
+    if person is None:
+        return sites
+    if not isinstance(person, Mapping | list | tuple) or len(person) != len(sites):
+        raise UserError("person: give the persons of every site, by its name or in the same order.")
+    named = person if isinstance(person, Mapping) else dict(zip(sites, person, strict=True))
+    for name in sites:
+        if name not in named:
+            raise unknown_name("site in person", name, map(str, named))
+    return {name: _of_persons(part, named[name], f"person of {name}") for name, part in sites.items()}
+
+
+def _of_persons(part: Examples, person: object, who: str) -> Examples:
+    given = np.asarray(person)
+    if given.shape != (len(part),):
+        raise UserError(f"{who}: {len(part)} records need as many persons, not an array of shape {given.shape}.")
+    return replace(part, person=codes(given.tolist(), who))
 
 
 def _fitted(part: Examples, template: Examples, problem: Problem, who: str) -> Examples:

@@ -4,8 +4,9 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,11 @@ import torch
 from torch import Tensor
 
 from understudy import patience
+from understudy.data.decoded import decoded
 from understudy.data.examples import Examples
 from understudy.data.framing import AS_IT_IS, Framing, Mode
+from understudy.data.room import Room
 from understudy.errors import UserError
-from understudy.heap import memory_of_machine
 from understudy.randomness import numpy_generator
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ def image_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
 
 
-def read_images(folder: Path, classes: Sequence[str], frame: Framing = AS_IT_IS) -> Examples | None:
+def read_images(
+    folder: Path, classes: Sequence[str], frame: Framing = AS_IT_IS, room: Room | None = None
+) -> Examples | None:
     """The images of one folder, shuffled once because they are stored class by class; None if there are none."""
     files, labels = [], []
     for number, name in enumerate(classes):
@@ -46,8 +50,9 @@ def read_images(folder: Path, classes: Sequence[str], frame: Framing = AS_IT_IS)
     if not files:
         return None
     order = numpy_generator("images by class").permutation(len(files)).tolist()
-    x = stack_images([files[at] for at in order], frame, str(folder))
-    return Examples(x, torch.tensor(labels, dtype=torch.int64)[order])
+    room = room or Room()
+    x = stack_images([files[at] for at in order], frame, str(folder), room)
+    return Examples(x, torch.tensor(labels, dtype=torch.int64)[order], room=room)
 
 
 @dataclass(frozen=True)
@@ -58,44 +63,69 @@ class Picture:
     source: Path | BytesIO
 
 
-def stack_images(files: Sequence[Path], frame: Framing = AS_IT_IS, source: str = "images") -> Tensor:
-    return stack_pictures([Picture(str(file), file) for file in files], frame, source)
+def stack_images(
+    files: Sequence[Path], frame: Framing = AS_IT_IS, source: str = "images", room: Room | None = None
+) -> Tensor:
+    pictures = [Picture(str(file), file) for file in files]
+    return _Pictures(pictures, frame, source).stacked(room or Room(), files)
 
 
-def stack_pictures(pictures: Sequence[Picture], frame: Framing = AS_IT_IS, source: str = "images") -> Tensor:
-    """(n, 1 or 3, height, width) uint8; they are decoded into place, one by one, as photographs are large."""
-    mode = frame.mode or ("rgb" if any(map(_in_colour, pictures)) else "grey")
-    first = frame.fitted(_pixels(pictures[0], mode))
-    _check_memory(len(pictures) * first.numel(), len(pictures), source)
-    stack = torch.empty(len(pictures), *first.shape, dtype=torch.uint8)
-
-    def put(at: int) -> None:
-        image = frame.fitted(_pixels(pictures[at], mode))
-        if image.shape != first.shape:
-            raise UserError(
-                f"{pictures[at].name} is {image.shape[2]} × {image.shape[1]} pixels, {pictures[0].name} is "
-                f"{first.shape[2]} × {first.shape[1]}; bring all images to one size with data.size, such as 32."
-            )
-        stack[at] = image
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoding releases the GIL, so threads help
-        try:
-            for done, _ in enumerate(pool.map(put, range(len(pictures))), start=1):
-                patience.doing(f"Reading {source}", f"{done:,} of {len(pictures):,} images")
-        except UserError:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return stack
+def stack_pictures(
+    pictures: Sequence[Picture], frame: Framing = AS_IT_IS, source: str = "images", room: Room | None = None
+) -> Tensor:
+    return _Pictures(pictures, frame, source).stacked(room or Room())
 
 
-def _check_memory(needed: int, number: int, source: str) -> None:
-    """Clients get copies of their own, so all images are in memory twice for a moment."""
-    here = memory_of_machine()
-    if 2 * needed > here:
-        raise UserError(
-            f"{source}: {number:,} images take {needed / 1e9:,.1f} GB, twice that while they are dealt out, but this "
-            f"machine has {here / 1e9:,.1f} GB; choose a smaller data.size."
-        )
+class _Pictures:
+    """(n, 1 or 3, height, width) uint8 to be; they are decoded into place, one by one, as photographs are large."""
+
+    def __init__(self, pictures: Sequence[Picture], frame: Framing, source: str):
+        self._pictures, self._source = pictures, source
+        self._frame = replace(frame, mode=frame.mode or ("rgb" if self._any_in_colour() else "grey"))
+        self._first = self._decoded(0)
+
+    def stacked(self, room: Room, files: Sequence[Path] | None = None) -> Tensor:
+        """In memory or, where that is too small, in a file; from the cache, if they come from ``files``."""
+        shape = (len(self._pictures), *self._first.shape)
+        if room.takes(prod(shape)):
+            stack = torch.empty(shape, dtype=torch.uint8)
+        elif files is None:
+            stack = room.bytes(shape, self._source)
+        else:
+            return decoded(files, self._frame, shape, room, self._source, self._fill)
+        self._fill(stack)
+        return stack
+
+    def _any_in_colour(self) -> bool:
+        for done, picture in enumerate(self._pictures):
+            patience.doing(f"Looking at {self._source}", f"{done:,} of {len(self._pictures):,} images")
+            if _in_colour(picture):
+                return True
+        return False
+
+    def _decoded(self, at: int) -> Tensor:
+        assert self._frame.mode is not None
+        return self._frame.fitted(_pixels(self._pictures[at], self._frame.mode))
+
+    def _fill(self, stack: Tensor) -> None:
+        pictures, first = self._pictures, self._first
+
+        def put(at: int) -> None:
+            image = self._decoded(at)
+            if image.shape != first.shape:
+                raise UserError(
+                    f"{pictures[at].name} is {image.shape[2]} × {image.shape[1]} pixels, {pictures[0].name} is "
+                    f"{first.shape[2]} × {first.shape[1]}; bring all images to one size with data.size, such as 32."
+                )
+            stack[at] = image
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoding releases the GIL, so threads help
+            try:
+                for done, _ in enumerate(pool.map(put, range(len(pictures))), start=1):
+                    patience.doing(f"Reading {self._source}", f"{done:,} of {len(pictures):,} images")
+            except UserError:
+                pool.shutdown(cancel_futures=True)
+                raise
 
 
 def _in_colour(picture: Picture) -> bool:

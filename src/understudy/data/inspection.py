@@ -2,16 +2,24 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
 from understudy.data.examples import Examples
-from understudy.data.federation import Federation
+from understudy.data.federation import Federation, persons_at, persons_on_both_sides
+from understudy.data.persons import most_of_one
+from understudy.data.spread import Spread
 from understudy.data.standardise import advice, times_apart
 from understudy.errors import UserError
+
+
+@dataclass(frozen=True)
+class Persons:
+    number: int
+    most_records: int  # of one of them, to learn from at one site
 
 
 @dataclass(frozen=True)
@@ -21,6 +29,8 @@ class Inspection:
     classes: dict[str, int]  # records of each class, at all sites together
     times_apart: float  # largest spread of a feature over the smallest
     warnings: tuple[str, ...]
+    persons: Persons | None = None  # None: it is not known whose records they are
+    scale: str = ""  # such as "values from 0 to 255"
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -29,20 +39,38 @@ class Inspection:
 def inspect(data: Federation) -> Inspection:
     if data.remote:
         raise UserError("These records stay at their sites; check each site's own file there.")
-    parts = {name: holding.own.and_also(holding.held_out) for name, holding in data.sites.items()}
-    sizes = {name: len(part) for name, part in parts.items()}
-    counts = torch.stack([part.label_counts(data.problem.classes) for part in parts.values()]).sum(0).tolist()
+    parts = {name: (holding.own, holding.held_out) for name, holding in data.sites.items()}
+    sizes = {name: sum(map(len, both)) for name, both in parts.items()}
+    every = [part.label_counts(data.problem.classes) for both in parts.values() for part in both]
+    counts = torch.stack(every).sum(0).tolist()
     names = data.label_names or tuple(map(str, range(data.problem.classes)))
     classes, apart = dict(zip(names, counts, strict=True)), times_apart(data)
-    warnings = [*_about_classes(classes), *_about_copies(parts, data.test), *filter(None, [advice(data)])]
+    warnings = [*_about_classes(classes), *_about_copies(parts, data.test), *_about_persons(data)]
+    scale, about_scale = _scale(data)
+    warnings += about_scale
+    warnings += filter(None, [None if data.scale is not None else advice(data)])
     test = {} if data.test is None else {"test": len(data.test)}
-    return Inspection(_kind(data), {**sizes, **test}, classes, apart, tuple(warnings))
+    return Inspection(_kind(data), {**sizes, **test}, classes, apart, tuple(warnings), _persons(data), scale)
 
 
 def _kind(data: Federation) -> str:
     shape, numbers = data.problem.shape, "pixels" if data.pixels else "floats"
     what = {1: "vectors", 3: "images"}.get(len(shape), "arrays")
     return f"{numbers}, {what} of {' × '.join(map(str, shape))}"
+
+
+def _scale(data: Federation) -> tuple[str, list[str]]:
+    """In words, and what looks wrong about it."""
+    parts = [part.x for one in data.sites.values() for part in (one.own, one.held_out) if len(part)]
+    if data.pixels:
+        low, high = (min(int(x.min()) for x in parts), max(int(x.max()) for x in parts))
+        faint = high <= 1 and data.problem.mean == ()
+        why = "No pixel is above 1: were images divided by 255 before they became bytes?"
+        return f"values from {low} to {high}", [why] if faint else []
+    spread = Spread.of(torch.cat(parts)).std
+    same = int((spread == 0).sum())
+    words = f"standard deviations of features from {float(spread.min()):.3g} to {float(spread.max()):.3g}"
+    return words, [f"{same:,} of {len(spread):,} features never change."] if same else []
 
 
 def _about_classes(classes: Mapping[str, int]) -> Iterable[str]:
@@ -53,9 +81,9 @@ def _about_classes(classes: Mapping[str, int]) -> Iterable[str]:
         yield f"No site has a record of class {', '.join(empty)}."
 
 
-def _about_copies(parts: Mapping[str, Examples], test: Examples | None) -> Iterable[str]:
+def _about_copies(parts: Mapping[str, Sequence[Examples]], test: Examples | None) -> Iterable[str]:
     """Records that are equal to the last bit, whatever their labels."""
-    prints = {name: Counter(_fingerprints(part)) for name, part in parts.items()}
+    prints = {name: Counter(one for part in both for one in _fingerprints(part)) for name, both in parts.items()}
     everywhere = Counter(one for found in prints.values() for one in found)
     shared = sum(count > 1 for count in everywhere.values())
     twice = sum(found.total() - len(found) for found in prints.values())
@@ -66,6 +94,23 @@ def _about_copies(parts: Mapping[str, Examples], test: Examples | None) -> Itera
     leaked = 0 if test is None else sum(one in everywhere for one in _fingerprints(test))
     if leaked:
         yield f"{leaked:,} of the test records are also at a site, so scores are too good; remove them on one side."
+
+
+def _about_persons(data: Federation) -> Iterable[str]:
+    """What is promised to a person adds up over sites."""
+    many = Counter(one for holding in data.sites.values() for one in persons_at(holding))
+    several = sum(count > 1 for count in many.values())
+    if several:
+        yield f"{several:,} persons have records at more than one site; what privacy promises them adds up."
+    if leaked := persons_on_both_sides(data):
+        yield f"{leaked:,} persons are both in the test set and at a site, so scores are too good."
+
+
+def _persons(data: Federation) -> Persons | None:
+    if all(holding.own.person is None for holding in data.sites.values()):
+        return None
+    everyone = {one for holding in data.sites.values() for one in persons_at(holding)}
+    return Persons(len(everyone), max(most_of_one(holding.own) or 0 for holding in data.sites.values()))
 
 
 def _fingerprints(part: Examples) -> list[bytes]:

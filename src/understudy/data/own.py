@@ -13,7 +13,10 @@ from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples, NpzArrays, read_npz
 from understudy.data.framing import AS_IT_IS, Framing
 from understudy.data.images import class_names, read_images
+from understudy.data.persons import codes
 from understudy.data.problem import Problem
+from understudy.data.resize import IMAGES_AT_ONCE
+from understudy.data.room import Room
 from understudy.data.spread import by_constants
 from understudy.data.table_files import ENDINGS, holds_table
 from understudy.data.tables import AS_FOUND, TableRules, check_columns, read_table, read_users, words_in
@@ -43,9 +46,11 @@ class Reading:
     shape: tuple[int, ...] | None = None  # of records stored flat in a table
     frame: Framing = AS_IT_IS  # what pictures become
     rules: TableRules = AS_FOUND  # what a table's columns mean
+    room: Room | None = None  # where large images are kept
 
 
 PLAINLY = Reading()
+PERSON = "person"  # in .npz
 
 
 def is_path(name: str) -> bool:
@@ -110,7 +115,7 @@ def read_own(
     if path.is_dir() or holds_table(path):
         train, users = read_source(path, names, reading), read_users(path, reading.rules) if holds_table(path) else None
     else:
-        train, kept_back, users = _from_npz(path, kept_back)
+        train, kept_back, users = _from_npz(path, kept_back, reading.rules.person)
     if kept_at is not None and kept_back is not None:
         train, kept_back = _in_one_mode([path, kept_at], [train, kept_back])
     known = Scaling(len(names) or scaling.classes, scaling.mean, scaling.std)
@@ -120,12 +125,26 @@ def read_own(
     return Dataset(name, problem, train, kept_back, users=users, label_names=names, found=found)
 
 
-def _from_npz(path: Path, kept_back: Examples | None) -> tuple[Examples, Examples | None, Tensor | None]:
+def _from_npz(
+    path: Path, kept_back: Examples | None, person: str | None
+) -> tuple[Examples, Examples | None, Tensor | None]:
     """(records, test set, users); a test set named in the config takes precedence over one inside the file."""
     arrays = _read_npz(path)
     if kept_back is None and ("x_test" in arrays or "y_test" in arrays):
         kept_back = Examples.from_npz(arrays, path, "x_test", "y_test")
-    return Examples.from_npz(arrays, path), kept_back, _users(arrays, path)
+        kept_back = _with_persons(kept_back, arrays, path, person, "_test")
+    train = _with_persons(Examples.from_npz(arrays, path), arrays, path, person)
+    return train, kept_back, _users(arrays, path)
+
+
+def _with_persons(part: Examples, arrays: NpzArrays, path: Path, name: str | None, of: str = "") -> Examples:
+    """From the array ``data.person``, else from 'person' if there is one."""
+    array = (name or PERSON) + of
+    if array in arrays:
+        return replace(part, person=codes(arrays[array].tolist(), f"{path}, '{array}'"))
+    if name is not None and not of:
+        raise UserError(f"data.person: {path} has no array '{name}'; it has {', '.join(arrays)}.")
+    return part
 
 
 def is_folder_of_images(path: Path) -> bool:
@@ -159,23 +178,37 @@ def _in_one_mode(sources: Sequence[Path], parts: Sequence[Examples]) -> list[Exa
     """If one folder of images is in colour, so are the others."""
     colour = any(is_folder_of_images(path) and part.x.shape[1] == 3 for path, part in zip(sources, parts, strict=True))
     return [
-        replace(part, x=part.x.expand(-1, 3, -1, -1).contiguous())
+        replace(part, x=_in_three_channels(part))
         if colour and is_folder_of_images(path) and part.x.shape[1] == 1
         else part
         for path, part in zip(sources, parts, strict=True)
     ]
 
 
+def _in_three_channels(part: Examples) -> Tensor:
+    if part.room is None or part.room.takes(3 * part.x.numel()):
+        return part.x.expand(-1, 3, -1, -1).contiguous()
+    x = part.room.bytes((len(part), 3, *part.x.shape[2:]), "data")
+    for begin in range(0, len(part), IMAGES_AT_ONCE):
+        x[begin : begin + IMAGES_AT_ONCE] = part.x[begin : begin + IMAGES_AT_ONCE]
+    return x
+
+
 def read_source(path: Path, names: Sequence[str], reading: Reading = PLAINLY) -> Examples:
     """All records of a file or folder; ``names`` are the class names in order."""
     if holds_table(path):
-        return read_table(path, names, reading.shape, reading.frame, reading.rules)
+        return read_table(path, names, reading.shape, reading.frame, reading.rules, reading.room)
     if not path.is_dir():
-        return Examples.from_npz(_read_npz(path), path)
+        arrays = _read_npz(path)
+        return _with_persons(Examples.from_npz(arrays, path), arrays, path, reading.rules.person)
+    if reading.rules.person is not None:
+        raise UserError(
+            f"data.person: {path} is a folder of images, which does not tell whose they are; put them into a table."
+        )
     unknown = set(class_names(path)) - set(names) if names else set()
     if unknown:
         raise UserError(f"{path} has a folder '{min(unknown)}', which is not one of the classes: {', '.join(names)}.")
-    found = read_images(path, names or class_names(path), reading.frame)
+    found = read_images(path, names or class_names(path), reading.frame, reading.room)
     if found is None:
         raise UserError(f"{path} holds no PNG or JPEG images in one folder per class, and no .parquet or .csv file.")
     return found

@@ -10,20 +10,24 @@ from understudy.data.canvases import CanvasesSettings
 from understudy.data.flair import FlairSettings
 from understudy.data.framing import Fit, Framing, Mode
 from understudy.data.own import Reading, is_path
+from understudy.data.room import Room, bytes_of
 from understudy.data.sets import NATURAL_USERS, SETTINGS, SOURCES
 from understudy.data.shapes import ShapesSettings
 from understudy.data.splits.dirichlet import Dirichlet
 from understudy.data.splits.make import SplitSettings
-from understudy.data.standardise import ScaleBy
+from understudy.data.spread import ScaleBy
 from understudy.data.tables import Missing, TableRules
 
-OF_TABLES = ("label", "ignore", "missing", "vocabulary")
+OF_TABLES = ("label", "person", "ignore", "missing", "vocabulary")
 # A named data set comes with these.
-OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel", "fit", "mode", "scale", *OF_TABLES)
+OF_OWN_DATA: tuple[str, ...] = ("test", "classes", "labels", "shape", "pixels", "multilabel", "fit", "mode", "memory")
+OF_OWN_DATA += ("scale", "ranges", "scale_noise", *OF_TABLES)
 OF_NAMED_SETS = ("folder", *SETTINGS)
 OF_ONE_SOURCE = ("name", "clients", "split", "validation", "limit", *OF_NAMED_SETS)  # your own sites have a source each
 FIT: Fit = "crop"
 Vocabulary = Annotated[tuple[str, ...], Field(min_length=1)]
+Pair = tuple[float, float]
+Ranges = Annotated[dict[str, Pair] | tuple[Pair, ...], Field(min_length=1)]
 Shape = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)]
 
 
@@ -43,17 +47,25 @@ class DataSettings(Settings):
     test: str | None = None  # your own data: a file or folder to score on
     fit: Fit | None = None  # image files, to get to size: crop the middle, pad with black or stretch; null: crop
     mode: Mode | None = None  # image files: grey, or rgb; null: rgb if any image of a source is in colour
+    # image files: memory for them, such as 2GB; beyond it they are kept in files; null: half of the machine's
+    memory: str | None = None
     classes: int | None = Field(default=None, ge=2)  # your own data: how many classes; null: as many as the labels show
     labels: tuple[str, ...] = ()  # your own data: class names in order, for image folders and tables
     label: str | None = None  # tables: the column of the labels; null: label or y
+    # tables: the column that tells whose record each is, so that nobody is on both sides of a split; .npz: an array
+    person: str | None = None
     ignore: tuple[str, ...] | None = None  # tables: columns to leave out, such as a record's number
     missing: Missing | None = None  # tables: refuse, drop rows or take the source's mean of a column; null: refuse
     vocabulary: dict[str, Vocabulary] | None = None  # tables: the words of columns of texts; null: those found
     shape: Shape | None = None  # of a record, channels first, if records are at the sites or flat in a table
     pixels: bool | None = None  # likewise: uint8 pixels, or floats taken as they are; null: only images are pixels
     multilabel: bool = False  # likewise: true if a record has several labels
-    # your own floats: as they are, by mean and std, or each site by its own statistics; null: given if mean is
+    # your own floats: as they are, by mean and std, each site by its own statistics, or all by sums over all sites,
+    # exchanged once in the opening; null: given if mean is
     scale: ScaleBy | None = None
+    ranges: Ranges | None = None  # scale federated: lowest and highest value by column; of arrays, a list of pairs
+    # scale federated under privacy: σ of the sums; null: what takes a tenth of the budget, in 1/σ²
+    scale_noise: float | None = Field(default=None, gt=0)
     mean: tuple[float, ...] = ()  # per channel, of pixels between 0 and 1 or of floats; empty: the data set's own
     std: tuple[float, ...] = ()  # likewise, their standard deviation
 
@@ -73,15 +85,36 @@ class DataSettings(Settings):
             raise ValueError(f"labels name {len(self.labels)} classes, not {self.classes}; leave classes out")
         return self
 
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _an_amount(cls, given: object) -> object:
+        """As it was written, if it can be read."""
+        if given is not None:
+            bytes_of(str(given))
+        return None if given is None else str(given)
+
+    @field_validator("ranges")
+    @classmethod
+    def _low_below_high(cls, given: Ranges | None) -> Ranges | None:
+        pairs = given.items() if isinstance(given, dict) else enumerate(given or ())
+        for column, (low, high) in pairs:
+            if not low < high:
+                raise ValueError(f"the range of {column} is [{low:g}, {high:g}]; write the lower value first")
+        return given
+
     @property
     def reading(self) -> Reading:
-        rules = TableRules(self.label, self.ignore or (), self.missing or "refuse", self.vocabulary or {})
-        return Reading(self.shape, Framing(self.size, self.fit or FIT, self.mode), rules)
+        ranges = tuple(self.ranges) if isinstance(self.ranges, dict) else None
+        missing, words = self.missing or "refuse", self.vocabulary or {}
+        rules = TableRules(self.label, self.ignore or (), missing, words, self.person, ranges)
+        room = Room(None if self.memory is None else bytes_of(self.memory))
+        return Reading(self.shape, Framing(self.size, self.fit or FIT, self.mode), rules, room)
 
     def words(self) -> dict[str, Any]:
         """With the choice of how images got to their size."""
         words = used(self.model_dump(mode="json"))
-        return {**words, "fit": self.fit or FIT} if self.size is not None and "fit" in words else words
+        fit = {"fit": self.fit or FIT} if self.size is not None and "fit" in words else {}
+        return {**words, **fit, **({} if self.memory is None else {"memory": self.memory})}
 
     @field_validator("split", mode="before")
     @classmethod
@@ -100,6 +133,7 @@ def used(words: Mapping[str, Any]) -> dict[str, Any]:
         unused = ("sites", *(OF_NAMED_SETS if names_a_path(str(words.get("name"))) else OF_OWN_DATA))
         if words.get("split") == {"kind": "users"}:  # users bring their own number
             unused += ("clients",)
+    unused += ("memory",)  # which changes no result
     # Older folders do not name the fit.
     return {key: value for key, value in words.items() if key not in unused and (key, value) != ("fit", FIT)}
 

@@ -1,11 +1,14 @@
 """Floats minus their mean, divided by their standard deviation."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from understudy.data.examples import Examples
+
+ScaleBy = Literal["none", "given", "site", "federated"]
 
 
 @dataclass(frozen=True)

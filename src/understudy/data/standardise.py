@@ -4,16 +4,40 @@ Pixels need none of this: they lie between 0 and 255, and the network scales the
 """
 
 from dataclasses import replace
-from typing import Literal
 
 import torch
 
+from understudy.data.column_sums import FederatedScale, Range
 from understudy.data.federation import Federation, Holding
-from understudy.data.spread import Spread
+from understudy.data.spread import ScaleBy, Spread
 from understudy.errors import UserError
 
-ScaleBy = Literal["none", "given", "site"]
 UNLIKE = 100  # features whose spreads differ by more than this factor are worth a warning
+
+
+def on_scale(
+    data: Federation,
+    by: ScaleBy | None,
+    ranges: tuple[Range, ...] = (),
+    noise: float | None = None,
+    *,
+    constants: bool,  # mean and std were given, and applied
+) -> Federation:
+    """Records on the scale that was chosen, or to be brought to it in the opening."""
+    if by in ("site", "federated") and data.pixels:
+        raise UserError("data.scale: pixels are scaled by constants; give data.mean and data.std, or leave it out.")
+    if by == "given" and not constants:
+        raise UserError("data.scale: 'given' needs data.mean and data.std, one number per channel or feature.")
+    if by in ("none", "site", "federated") and constants:
+        raise UserError(f"data.scale: '{by}' makes no use of data.mean and data.std; leave them out.")
+    for word, given in (("ranges", bool(ranges)), ("scale_noise", noise is not None)):
+        if given and by != "federated":
+            raise UserError(f"data.{word}: it belongs to data.scale: federated; write that too, or leave it out.")
+    if by == "federated":
+        scale = FederatedScale(ranges, noise)
+        scale.check(data.problem.shape[0])
+        return replace(data, scale=scale)
+    return each_by_itself(data) if by == "site" else data
 
 
 def by_itself(holding: Holding) -> Holding:
@@ -21,7 +45,8 @@ def by_itself(holding: Holding) -> Holding:
     if not len(holding.own):
         return holding
     spread = Spread.of(holding.own.x)
-    return Holding(spread.applied(holding.own), spread.applied(holding.held_out))
+    scaled = {"own": spread.applied(holding.own), "held_out": spread.applied(holding.held_out)}
+    return replace(holding, **scaled, spread=spread)
 
 
 def each_by_itself(data: Federation) -> Federation:
@@ -32,6 +57,24 @@ def each_by_itself(data: Federation) -> Federation:
             "those out and score at home, with data.held_out: 0.2."
         )
     return replace(data, sites={name: by_itself(holding) for name, holding in data.sites.items()})
+
+
+def by_agreement(data: Federation, spread: Spread) -> Federation:
+    """All records by the scale that was agreed on; nothing is left to agree on."""
+    sites = {
+        name: replace(one, own=spread.applied(one.own), held_out=spread.applied(one.held_out))
+        for name, one in data.sites.items()
+    }
+    test, validation = (None if one is None else spread.applied(one) for one in (data.test, data.validation))
+    return replace(data, sites=sites, test=test, validation=validation, scale=None)
+
+
+def as_if_agreed(data: Federation) -> Federation:
+    """Scaled as an opening without noise would have it, where there was none."""
+    if data.scale is None:
+        return data
+    parts = [one.own.x for one in data.sites.values() if len(one.own)]
+    return by_agreement(data, data.scale.spread(data.scale.rows(torch.cat(parts)).sum(0))) if parts else data
 
 
 def times_apart(data: Federation) -> float:
@@ -49,5 +92,6 @@ def advice(data: Federation, *, in_python: bool = False) -> str | None:
     apart = times_apart(data)
     if apart <= UNLIKE:
         return None
-    how = "pass mean= and std=" if in_python else "write data.scale: site, or data.mean and data.std"
+    how = "write data.scale: federated, data.scale: site, or data.mean and data.std"
+    how = "pass scale='federated', or mean= and std=" if in_python else how
     return f"Some features vary {apart:,.0f} times as much as others, so a network hardly learns: {how}."

@@ -13,6 +13,8 @@ Labels are in the column that ``data.label`` names, else in ``label`` or ``y``: 
 A missing value is an error, unless ``data.missing`` is ``drop`` (the row is left out) or ``mean`` (the mean of its
 column in the same source; a missing word is a row of zeros).
 
+The column ``data.person`` tells whose record each is: a person's records stay together (`data.persons`).
+
 ``users``, whole numbers, tells whose record each is, for ``split: users``; an index that pandas wrote is ignored.
 """
 
@@ -21,7 +23,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +36,8 @@ from understudy.complaints import unknown_name
 from understudy.data.examples import Examples
 from understudy.data.framing import AS_IT_IS, Framing
 from understudy.data.images import stack_pictures
+from understudy.data.persons import codes
+from understudy.data.room import Room
 from understudy.data.table_files import TEXT, files_of, read_file
 from understudy.errors import UserError
 
@@ -57,6 +61,8 @@ class TableRules:
     ignore: tuple[str, ...] = ()  # columns to leave out
     missing: Missing = "refuse"
     vocabulary: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the words of columns that are categories
+    person: str | None = None  # the column that tells whose record each is
+    ranges: tuple[str, ...] | None = None  # columns of numbers with a declared range: all of them; None: none is needed
 
 
 AS_FOUND = TableRules()
@@ -89,17 +95,33 @@ class Table:
         return self.columns[name]
 
     @property
+    def person(self) -> "Column | None":
+        name = self.rules.person
+        if name is not None and name not in self.columns:
+            raise UserError(f"data.person: {self.file}: {unknown_name('column', name, self.columns)}")
+        return None if name is None else self.columns[name]
+
+    @property
     def holds_features(self) -> bool:
         return self.flat or self.columns.keys().isdisjoint(RECORDS)
 
     def features(self) -> "dict[str, Column]":
         labels = LABELS if self.rules.label is None else (self.rules.label,)
-        apart = {*labels, USERS, *self.rules.ignore}
+        apart = {*labels, USERS, *self.rules.ignore, self.rules.person}
         others = [name for name in self.columns if name not in apart and not INDEX.fullmatch(name)]
         return {name: self.columns[name] for name in sorted(others, key=_by_number)}
 
     def categories(self) -> "dict[str, Column]":
         return {name: one for name, one in self.features().items() if one.is_text or name in self.rules.vocabulary}
+
+
+def feature_ranges(
+    ranges: Mapping[str, tuple[float, float]], vocabulary: Mapping[str, Sequence[str]]
+) -> tuple[tuple[float, float], ...]:
+    """One per feature, in the order of features; a word is there or not."""
+    of_words = {name: [(0.0, 1.0)] * len(words) for name, words in vocabulary.items()}
+    every = {**{name: [pair] for name, pair in ranges.items()}, **of_words}
+    return tuple(pair for name in sorted(every, key=_by_number) for pair in every[name])
 
 
 def _by_number(name: str) -> list[str | int]:
@@ -112,14 +134,17 @@ def read_table(
     shape: tuple[int, ...] | None = None,
     frame: Framing = AS_IT_IS,
     rules: TableRules = AS_FOUND,
+    room: Room | None = None,
 ) -> Examples:
     """All records; ``names`` are the class names in order, ``shape`` is a record's where flat lists do not show it."""
     tables = _tables(path, rules)
+    people = [column.cells() for table in tables if (column := table.person) is not None]
     y = _joined([_labels(table.label, names) for table in tables], tables)
-    x = _records(tables, frame, str(path))
+    x = _records(tables, frame, str(path), room)
     if shape is not None and x.ndim == 2 and x.shape[1] == math.prod(shape):
         x = x.reshape(-1, *shape)
-    return Examples.from_arrays(x, y, str(path))
+    made = replace(Examples.from_arrays(x, y, str(path)), room=room)
+    return replace(made, person=codes([one for some in people for one in some], str(path))) if people else made
 
 
 @dataclass(frozen=True)
@@ -183,13 +208,13 @@ def read_users(path: Path, rules: TableRules = AS_FOUND) -> Tensor | None:
     return torch.from_numpy(np.concatenate([column.numbers() for column in columns]).astype(np.int64))
 
 
-def _records(tables: Sequence[Table], frame: Framing, source: str) -> Tensor | NDArray[np.generic]:
+def _records(tables: Sequence[Table], frame: Framing, source: str, room: Room | None) -> Tensor | NDArray[np.generic]:
     if all(table.holds_features for table in tables):
         return _features(tables)
     columns = [table.one_of(RECORDS, "records") for table in tables]
     if all(column.is_image for column in columns):
         pictures = [picture for column in columns for picture in column.pictures()]
-        return stack_pictures(pictures, frame, source)
+        return stack_pictures(pictures, frame, source, room)
     for column in columns:
         if not column.is_list:
             raise column.wrong(f"it holds {column.values.type}; give lists of numbers, or images as PNG or JPEG bytes.")
@@ -210,9 +235,24 @@ def _features(tables: Sequence[Table]) -> Tensor:
             )
         if features.keys() != tables[0].features().keys():
             raise UserError(f"{table.file} and {tables[0].file} have different columns; give every file the same.")
+        _check_ranges(table)
         encoded = [_encoded(column, table.rules, name in table.categories()) for name, column in features.items()]
         rows.append(torch.cat(encoded, dim=1))
     return _with_means(torch.cat(rows), tables)
+
+
+def _check_ranges(table: Table) -> None:
+    """Which range is whose must follow from the config alone: the server may know no other column names."""
+    declared = table.rules.ranges
+    if declared is None:
+        return
+    numbers = [name for name in table.features() if name not in table.categories()]
+    for name in declared:
+        if name not in numbers:
+            raise UserError(f"data.ranges: {table.file}: {unknown_name('column of numbers', name, numbers)}")
+    for name in numbers:
+        if name not in declared:
+            raise table.columns[name].wrong("it has no range in data.ranges; declare one, or name it in data.ignore.")
 
 
 def _encoded(column: "Column", rules: TableRules, category: bool) -> Tensor:
@@ -282,5 +322,6 @@ def _table(file: Path, read: Any, rules: TableRules) -> Table:
 
 def _complete(table: Table, read: Any) -> Any:
     """Its rows with a label and without a missing feature."""
-    used = [table.label, *(table.features() if table.holds_features else {}).values()]
+    person = [] if table.person is None else [table.person]
+    used = [table.label, *person, *(table.features() if table.holds_features else {}).values()]
     return read.filter(functools.reduce(operator.and_, (torch.from_numpy(one.present()) for one in used)).numpy())

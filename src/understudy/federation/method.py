@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
+from understudy.data.spread import Spread
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
 from understudy.federation.rows import KeepRows, only_rows
@@ -135,6 +136,14 @@ class Method(ABC):
     def summed(self, task: str, brief: Message) -> "Summed | None":
         """How one record enters the statistics of a reply, if those are sums over records; None: they are not. For an
         audit."""
+        return None
+
+    def prepared(self, client: Client, brief: Message) -> Client:
+        """The client as tasks and scores see it: with its records on the scale that the brief brings, for one."""
+        return client
+
+    def scaling(self, state: State) -> Spread | None:
+        """The scale of floats that was agreed on in the opening; None: records come as they are learnt from."""
         return None
 
     def personal(self, client: Client, model: Tensor) -> Tensor:

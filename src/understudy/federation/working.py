@@ -77,6 +77,7 @@ def _scores(site: Site, method: Method, request: Request, kept: Message, brief: 
     client = _client(site, request, Memory(kept), "scoring")
     if "model" not in brief or not len(client.held_out):
         return {}
+    client = method.prepared(client, brief)
     with private_global_stream(client.id, client.round, SCORE):
         method.net.load(method.personal(client, brief["model"]))
         return {SCORE: tally(method.net.logits, client.held_out, method.net.problem).to_tensor()}

@@ -73,6 +73,20 @@ class Ledger:
         found = epsilon_of(charges, charges[0].delta, charges[0].accountant)
         return None if math.isinf(found) else found
 
+    def epsilon_of_person(self, client: str, records: int) -> float | None:
+        """The same for somebody with up to this many records there."""
+        from understudy.privacy.accounting import Spending
+        from understudy.privacy.groups import group_epsilon
+
+        if self.epsilon_of(client) is None:
+            return None
+        charges = list(self.charges.get(client, {}).values())
+        if not charges:
+            return 0.0
+        spent = [Spending(charge.rate, charge.noise, charge.steps) for charge in charges]
+        found = group_epsilon(spent, records, charges[0].delta, charges[0].accountant)
+        return None if math.isinf(found) else found
+
     @property
     def clients(self) -> list[str]:
         """All clients that sent or spent; a task that failed after touching records spent without sending."""

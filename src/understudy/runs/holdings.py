@@ -5,16 +5,17 @@ not. A server whose sites keep their records does not know, and writes nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from understudy.data.federation import Federation
+from understudy.data.persons import most_of_one
 from understudy.errors import UserError
 from understudy.reading import json_of, text_of
 from understudy.runs.folder import RunFolder
 
-HOLDINGS_FILE = "holdings.json"
+HOLDINGS_FILE, PERSON = "holdings.json", "most_of_one_person"
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,9 @@ class Holdings:
     records: Mapping[str, int]  # by client; with several labels per record, fewer than its labels
     held_out: Mapping[str, int]
     counts: Mapping[str, Mapping[int, int]]  # by client and class; classes that it lacks are left out
+
+    # Records to learn from of one person, at most; by client, where it is known whose they are.
+    most_of_one: Mapping[str, int] = field(default_factory=dict)
 
     def row(self, client: str) -> list[int]:
         """Of every class."""
@@ -38,6 +42,7 @@ def holdings_of(data: Federation) -> Holdings:
         {name: len(holding.own) for name, holding in data.sites.items()},
         {name: len(holding.held_out) for name, holding in data.sites.items()},
         {name: {label: count for label, count in enumerate(row) if count} for name, row in counts.items()},
+        {name: most for name, one in data.sites.items() if (most := most_of_one(one.own)) is not None},
     )
 
 
@@ -46,7 +51,12 @@ def note_holdings(run: RunFolder, data: Federation) -> None:
         return
     found = holdings_of(data)
     clients = {
-        name: {"records": found.records[name], "held_out": found.held_out[name], "classes": found.counts[name]}
+        name: {
+            "records": found.records[name],
+            "held_out": found.held_out[name],
+            "classes": found.counts[name],
+            **({PERSON: found.most_of_one[name]} if name in found.most_of_one else {}),
+        }
         for name in found.records
     }
     run.write_json(HOLDINGS_FILE, {"classes": list(found.classes), "clients": clients})
@@ -74,4 +84,5 @@ def _holdings(found: Mapping[str, Any]) -> Holdings:
         {str(name): int(one["records"]) for name, one in clients.items()},
         {str(name): int(one["held_out"]) for name, one in clients.items()},
         counts,
+        {str(name): int(one[PERSON]) for name, one in clients.items() if PERSON in one},
     )

@@ -26,6 +26,7 @@ from understudy.config.build import build_data, build_method
 from understudy.config.read import pairs, read
 from understudy.config.resolve import resolve
 from understudy.config.schema import Config, Live
+from understudy.data.standardise import as_if_agreed
 from understudy.errors import UserError, option
 from understudy.federation.cohorts import in_order
 from understudy.federation.message import Message
@@ -34,6 +35,7 @@ from understudy.models.network import Network
 from understudy.runs.compare import compare, label_of, read_config
 from understudy.runs.folder import Line, RunFolder
 from understudy.runs.quantities import Shuffled, dealt_examples, quantities
+from understudy.runs.scaling import data_of_run
 from understudy.threads import one_thread
 
 FLOAT = 4  # bytes
@@ -126,7 +128,7 @@ def measure(
 
 def _measured(config: Config, run: RunFolder | None, at: str, speed: Speed | None = None) -> Measured:
     with one_thread():
-        data = build_data(config)
+        data = as_if_agreed(build_data(config)) if run is None else data_of_run(config, run.path)
         method = build_method(config, data, "eager")
         net, state = method.net, Message() if run is None else run.newest_state()
         w = net.initial() if at == "initial" else _final(run, net)

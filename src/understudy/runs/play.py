@@ -8,7 +8,7 @@ from typing import Any
 from understudy import __version__
 from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config, Live
-from understudy.data.federation import Federation
+from understudy.data.federation import Federation, persons_on_both_sides
 from understudy.data.standardise import advice
 from understudy.engines.choose import OpenEngine, on_this_machine
 from understudy.errors import TOO_LITTLE_MEMORY, UserError, no_memory, resuming
@@ -22,6 +22,7 @@ from understudy.runs.holdings import note_holdings
 from understudy.runs.machine import note_machine
 from understudy.runs.resuming import check_not_edited, check_same_run, digest_of_data
 from understudy.runs.rounds import Result, Rounds
+from understudy.runs.scaling import note_scaling
 from understudy.runs.status import StatusKeeper
 from understudy.runs.tracking.tracking import tracked, trackers_named
 from understudy.runs.watching import Observer, RunStopped
@@ -62,6 +63,7 @@ def play(
             folder.write_config(words)
             note_machine(folder)
             note_holdings(folder, data)
+            note_scaling(folder.path, data)
             with (
                 watcher.of_run(words, list(data.sites)),
                 tracked(trackers, folder, words, data.problem, watcher) as observed,
@@ -82,7 +84,7 @@ def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Meth
     """The method, and the config as written to the run's folder."""
     method = build_method(config, data, fast)
     where, digest = str(device(config)), digest_of_data(data)
-    return method, config.words(__version__, data.problem, method.net.fast, where, digest, data.found)
+    return method, config.words(__version__, data.problem, method.net.fast, where, digest, data.found, data.scale)
 
 
 def _engine(config: Config, data: Federation, words: dict[str, Any], out: Path, watcher: Observer) -> OpenEngine:
@@ -126,6 +128,11 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
         watcher.says("method.local has neither epochs nor steps: the clients do not train.")
     if data.test is None and not at_home:
         watcher.says("There is nothing to score on: no test set, and no records held out at the clients.")
+    if leaked := persons_on_both_sides(data):
+        raise UserError(
+            f"data.person: {leaked:,} persons are both in the test set and at a site, so scores would be too good; "
+            "remove them on one side."
+        )
     _check_sizes(config, data, watcher)
     if config.top.measure and (data.remote or config.top.privacy is not None):
         raise UserError("measure reads all clients' records without noise; leave it out in a real or private run.")
@@ -136,7 +143,7 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
 def _check_sizes(config: Config, data: Federation, watcher: Observer) -> None:
     """Nobody is told about records under a privacy budget, not even by a warning."""
     scale = None if config.data is None else config.data.scale
-    if data.remote or scale is not None or config.top.privacy is not None:
+    if data.remote or scale is not None or data.scale is not None or config.top.privacy is not None:
         return
     if warning := advice(data, in_python=config.data is None):
         watcher.says(warning)

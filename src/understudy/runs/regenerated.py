@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from understudy.complaints import unknown_name
-from understudy.config.build import build_data, build_method
+from understudy.config.build import build_method
 from understudy.config.resolve import resolve
 from understudy.config.schema import Chosen, Config, Live
 from understudy.data.examples import Examples
@@ -32,6 +32,7 @@ from understudy.models.network import Network
 from understudy.models.zoo import FastPath
 from understudy.runs.compare import label_of, read_config
 from understudy.runs.folder import RunFolder
+from understudy.runs.scaling import data_of_run
 from understudy.threads import one_thread
 
 
@@ -61,7 +62,7 @@ def generated(
     if changes:
         settings = FedCogSettings(**{**settings.model_dump(), **changes})
     with one_thread():
-        data = build_data(config)
+        data = data_of_run(config, folder)
         name = _chosen_client(client, data, folder)
         state, round, memory = _checkpoint(RunFolder(folder), name)
         # Without waiting for a compiler: the pictures look the same.

@@ -12,6 +12,7 @@ from understudy.config.build import build_data, build_method, device
 from understudy.config.schema import Config
 from understudy.data.assemble import at_site
 from understudy.data.federation import Federation, Holding
+from understudy.data.persons import most_of_one
 from understudy.engines.flower.attending import Says
 from understudy.engines.flower.engine import Flower
 from understudy.engines.flower.keys import Certificates, server_certificates
@@ -33,6 +34,7 @@ from understudy.reading import json_of, text_of
 from understudy.runs.play import play
 from understudy.runs.resuming import digest_of_config
 from understudy.runs.rounds import Result
+from understudy.runs.scaling import note_own
 from understudy.runs.status import WAITING_FOR_SITES, StatusKeeper
 from understudy.runs.watching import Observer
 from understudy.threads import one_thread
@@ -115,9 +117,12 @@ def answer_at(
     keep_freed_memory()
     with one_thread():
         site, method = build_site(config, name, source=source, folder=folder, policy=policy)
+        note_own(folder, name, site.holding.spread)
         if policy is None:
             says("There is no policy: everything the config asks for may leave.")
-        says(f"{name} takes part with {len(site.holding.own)} records.")
+        most = most_of_one(site.holding.own)
+        of_one = "" if most is None else f", up to {most} of one person"
+        says(f"{name} takes part with {len(site.holding.own)} records{of_one}.")
 
         def heard(request: Request, outcome: str) -> None:
             says(f"round {request.round}, {printable(request.task)}: {printable(outcome)}")
@@ -161,7 +166,7 @@ def build_site(
     if name not in data.sites:
         raise UserError(f"The config has no site '{name}'; it has {', '.join(data.sites)}.")
     method = build_method(config, data)
-    words = config.words(__version__, data.problem, method.net.fast, str(device(config)), "")
+    words = config.words(__version__, data.problem, method.net.fast, str(device(config)), "", scale=data.scale)
     holding = _holding(config, data, name, source)
     site = Site(
         name,

@@ -9,11 +9,14 @@ import hashlib
 import json
 from typing import Any
 
+import torch
+
 from understudy.data.federation import Federation
 from understudy.data.settings import used
 from understudy.errors import UserError, option
 from understudy.runs.folder import RunFolder
 
+RECORDS_AT_ONCE = 4096  # large records may be on disk
 FREE = ("engine", "version", "measure", "transcript", "track")
 
 
@@ -100,7 +103,9 @@ def digest_of_data(data: Federation) -> str:
         holding = data.sites[name]
         total.update(name.encode())
         for part in (holding.own.x, holding.own.y, holding.held_out.x, holding.held_out.y):
-            total.update(str(tuple(part.shape)).encode() + part.contiguous().numpy().tobytes())
+            total.update(str(tuple(part.shape)).encode())
+            for some in torch.split(part, RECORDS_AT_ONCE):
+                total.update(some.contiguous().numpy().tobytes())
     return total.hexdigest()[:32]
 
 
@@ -109,4 +114,6 @@ def digest_of_config(words: dict[str, Any]) -> str:
     shared = {key: words[key] for key in ("seed", "problem", "model", "method", "with", "privacy")}
     apart = ["cohort", "min_replies", *(("rounds",) if why_rounds_matter(words) is None else ())]
     method = {key: value for key, value in shared["method"].items() if key not in apart}
-    return hashlib.sha256(json.dumps({**shared, "method": method}, sort_keys=True).encode()).hexdigest()[:32]
+    agreed = {"scaling": words["scaling"]} if "scaling" in words else {}
+    whole = {**shared, "method": method, **agreed}
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]

@@ -26,6 +26,7 @@ from understudy.randomness import private_global_stream
 from understudy.runs.checkpoint import Checkpoint
 from understudy.runs.folder import Line, RunFolder
 from understudy.runs.lost_work import UnderWay, lost
+from understudy.runs.persons import person_summary
 from understudy.runs.resuming import digest_of_config, digest_of_run
 from understudy.runs.scores import Scorekeeper, summarise
 from understudy.runs.status import SCORING
@@ -259,6 +260,8 @@ class Rounds:
         write_whole(self.folder.path / "model.safetensors", save(weights))
         metrics = self.folder.metrics()
         summary = summarise(metrics, self.last, lost(self.folder.path, metrics[-1]["round"]), self.folder.epsilon())
+        with contextlib.suppress(UserError):  # of a charge log that cannot be read
+            summary |= person_summary(self.folder.path, self.folder.ledger())
         self.folder.write_json("summary.json", summary)
         return Result(self.folder.path, summary, metrics, weights)
 

@@ -3,12 +3,14 @@
 from typing import Any
 
 from understudy.data.federation import Federation
+from understudy.data.standardise import by_agreement
 from understudy.federation.method import Method, State
 from understudy.learning.evaluate import Tally, evaluate
 from understudy.runs.compare import last_counted
 from understudy.runs.folder import Line, RunFolder
 from understudy.runs.lost_work import Spent
 from understudy.runs.quantities import measure_round
+from understudy.runs.scaling import note_agreed
 from understudy.runs.watching import Observer
 
 
@@ -24,6 +26,7 @@ class Scorekeeper:
 
     def score(self, line: Line, state: State) -> None:
         net = self._method.net
+        self._agree(state)
         line |= self._method.metrics(state)
         if remarks := list(self._method.remarks(state)):
             line["remarks"] = remarks
@@ -41,6 +44,13 @@ class Scorekeeper:
             net.load(weights)
             scores[f"{name}_accuracy"] = evaluate(net.logits, self._data.test, net.problem).accuracy
         self._write(line, scores)
+
+    def _agree(self, state: State) -> None:
+        """Brings what is scored here to the scale that was agreed on in the opening; it never changes after that."""
+        agreed = self._method.scaling(state)
+        if agreed is not None and self._data.scale is not None:
+            note_agreed(self._folder.path, agreed)
+            self._data = by_agreement(self._data, agreed)
 
     def hand_in(self, counts: Tally, *, last_chance: bool = True) -> None:
         """Clients' scores of the model whose lines wait."""

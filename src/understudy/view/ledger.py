@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from understudy.runs.folder import RunFolder
+from understudy.runs.persons import PersonEpsilon, person_epsilon
 from understudy.view.numbers import epsilon_shown, size
 from understudy.view.ruled import Columns, print_notes, print_rows
 
@@ -34,6 +35,8 @@ def print_ledger(folder: Path, console: Console | None = None) -> None:
     """Reads ``ledger.json`` of a run folder."""
     console, ledger = console or Console(), RunFolder(folder).ledger()
     console.print(Text(headline(ledger), style="bold"), soft_wrap=True)
+    if (person := person_epsilon(folder, ledger)) is not None:
+        console.print(Text(for_persons(person)), soft_wrap=True)
     parts = (("What was spent", SPENT, mechanism_rows(ledger)), ("What left", LEFT, release_rows(ledger)))
     for heading, columns, rows in parts:
         if rows:
@@ -56,6 +59,15 @@ def headline(ledger: LedgerValues) -> str:
     return (
         f"ε = {epsilon_shown(epsilon, 3)} at δ = {delta:g} ({accountant}) for one {charges[0][1]['unit']}, "
         f"the largest over {len(ledger['epsilon_by_client'])} clients."
+    )
+
+
+def for_persons(found: PersonEpsilon) -> str:
+    if found.epsilon is None:
+        return f"For a person, who has up to {found.records} records at one client, no bound is known."
+    return (
+        f"For a person, who has up to {found.records} records at one client: ε = {epsilon_shown(found.epsilon, 3)} at "
+        "the same δ, by group privacy."
     )
 
 

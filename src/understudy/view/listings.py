@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from understudy.data.inspection import Inspection
+from understudy.data.inspection import Inspection, Persons
 from understudy.data.skew import Skew
 from understudy.view.numbers import NONE
 from understudy.view.ruled import Columns, filled, print_notes, print_rows, print_table
@@ -175,7 +175,12 @@ def print_inspection(found: Inspection, console: Console | None = None) -> None:
     console = console or Console()
     print_rows(console, {"where": "words", "records": "number"}, [(n, f"{c:,}") for n, c in found.records.items()])
     print_rows(console, {"class": "words", "records": "number"}, [(n, f"{c:,}") for n, c in found.classes.items()])
-    print_notes(console, [f"{found.kind}.", *(found.warnings or ("Nothing looks wrong.",))])
+    persons = [] if found.persons is None else [_whose(found.persons)]
+    print_notes(console, [f"{found.kind}; {found.scale}.", *persons, *(found.warnings or ("Nothing looks wrong.",))])
+
+
+def _whose(persons: Persons) -> str:
+    return f"{persons.number:,} persons, with up to {persons.most_records:,} records each to learn from at one site."
 
 
 def skew_table(skew: Skew, gap: int = 2) -> Table:

@@ -192,7 +192,7 @@ def _summary_lines(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, 
     lines = [
         ("accuracy", f"{percent(summary['accuracy'])} after round {summary['rounds']}, best {percent(best)}"),
         ("sent", f"{size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down{repeated}"),
-        ("privacy", "no guarantee" if spent is None else f"ε = {spent:.3g}"),
+        ("privacy", "no guarantee" if spent is None else f"ε = {spent:.3g}{_per_person(summary)}"),
         ("time", f"{duration(summary['seconds'])} min" if summary["seconds"] >= 60 else f"{summary['seconds']:.1f} s"),
     ]
     if summary.get("macro_f1") is not None:
@@ -203,6 +203,13 @@ def _summary_lines(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, 
     if summary.get("workers_died"):
         lines.append(("workers", _deaths(summary["workers_died"], summary["lost"])))
     return [*lines, ("folder", str(folder))]
+
+
+def _per_person(summary: Mapping[str, Any]) -> str:
+    most, spent = summary.get("records_per_person"), summary.get("epsilon_per_person")
+    if most is None:
+        return ""
+    return f" per record; {epsilon_shown(spent, 3)} for a person with up to {most} records"
 
 
 def _deaths(died: int, lost: Sequence[str]) -> str:

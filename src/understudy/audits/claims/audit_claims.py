@@ -22,6 +22,7 @@ from understudy.audits.claims.variants import unlimited, with_every_record, with
 from understudy.config.build import build_data
 from understudy.config.schema import Config
 from understudy.data.federation import Federation
+from understudy.data.standardise import as_if_agreed
 from understudy.errors import UserError
 from understudy.threads import one_thread
 
@@ -42,7 +43,7 @@ def audit_claims(
     if repeatable(config):
         return ClaimsAudit(name, (), repeatable(config))
     with one_thread():
-        data = build_data(config)
+        data = as_if_agreed(build_data(config))
         claimed = claimed_by(config, data)
         if not claimed.tasks:
             return ClaimsAudit(name, (), claimed.why_none)

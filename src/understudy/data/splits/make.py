@@ -1,5 +1,6 @@
 """From a data set and the settings of a config to a split."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
+from understudy.data.persons import people_in
 from understudy.data.splits.dirichlet import Dirichlet
 from understudy.data.splits.kind import SplitKind
 from understudy.data.splits.simple import ClassPairs, Factor, Iid, LabelGroups, Users
@@ -35,11 +37,14 @@ def make_split(
     for name, share in (("held_out", held_out), ("validation", validation)):
         if not 0 <= share < 1:
             raise UserError(f"data.{name}: {share} is not a share; write a number from 0 up to, but not including, 1.")
-    everything = np.arange(len(dataset.train))
-    kept, left = np.empty(0, np.int64), everything
+    people = None if dataset.train.person is None else people_in(dataset.train, np.arange(len(dataset.train)))
+    whole = dataset if people is None else dataset.only(people.first)  # one record stands for each person
+    kept, left = np.empty(0, np.int64), np.arange(len(whole.train))
     if validation:
-        kept, left = settings.keep_back(dataset, validation, numpy_generator(seed, "validation"))
-    dealt = settings.deal(dataset, left, clients, numpy_generator(seed, "split"))
+        kept, left = settings.keep_back(whole, validation, numpy_generator(seed, "validation"))
+    dealt = settings.deal(whole, left, clients, numpy_generator(seed, "split"))
+    if people is not None:
+        kept, dealt = people.records(kept), replace(dealt, parts=[people.records(part) for part in dealt.parts])
     own: dict[str, Indices] = {}
     scored: dict[str, Indices] = {}
     for number, part in enumerate(dealt.parts):
@@ -53,7 +58,13 @@ def _tensors(parts: dict[str, Indices]) -> dict[str, Tensor]:
 
 
 def hold_out(records: Indices, examples: Examples, share: float, seed: int, client: str) -> tuple[Indices, Indices]:
-    """(own, held out): a share of each class; at least one record if there are two, and never all of them."""
+    """(own, held out): a share of each class; at least one record if there are two, and never all of them. Where it is
+    known whose they are, this holds for persons."""
+    if examples.person is not None and share and len(records):
+        people = people_in(examples, records)
+        apart = hold_out(people.first, replace(examples, person=None), share, seed, client)
+        own, kept = (people.records_of(part) for part in apart)
+        return own, kept
     total = len(records)
     if not share or total < 2:
         return records, records[:0]

@@ -86,9 +86,10 @@ class Fedssyn(ExchangeOnce):
         check_single_labels(net.problem)
         self.generator.device = net.device
         if self.settings.dp is not None:
-            self.exchange = private_exchange(self.settings, self.privacy, self.inner)
+            before = self.spent_before
+            self.exchange = exchange = private_exchange(self.settings, self.privacy, self.inner, before)
             rehearse(self.generator, net.problem)
-            self.spent_before = self.exchange.spendings
+            self.spent_before = lambda own: (*before(own), *exchange.spendings(own))
         elif self.inner.private and self.settings.deal == "own":
             raise UserError(
                 "with.fedssyn: a client's own images would carry its records past the noise of the underlying method; "

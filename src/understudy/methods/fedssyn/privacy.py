@@ -43,13 +43,15 @@ class PrivateExchange:
     settings: FedssynSettings
     dp: ExchangePrivacy
     privacy: PrivacySettings
+    before: Callable[[int], Spendings] = lambda own: ()  # spent on the same records before the exchange
 
     def steps(self, own: int) -> Spending:
         """The generator's steps, for a client with ``own`` records, a number that matters only if it is public."""
         words = _said(self.settings.generator)
         rate = min(1.0, words["batch"] / self._seen(own))
         steps = max(words["epochs"] * max(1, round(1 / rate)), words.get("least_steps", 0))
-        noise = self.dp.noise or noise_within(self._epsilon(), self.privacy, rate, steps, self._labels())
+        before = self._labels() if self.dp.epsilon is not None else (*self.before(own), *self._labels())
+        noise = self.dp.noise or noise_within(self._epsilon(), self.privacy, rate, steps, before)
         return Spending(rate, noise, steps)
 
     def spendings(self, own: int) -> Spendings:
@@ -122,7 +124,12 @@ class PrivateExchange:
         return shares
 
 
-def private_exchange(settings: FedssynSettings, privacy: PrivacySettings | None, inner: Method) -> PrivateExchange:
+def private_exchange(
+    settings: FedssynSettings,
+    privacy: PrivacySettings | None,
+    inner: Method,
+    before: Callable[[int], Spendings] = lambda own: (),
+) -> PrivateExchange:
     """Refuses, before anything runs, what cannot be guaranteed."""
     dp = settings.dp
     assert dp is not None
@@ -134,7 +141,7 @@ def private_exchange(settings: FedssynSettings, privacy: PrivacySettings | None,
             f"{WHERE}.scope: 'all' promises privacy for what {sends} sends as well, but that has no noise; "
             "choose a private method such as dp-fedavg, or write scope: exchange."
         )
-    found = PrivateExchange(settings, dp, privacy)
+    found = PrivateExchange(settings, dp, privacy, before)
     _check_budget(found, privacy)
     return found
 
@@ -156,7 +163,7 @@ def _check_budget(exchange: PrivateExchange, privacy: PrivacySettings) -> None:
         raise UserError(f"{WHERE}.epsilon is {exchange.dp.epsilon:g}, above privacy.epsilon; write a smaller one.")
     if privacy.records is None:
         return
-    cost = cost_of(exchange.spendings(privacy.records), privacy)
+    cost = cost_of((*exchange.before(privacy.records), *exchange.spendings(privacy.records)), privacy)
     if cost > privacy.epsilon:
         raise UserError(
             f"{WHERE}: the generator alone would cost {cost:.3g}, but privacy.epsilon is {privacy.epsilon:g}; use "
