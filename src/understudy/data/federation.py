@@ -11,6 +11,7 @@ import torch
 
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
+from understudy.data.kinds import KINDS, RecordKind
 from understudy.data.own import Scaling, problem_of
 from understudy.data.problem import Problem
 from understudy.data.splits.make import hold_out
@@ -76,17 +77,29 @@ class Federation:
         std: tuple[float, ...] = (),
         held_out: float = 0.0,
         seed: int = 0,
+        kind: RecordKind | None = None,
+        tokens: int | None = None,
+        categories: Sequence[tuple[int, int]] = (),
     ) -> Self:
         """From your own arrays, one pair (records, labels) per site; a list of pairs becomes client-0, client-1, …
 
         ``mean`` and ``std`` have one number per channel or feature: of pixels between 0 and 1, or of your floats.
+        ``kind``: image, vector, sequence or tokens, if the guess is wrong (`problem.kind` tells it). ``tokens``: how
+        many token ids there are, with 0, the padding. ``categories``: where in a vector a category begins, and how many
+        words it has, one feature each.
         """
         if not isinstance(sites, Mapping | list | tuple):
             raise UserError(f"sites: give a mapping from names to pairs (records, labels), not {type(sites).__name__}.")
         named = sites if isinstance(sites, Mapping) else {f"client-{i}": pair for i, pair in enumerate(sites)}
-        brought = {str(name): _examples(pair, str(name)) for name, pair in named.items()}
-        kept = None if test is None else _examples(test, "test")
-        scaling = Scaling(_whole(classes, "classes", 2), _numbers(mean, "mean"), _numbers(std, "std"))
+        brought = {str(name): _examples(pair, str(name), kind) for name, pair in named.items()}
+        kept = None if test is None else _examples(test, "test", kind)
+        scaling = Scaling(
+            _whole(classes, "classes", 2),
+            _numbers(mean, "mean"),
+            _numbers(std, "std"),
+            _whole(tokens, "tokens", 2),
+            tuple((int(first), int(words)) for first, words in categories),
+        )
         return cls.from_examples(brought, kept, scaling, held_out=held_out, seed=seed)
 
     @classmethod
@@ -110,8 +123,8 @@ class Federation:
         template = next(part for part in parts if len(part))
         fitting = {name: _fitted(part, template, problem, name) for name, part in sites.items()}
         kept = None if test is None else _fitted(test, template, problem, "test")
-        kept = None if kept is None else by_constants(kept, problem.mean, problem.std)
-        scaled = {name: by_constants(part, problem.mean, problem.std) for name, part in fitting.items()}
+        kept = None if kept is None else by_constants(kept, problem)
+        scaled = {name: by_constants(part, problem) for name, part in fitting.items()}
         holdings = {name: holding(part, held_out, seed, name) for name, part in scaled.items()}
         return cls(problem, holdings, kept, label_names=label_names, found=found or {})
 
@@ -121,13 +134,11 @@ def remote_federation(
     names: Sequence[str],
     test: Examples | None,
     *,
-    pixels: bool = True,
     label_names: tuple[str, ...] = (),
 ) -> Federation:
     """What a server knows about sites that keep their records."""
-    kind = torch.uint8 if pixels else torch.float32
     labels = torch.empty(0, problem.classes) if problem.multilabel else torch.empty(0, dtype=torch.int64)
-    nothing = Examples(torch.empty(0, *problem.shape, dtype=kind), labels)
+    nothing = Examples(torch.empty(0, *problem.shape, dtype=problem.dtype), labels)
     if test is not None:
         problem.check(test, "test")
     sites = {name: Holding(nothing, nothing) for name in names}
@@ -155,12 +166,14 @@ def _whole(value: object, what: str, least: int) -> int | None:
     return found
 
 
-def _examples(pair: Arrays, who: str) -> Examples:
+def _examples(pair: Arrays, who: str, kind: RecordKind | None) -> Examples:
     if isinstance(pair, Examples):
-        return pair
+        return pair if kind is None else Examples.from_arrays(pair.x, pair.y, who, kind=kind)
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise UserError(f"{who}: give a pair (records, labels).")
-    return Examples.from_arrays(*pair, who)
+    if kind is not None and kind not in KINDS:
+        raise UserError(f"kind: write {', '.join(KINDS)} or None, not {kind!r}.")
+    return Examples.from_arrays(*pair, who, kind=kind)
 
 
 def _fitted(part: Examples, template: Examples, problem: Problem, who: str) -> Examples:
@@ -169,7 +182,7 @@ def _fitted(part: Examples, template: Examples, problem: Problem, who: str) -> E
     if part.x.dtype != template.x.dtype:
         raise UserError(
             f"{who}: records are {part.x.dtype}, but another site has {template.x.dtype}; "
-            "use uint8 pixels everywhere or floats everywhere."
+            "use uint8 pixels everywhere, floats everywhere or tokens everywhere."
         )
     problem.check(part, who)
     return part

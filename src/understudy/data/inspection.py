@@ -10,6 +10,8 @@ import torch
 
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
+from understudy.data.kinds import PLURAL
+from understudy.data.problem import Problem
 from understudy.data.standardise import advice, times_apart
 from understudy.errors import UserError
 
@@ -34,15 +36,29 @@ def inspect(data: Federation) -> Inspection:
     counts = torch.stack([part.label_counts(data.problem.classes) for part in parts.values()]).sum(0).tolist()
     names = data.label_names or tuple(map(str, range(data.problem.classes)))
     classes, apart = dict(zip(names, counts, strict=True)), times_apart(data)
-    warnings = [*_about_classes(classes), *_about_copies(parts, data.test), *filter(None, [advice(data)])]
+    warnings = [
+        *_about_classes(classes),
+        *_about_copies(parts, data.test),
+        *filter(None, [about_sequences(data.problem), advice(data)]),
+    ]
     test = {} if data.test is None else {"test": len(data.test)}
-    return Inspection(_kind(data), {**sizes, **test}, classes, apart, tuple(warnings))
+    return Inspection(kind_in_words(data), {**sizes, **test}, classes, apart, tuple(warnings))
 
 
-def _kind(data: Federation) -> str:
+def kind_in_words(data: Federation) -> str:
     shape, numbers = data.problem.shape, "pixels" if data.pixels else "floats"
-    what = {1: "vectors", 3: "images"}.get(len(shape), "arrays")
-    return f"{numbers}, {what} of {' × '.join(map(str, shape))}"
+    size = " × ".join(map(str, shape))
+    if data.problem.tokens:
+        return f"tokens, {size} per record, of {data.problem.tokens:,} ids"
+    return f"{numbers}, {PLURAL[data.problem.kind]} of {size}{' (channels × steps)' if len(shape) == 2 else ''}"
+
+
+def about_sequences(problem: Problem) -> str | None:
+    """A warning, if channels and steps look exchanged."""
+    if problem.kind != "sequence" or problem.shape[0] <= problem.shape[1]:
+        return None
+    channels, steps = problem.shape
+    return f"Sequences of {channels} channels and only {steps} steps? Records are (channels, steps), channels first."
 
 
 def _about_classes(classes: Mapping[str, int]) -> Iterable[str]:

@@ -13,10 +13,19 @@ from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples, NpzArrays, read_npz
 from understudy.data.framing import AS_IT_IS, Framing
 from understudy.data.images import class_names, read_images
-from understudy.data.problem import Problem
+from understudy.data.kinds import RecordKind
+from understudy.data.problem import Categories, Problem
 from understudy.data.spread import by_constants
 from understudy.data.table_files import ENDINGS, holds_table
-from understudy.data.tables import AS_FOUND, TableRules, check_columns, read_table, read_users, words_in
+from understudy.data.tables import (
+    AS_FOUND,
+    TableRules,
+    category_places,
+    check_columns,
+    read_table,
+    read_users,
+    words_in,
+)
 from understudy.errors import UserError
 
 
@@ -27,6 +36,8 @@ class Scaling:
     classes: int | None = None  # None: as many as the labels show
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    tokens: int | None = None  # how many token ids; None: as many as the records show
+    categories: Categories = ()
 
     def check(self, channels: int, who: str) -> None:
         for what, values in (("mean", self.mean), ("std", self.std)):
@@ -43,6 +54,7 @@ class Reading:
     shape: tuple[int, ...] | None = None  # of records stored flat in a table
     frame: Framing = AS_IT_IS  # what pictures become
     rules: TableRules = AS_FOUND  # what a table's columns mean
+    kind: RecordKind | None = None  # what a record is; None: guessed
 
 
 PLAINLY = Reading()
@@ -58,9 +70,40 @@ def problem_of(parts: Sequence[Examples], scaling: Scaling, who: str) -> Problem
     if some is None:
         raise UserError(f"{who} holds no records.")
     classes = scaling.classes or (some.y.shape[1] if some.multilabel else _classes_seen(parts, who))
-    shape = tuple(some.x.shape[1:])
+    shape, tokens = tuple(some.x.shape[1:]), _tokens(parts, scaling, who)
     scaling.check(shape[0], who)
-    return Problem(shape, max(classes, 2), some.multilabel, scaling.mean, scaling.std)
+    return Problem(
+        shape,
+        max(classes, 2),
+        some.multilabel,
+        scaling.mean,
+        scaling.std,
+        tokens,
+        floats=some.x.dtype == torch.float32,
+        categories=_categories(shape, scaling, who),
+    )
+
+
+def _tokens(parts: Sequence[Examples], scaling: Scaling, who: str) -> int:
+    """How many token ids there are; 0: records are numbers."""
+    ids = [part.x for part in parts if len(part) and part.x.dtype == torch.int32]
+    if ids and scaling.mean:
+        raise UserError(f"{who}: token ids are not scaled; leave mean and std out.")
+    if scaling.tokens is not None and not ids:
+        raise UserError(f"{who}: data.tokens counts token ids, but the records are numbers; write data.kind: tokens.")
+    return scaling.tokens or (1 + max(int(x.max()) for x in ids) if ids else 0)
+
+
+def _categories(shape: tuple[int, ...], scaling: Scaling, who: str) -> Categories:
+    free = 0
+    for first, words in scaling.categories:
+        if len(shape) != 1 or first < free or words < 1 or first + words > shape[0]:
+            raise UserError(
+                f"{who}: data.categories gives [first feature, number of words] of each category of a vector, in order "
+                f"and within the record's shape {shape}, unlike {[first, words]}."
+            )
+        free = first + words
+    return scaling.categories
 
 
 def _classes_seen(parts: Sequence[Examples], who: str) -> int:
@@ -110,22 +153,24 @@ def read_own(
     if path.is_dir() or holds_table(path):
         train, users = read_source(path, names, reading), read_users(path, reading.rules) if holds_table(path) else None
     else:
-        train, kept_back, users = _from_npz(path, kept_back)
+        train, kept_back, users = _from_npz(path, kept_back, reading.kind)
     if kept_at is not None and kept_back is not None:
         train, kept_back = _in_one_mode([path, kept_at], [train, kept_back])
-    known = Scaling(len(names) or scaling.classes, scaling.mean, scaling.std)
+    known = replace(scaling, classes=len(names) or scaling.classes, categories=scaling.categories or places_in(found))
     problem = problem_of([train] if kept_back is None else [train, kept_back], known, name)
-    train = by_constants(train, problem.mean, problem.std)
-    kept_back = None if kept_back is None else by_constants(kept_back, problem.mean, problem.std)
+    train = by_constants(train, problem)
+    kept_back = None if kept_back is None else by_constants(kept_back, problem)
     return Dataset(name, problem, train, kept_back, users=users, label_names=names, found=found)
 
 
-def _from_npz(path: Path, kept_back: Examples | None) -> tuple[Examples, Examples | None, Tensor | None]:
+def _from_npz(
+    path: Path, kept_back: Examples | None, kind: RecordKind | None
+) -> tuple[Examples, Examples | None, Tensor | None]:
     """(records, test set, users); a test set named in the config takes precedence over one inside the file."""
     arrays = _read_npz(path)
     if kept_back is None and ("x_test" in arrays or "y_test" in arrays):
-        kept_back = Examples.from_npz(arrays, path, "x_test", "y_test")
-    return Examples.from_npz(arrays, path), kept_back, _users(arrays, path)
+        kept_back = Examples.from_npz(arrays, path, "x_test", "y_test", kind=kind)
+    return Examples.from_npz(arrays, path, kind=kind), kept_back, _users(arrays, path)
 
 
 def is_folder_of_images(path: Path) -> bool:
@@ -152,7 +197,14 @@ def _with_words(
     found: dict[str, Any] = {"labels": list(names)} if names and not labels else {}
     if vocabulary:
         found["vocabulary"] = {**{name: list(words) for name, words in given.items()}, **vocabulary}
-    return names, replace(reading, rules=replace(reading.rules, vocabulary={**given, **vocabulary})), found
+    every_word = {**given, **vocabulary}
+    if places := category_places(next((words.features for words in every if words.features), ()), every_word):
+        found["categories"] = [list(place) for place in places]
+    return names, replace(reading, rules=replace(reading.rules, vocabulary=every_word)), found
+
+
+def places_in(found: Mapping[str, Any]) -> Categories:
+    return tuple((first, words) for first, words in found.get("categories", ()))
 
 
 def _in_one_mode(sources: Sequence[Path], parts: Sequence[Examples]) -> list[Examples]:
@@ -169,9 +221,9 @@ def _in_one_mode(sources: Sequence[Path], parts: Sequence[Examples]) -> list[Exa
 def read_source(path: Path, names: Sequence[str], reading: Reading = PLAINLY) -> Examples:
     """All records of a file or folder; ``names`` are the class names in order."""
     if holds_table(path):
-        return read_table(path, names, reading.shape, reading.frame, reading.rules)
+        return read_table(path, names, reading.shape, reading.frame, reading.rules, reading.kind)
     if not path.is_dir():
-        return Examples.from_npz(_read_npz(path), path)
+        return Examples.from_npz(_read_npz(path), path, kind=reading.kind)
     unknown = set(class_names(path)) - set(names) if names else set()
     if unknown:
         raise UserError(f"{path} has a folder '{min(unknown)}', which is not one of the classes: {', '.join(names)}.")

@@ -9,6 +9,7 @@ from understudy.base_settings import Settings
 from understudy.data.canvases import CanvasesSettings
 from understudy.data.flair import FlairSettings
 from understudy.data.framing import Fit, Framing, Mode
+from understudy.data.kinds import RecordKind
 from understudy.data.own import Reading, is_path
 from understudy.data.sets import NATURAL_USERS, SETTINGS, SOURCES
 from understudy.data.shapes import ShapesSettings
@@ -19,7 +20,8 @@ from understudy.data.tables import Missing, TableRules
 
 OF_TABLES = ("label", "ignore", "missing", "vocabulary")
 # A named data set comes with these.
-OF_OWN_DATA = ("test", "classes", "labels", "shape", "pixels", "multilabel", "fit", "mode", "scale", *OF_TABLES)
+OF_OWN_DATA = ("test", "classes", "labels", "kind", "tokens", "categories", "shape", "pixels", "multilabel")
+OF_OWN_DATA += ("fit", "mode", "scale", *OF_TABLES)
 OF_NAMED_SETS = ("folder", *SETTINGS)
 OF_ONE_SOURCE = ("name", "clients", "split", "validation", "limit", *OF_NAMED_SETS)  # your own sites have a source each
 FIT: Fit = "crop"
@@ -45,6 +47,10 @@ class DataSettings(Settings):
     mode: Mode | None = None  # image files: grey, or rgb; null: rgb if any image of a source is in colour
     classes: int | None = Field(default=None, ge=2)  # your own data: how many classes; null: as many as the labels show
     labels: tuple[str, ...] = ()  # your own data: class names in order, for image folders and tables
+    kind: RecordKind | None = None  # your own data: what a record is; null: guessed from shape and type of the numbers
+    tokens: int | None = Field(default=None, ge=2)  # for tokens: how many ids, with 0, the padding; null: those found
+    # of vectors: [first feature, number of words] of each category; null: as a table's vocabulary has it
+    categories: tuple[tuple[int, int], ...] | None = None
     label: str | None = None  # tables: the column of the labels; null: label or y
     ignore: tuple[str, ...] | None = None  # tables: columns to leave out, such as a record's number
     missing: Missing | None = None  # tables: refuse, drop rows or take the source's mean of a column; null: refuse
@@ -76,7 +82,8 @@ class DataSettings(Settings):
     @property
     def reading(self) -> Reading:
         rules = TableRules(self.label, self.ignore or (), self.missing or "refuse", self.vocabulary or {})
-        return Reading(self.shape, Framing(self.size, self.fit or FIT, self.mode), rules)
+        by_shape = "sequence" if self.shape is not None and len(self.shape) == 2 else None
+        return Reading(self.shape, Framing(self.size, self.fit or FIT, self.mode), rules, self.kind or by_shape)
 
     def words(self) -> dict[str, Any]:
         """With the choice of how images got to their size."""

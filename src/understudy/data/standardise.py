@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 
 from understudy.data.federation import Federation, Holding
+from understudy.data.problem import Problem
 from understudy.data.spread import Spread
 from understudy.errors import UserError
 
@@ -16,11 +17,11 @@ ScaleBy = Literal["none", "given", "site"]
 UNLIKE = 100  # features whose spreads differ by more than this factor are worth a warning
 
 
-def by_itself(holding: Holding) -> Holding:
+def by_itself(holding: Holding, problem: Problem) -> Holding:
     """By the statistics of the records to learn from; those kept back are scaled alike."""
     if not len(holding.own):
         return holding
-    spread = Spread.of(holding.own.x)
+    spread = Spread.of(holding.own.x).sparing(problem.categories)
     return Holding(spread.applied(holding.own), spread.applied(holding.held_out))
 
 
@@ -31,15 +32,17 @@ def each_by_itself(data: Federation) -> Federation:
             "data.scale: with 'site', each site has a scale of its own and a test or validation set has none; leave "
             "those out and score at home, with data.held_out: 0.2."
         )
-    return replace(data, sites={name: by_itself(holding) for name, holding in data.sites.items()})
+    return replace(data, sites={name: by_itself(holding, data.problem) for name, holding in data.sites.items()})
 
 
 def times_apart(data: Federation) -> float:
-    """How many times the largest spread of a feature is the smallest; 1 for pixels, and where nothing is known."""
+    """How many times the largest spread of a feature is the smallest; 1 if records are not floats, or not known."""
     parts = [holding.own.x for holding in data.sites.values() if len(holding.own)]
-    if not parts or parts[0].dtype == torch.uint8:
+    if not parts or parts[0].dtype != torch.float32:
         return 1.0
     std = Spread.of(torch.cat(parts)).std
+    for first, words in data.problem.categories:  # a rare word varies little, and is no reason to scale
+        std[first : first + words] = 0
     changing = std[std > 0]
     return float(changing.max() / changing.min()) if len(changing) else 1.0
 
