@@ -20,8 +20,8 @@ from understudy.data.tables import Missing, TableRules
 
 OF_TABLES = ("label", "ignore", "missing", "vocabulary")
 # A named data set comes with these.
-OF_OWN_DATA = ("test", "classes", "labels", "kind", "tokens", "categories", "shape", "pixels", "multilabel")
-OF_OWN_DATA += ("fit", "mode", "scale", *OF_TABLES)
+OF_KINDS = ("kind", "tokens", "categories", "shape", "pixels", "multilabel")
+OF_OWN_DATA = ("test", "classes", "labels", *OF_KINDS, "fit", "mode", "scale", *OF_TABLES)
 OF_NAMED_SETS = ("folder", *SETTINGS)
 OF_ONE_SOURCE = ("name", "clients", "split", "validation", "limit", *OF_NAMED_SETS)  # your own sites have a source each
 FIT: Fit = "crop"
@@ -82,7 +82,7 @@ class DataSettings(Settings):
     @property
     def reading(self) -> Reading:
         rules = TableRules(self.label, self.ignore or (), self.missing or "refuse", self.vocabulary or {})
-        by_shape = "sequence" if self.shape is not None and len(self.shape) == 2 else None
+        by_shape: RecordKind | None = "sequence" if self.shape is not None and len(self.shape) == 2 else None
         return Reading(self.shape, Framing(self.size, self.fit or FIT, self.mode), rules, self.kind or by_shape)
 
     def words(self) -> dict[str, Any]:

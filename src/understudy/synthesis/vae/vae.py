@@ -36,8 +36,8 @@ DECODER = "decoder."  # prefix of the names of its weights
 
 @generator("vae", settings=VaeSettings)
 class Vae(Generator):
-    """β-VAE with rising capacity; samples around each class's mean in latent space (Fedssyn on dSprites). Also for floats
-    and tables with categories."""
+    """β-VAE with rising capacity; samples around each class's mean in latent space (Fedssyn on dSprites). Floats and
+    tables with categories too."""
 
     smallest = 2
     makes = NUMBERS
@@ -70,11 +70,10 @@ class Vae(Generator):
         if rows is None:
             x = x.to(memory_format=torch.channels_last)
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        scale = {} if rows is None else dict(rows.learnt)
         for epoch in train(net, x, told, self.settings, rng, cost):
             found = self._whereabouts(net.encoder, x, told, *groups_of(examples.y, problem))
-            yield Stage(
-                epoch, self._finite(_weights(net.decoder) | found | ({} if rows is None else dict(rows.learnt)))
-            )
+            yield Stage(epoch, self._finite(_weights(net.decoder) | found | scale))
 
     def _whereabouts(self, encoder: nn.Module, x: Tensor, told: Tensor, group: Tensor, groups: int) -> Learnt:
         """Where each class lies in the latent space, if it is drawn there, and how many records it has."""
@@ -104,9 +103,7 @@ class Vae(Generator):
     def check(self, problem: Problem) -> None:
         super().check(problem)
         if problem.kind != "image" and not problem.floats:
-            raise UserError(
-                f"Generator 'vae' makes {PLURAL[problem.kind]} of floats, but the records are uint8; write floats."
-            )
+            raise UserError(f"Generator 'vae' makes {PLURAL[problem.kind]} of floats; write uint8 records as floats.")
         self._sizes(problem)
 
     def _sizes(self, problem: Problem) -> tuple[ImageLayout | int, int, int, int, int]:
