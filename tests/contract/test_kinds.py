@@ -92,5 +92,5 @@ def test_an_add_on_takes_the_kinds_that_it_says(name: str, kind: RecordKind, tmp
 
 def test_an_add_on_does_not_widen_what_its_method_takes(tmp_path: Path) -> None:
     words = {"method": {"name": "feddm"}, "with": [{"name": "fedssyn", "source": "real"}]}
-    with pytest.raises(UserError, match="^feddm takes images, vectors and sequences, but the records are tokens"):
+    with pytest.raises(UserError, match=r"^feddm takes images, vectors and sequences, but the records are tokens"):
         us.run({**words, "data": None}, data=federation("tokens"), out=tmp_path / "run")

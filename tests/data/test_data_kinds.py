@@ -118,7 +118,7 @@ def test_the_number_of_ids_is_the_largest_and_one_or_as_given() -> None:
         us.Federation.from_arrays(sites, tokens=5)
     with pytest.raises(UserError, match="token ids are not scaled"):
         us.Federation.from_arrays(sites, mean=(0, 0), std=(1, 1))
-    with pytest.raises(UserError, match="data.tokens counts token ids, but the records are numbers"):
+    with pytest.raises(UserError, match=r"data.tokens counts token ids, but the records are numbers"):
         us.Federation.from_arrays({"a": (np.ones((2, 2)), [0, 1])}, tokens=5)
 
 
@@ -168,11 +168,11 @@ def test_categories_can_be_told_for_arrays_and_must_fit() -> None:
     sites = {"a": (np.ones((2, 4)), [0, 1])}
     assert us.Federation.from_arrays(sites, categories=[(1, 2)]).problem.categories == ((1, 2),)
     for wrong in ([(3, 2)], [(0, 2), (1, 2)], [(0, 0)]):
-        with pytest.raises(UserError, match="data.categories gives"):
+        with pytest.raises(UserError, match=r"data.categories gives"):
             us.Federation.from_arrays(sites, categories=wrong)
 
 
-def test_where_records_stay_at_sites_the_config_says_what_they_are(tmp_path: Path) -> None:
+def test_where_records_stay_at_sites_the_config_says_what_they_are() -> None:
     tokens = said(sites={"a": None}, shape=[6], classes=2, kind="tokens", tokens=30)
     remote = build_federation(tokens, seed=0)
     assert remote.problem == Problem((6,), 2, tokens=30)
@@ -182,7 +182,7 @@ def test_where_records_stay_at_sites_the_config_says_what_they_are(tmp_path: Pat
         6,
     )
     assert build_federation(said(sites={"a": None}, shape=[3, 50], classes=2), seed=0).problem.kind == "sequence"
-    with pytest.raises(UserError, match="data.kind: tokens and data.tokens go together"):
+    with pytest.raises(UserError, match=r"data.kind: tokens and data.tokens go together"):
         build_federation(said(sites={"a": None}, shape=[6], classes=2, kind="tokens"), seed=0)
 
 
@@ -194,7 +194,7 @@ def test_under_a_privacy_budget_the_number_of_ids_does_not_come_from_the_records
         "privacy": {"delta": 1e-3, "records": 16},
         "engine": "inline",
     }
-    with pytest.raises(UserError, match="data.tokens: under a privacy budget the number of token ids"):
+    with pytest.raises(UserError, match=r"data.tokens: under a privacy budget the number of token ids"):
         us.run(words, out=tmp_path / "run")
     us.run(words, out=tmp_path / "run", changes={"data.tokens": 5})
 
@@ -225,7 +225,7 @@ def test_a_folder_from_before_there_were_kinds_can_be_resumed() -> None:
     after = {**before, "data": {"name": "a.npz", **now}, "problem": {**shape, "floats": True, "categories": [[0, 2]]}}
     check_same_run(before, after)
     check_same_run(after, after)
-    with pytest.raises(UserError, match="data.kind is 'vector' there and 'tokens' here"):
+    with pytest.raises(UserError, match=r"data.kind is 'vector' there and 'tokens' here"):
         check_same_run(after, {**after, "data": {**now, "name": "a.npz", "kind": "tokens"}})
 
 
