@@ -57,7 +57,8 @@ def test_texts_become_one_feature_per_word_and_the_words_are_found(tmp_path: Pat
     south = csv(tmp_path / "s.csv", "sex,age,diagnosis", "x,70,ill")
     data = made(sites={"north": str(north), "south": str(south)}, label="diagnosis")
     assert data.label_names == ("ill", "well")
-    assert data.found == {"labels": ["ill", "well"], "vocabulary": {"sex": ["f", "m", "x"]}}
+    places = {"kind": "vector", "categories": [[1, 3]]}  # age first, then the words of sex
+    assert data.found == {"labels": ["ill", "well"], "vocabulary": {"sex": ["f", "m", "x"]}, **places}
     assert data.sites["north"].own.x.tolist() == [[50, 0, 1, 0], [60, 1, 0, 0]]  # age, f, m, x
     assert data.sites["south"].own.x.tolist() == [[70, 0, 0, 1]]
 

@@ -58,7 +58,7 @@ def test_the_server_knows_names_and_the_problem_but_no_record() -> None:
 
 def test_several_labels_a_record_and_rows_of_features() -> None:
     made = build_federation(said(shape=[5], multilabel=True), seed=0)
-    assert made.problem == Problem((5,), 3, True)
+    assert made.problem == Problem((5,), 3, True, floats=True)
     empty = made.sites["south"].own
     assert empty.multilabel
     assert empty.y.shape == (0, 3)

@@ -8,13 +8,17 @@ from pydantic import ValidationError
 from torch import nn
 
 from understudy.base_settings import Settings
+from understudy.data.kinds import KINDS
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.models.classifier import Classifier
 from understudy.models.convnet import ConvNetSettings, SmallConvNetSettings
+from understudy.models.convnet_1d import ConvNet1dSettings
+from understudy.models.embedding_bag import EmbeddingBagSettings, MeanEmbedding
 from understudy.models.mlp import MlpSettings
+from understudy.models.network import Network
 from understudy.models.resnet import ResNetSettings
-from understudy.models.zoo import entry
+from understudy.models.zoo import USUAL, check_takes, entry
 from understudy.randomness import private_global_stream
 
 
@@ -53,6 +57,63 @@ def test_the_parameter_counts_of_the_others_by_hand() -> None:
     blocks = (9 * 32 + 32 + 64) + (9 * 32 * 32 + 32 + 64)
     assert parameters(build("small-convnet", (1, 8, 8))) == blocks + 128 * 10 + 10
     assert parameters(build("small-convnet", (1, 14, 14))) == blocks + 288 * 10 + 10
+
+
+def test_the_parameter_counts_of_networks_for_sequences_and_tokens_by_hand() -> None:
+    # conv + norm: 3·3·64 + 64 + 128, then twice 3·64·64 + 64 + 128; 50 steps leave 6.
+    blocks = (3 * 3 * 64 + 64 + 128) + 2 * (3 * 64 * 64 + 64 + 128)
+    assert parameters(build("convnet-1d", (3, 50))) == blocks + 6 * 64 * 10 + 10 == 29_578
+    small = ConvNet1dSettings(width=2, depth=1)
+    assert parameters(build("convnet-1d", (1, 5), 2, small)) == (3 * 2 + 2 + 4) + (2 * 2) * 2 + 2
+    bag = entry("embedding-bag").build(Problem((4,), 3, tokens=7), EmbeddingBagSettings(dim=5, hidden=(2,)))
+    assert parameters(bag) == 7 * 5 + (5 * 2 + 2) + (2 * 3 + 3)
+
+
+def test_a_text_is_the_mean_of_its_words_and_padding_counts_for_nothing() -> None:
+    mean = MeanEmbedding(4, 2)
+    mean.embedding.weight.data = torch.tensor([[9.0, 9.0], [1.0, 0.0], [3.0, 4.0], [0.0, 2.0]])
+    ids = torch.tensor([[1, 2, 0, 0], [2, 2, 1, 3], [0, 0, 0, 0]], dtype=torch.int32)
+    assert mean(ids).tolist() == [[2, 2], [7 / 4, 10 / 4], [0, 0]]
+    mean(ids)[0].sum().backward()  # type: ignore[no-untyped-call]
+    assert mean.embedding.weight.grad is not None
+    assert mean.embedding.weight.grad.tolist() == [[0, 0], [0.5, 0.5], [0.5, 0.5], [0, 0]]
+
+
+def test_a_network_for_tokens_is_one_vector_of_body_and_head() -> None:
+    problem = Problem((4,), 3, tokens=7)
+    bag = entry("embedding-bag")
+    net = Network(lambda: bag.build(problem, bag.settings()), problem)
+    assert (net.body, net.head, net.size) == (slice(0, 448), slice(448, 448 + 195), 643)
+    features, logits = net(torch.ones(2, 4, dtype=torch.int32))
+    assert (features.shape, logits.shape) == ((2, 64), (2, 3))
+
+
+def test_a_sequence_too_short_for_its_network_is_told() -> None:
+    with pytest.raises(UserError, match=r"halves a sequence 3 times, but the records have only 7 steps; .*model.depth"):
+        build("convnet-1d", (1, 7))
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "sentence"),
+    [
+        ("mlp", Problem((5,), 2, tokens=9), "takes images, vectors and sequences, but the records are tokens of shape"),
+        ("mlp", Problem((5,), 2, tokens=9), "use 'embedding-bag', or write data.kind: vector if they are numbers"),
+        ("small-convnet", Problem((3, 50), 2), "are sequences of shape .3, 50.; use 'convnet-1d', 'mlp', 'softmax'"),
+        (
+            "convnet-1d",
+            Problem((30,), 2),
+            "takes sequences, but the records are vectors of shape .30,.; use 'mlp', 'so",
+        ),
+    ],
+)
+def test_a_network_for_other_records_says_which_to_take(name: str, problem: Problem, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        check_takes(entry(name), problem)
+
+
+def test_the_usual_network_takes_its_kind() -> None:
+    assert all(kind in entry(name).takes for kind, name in USUAL.items())
+    assert set(USUAL) == set(KINDS)
 
 
 def test_resnet18_has_as_many_parameters_with_either_norm() -> None:

@@ -14,7 +14,7 @@ from understudy.models.classifier import Classifier
 from understudy.models.network import Network
 from understudy.models.zoo import entry
 from understudy.privacy.gradients import ByLayer, OneByOne, _choose, clipped_gradient_sum
-from understudy.privacy.layers import of_convolution
+from understudy.privacy.layers import of_convolution, of_embedding, rule_for
 from understudy.randomness import generator
 
 
@@ -41,6 +41,8 @@ def smooth(name: str, problem: Problem) -> Network:
 def records(problem: Problem, n: int) -> tuple[Tensor, Tensor]:
     rng = generator("records of the gradient tests")
     x = torch.randint(256, (n, *problem.shape), generator=rng, dtype=torch.uint8)
+    if problem.tokens:  # fewer ids than places, so that some come twice and some are padding
+        x = (x % problem.tokens).to(torch.int32)
     if problem.multilabel:
         return x, torch.randint(2, (n, problem.classes), generator=rng)
     return x, torch.randint(problem.classes, (n,), generator=rng)
@@ -69,6 +71,8 @@ CASES: dict[str, Callable[[], Network]] = {
     "convnet": lambda: named("convnet", Problem((3, 16, 16), 10), width=32, depth=2),
     "several labels": lambda: named("small-convnet", Problem((1, 8, 8), 4, multilabel=True)),
     "resnet18": lambda: smooth("resnet18", Problem((3, 16, 16), 10)),
+    "convnet-1d": lambda: named("convnet-1d", Problem((3, 20), 4), width=5, depth=2),
+    "embedding-bag": lambda: named("embedding-bag", Problem((6,), 4, tokens=5), dim=3, hidden=(4,)),
 }
 
 
@@ -151,6 +155,45 @@ def test_every_way_with_convolutions_equals_autograd(convolution: nn.Conv2d) -> 
         assert torch.allclose(shares[name].squared, squared, rtol=1e-4)
         expected = (0.5 * each[0] + 2 * each[2]).flatten()
         assert torch.allclose(shares[name].total(factors).reshape(-1), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Conv1d(2, 3, 3), (2, 9)),
+        (nn.Conv1d(2, 3, 4, stride=2, padding=1, dilation=2, bias=False), (2, 9)),
+        (nn.Embedding(5, 3), (4, 7)),
+        (nn.Embedding(5, 3, padding_idx=0), (7,)),
+    ],
+)
+def test_layers_for_sequences_and_tokens_equal_autograd(layer: nn.Module, shape: tuple[int, ...]) -> None:
+    rng, rule = generator("sequences"), rule_for(layer)
+    assert rule is not None
+    ids = isinstance(layer, nn.Embedding)
+    x = torch.randint(5, (3, *shape), generator=rng) if ids else torch.randn(3, *shape, generator=rng)
+    out = layer(x)
+    slope = torch.randn(out.shape, generator=rng)
+    shares = rule(layer, x, slope)
+    for name, parameter in layer.named_parameters():
+        each = [torch.autograd.grad(layer(x[i : i + 1]), parameter, slope[i : i + 1])[0] for i in range(3)]
+        squared = torch.stack([g.square().sum() for g in each])
+        torch.testing.assert_close(shares[name].squared, squared, rtol=1e-4, atol=1e-6)
+        expected = (0.5 * each[0] + 2 * each[2]).flatten()
+        found = shares[name].total(torch.tensor([0.5, 0.0, 2.0])).reshape(-1)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_embedding_by_hand() -> None:
+    # Token 2 twice, with slopes (1, 0) and (2, 1), token 1 once with (0, 3): rows (3, 1) and (0, 3), 10 + 9.
+    layer = nn.Embedding(3, 2)
+    share = of_embedding(layer, torch.tensor([[2, 1, 2]]), torch.tensor([[[1.0, 0.0], [0.0, 3.0], [2.0, 1.0]]]))
+    assert share["weight"].squared.tolist() == [19]
+    assert share["weight"].total(torch.tensor([0.5])).tolist() == [[0, 0], [0, 1.5], [1.5, 0.5]]
+
+
+@pytest.mark.parametrize("layer", [nn.Embedding(3, 2, max_norm=1.0), nn.Conv1d(2, 2, 3, groups=2)])
+def test_other_uses_of_these_layers_have_no_rule(layer: nn.Module) -> None:
+    assert rule_for(layer) is None
 
 
 class Twice(nn.Module):

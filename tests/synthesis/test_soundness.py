@@ -7,7 +7,7 @@ from torch import Tensor
 from understudy.data.digits import read_digits, read_mnist_5k
 from understudy.data.examples import Examples
 from understudy.randomness import generator
-from understudy.synthesis.soundness import complaint, diversity, roughness, within_channels
+from understudy.synthesis.soundness import complaint, diversity, diversity_of_numbers, roughness, within_channels
 
 
 def digits(n: int = 200) -> Examples:
@@ -141,3 +141,25 @@ def test_diversity_by_hand() -> None:
     assert diversity(pair[:1]) is None
     # A second channel that is 9 more: distances and variances of a channel are as before.
     assert diversity(torch.cat([pair, pair + 9], 1)) == pytest.approx(2**0.5)
+
+
+def test_float_records_that_differ_are_fine_whatever_their_size() -> None:
+    x = torch.randn(40, 6, generator=generator("rows"))
+    for made in (x, 1000 * x, x.view(40, 2, 3), x + 5):
+        assert complaint(made, LABELS) is None
+
+
+def test_float_records_all_alike_or_not_finite_are_complained_about() -> None:
+    rows = torch.arange(4.0)[LABELS][:, None] + torch.ones(40, 6)
+    nearly = rows + 0.01 * torch.randn(40, 6, generator=generator("nearly"))
+    assert "40 of its 40 records lie in classes whose records are nearly all the same" in (
+        complaint(nearly, LABELS) or ""
+    )
+    rows[3, 2] = torch.inf
+    assert "1 of its 40 records are not finite" in (complaint(rows, LABELS) or "")
+    assert complaint(torch.ones(1, 6), torch.tensor([0])) is None
+
+
+def test_the_diversity_of_numbers_by_hand() -> None:
+    # (1, 0) and (3, 0): variances 2 and 0, mean 1; squares 1, 9, 0, 0, mean 2.5.
+    assert diversity_of_numbers(torch.tensor([[1.0, 0.0], [3.0, 0.0]])) == pytest.approx((1 / 2.5) ** 0.5)

@@ -46,6 +46,7 @@ def data_describe(
     from understudy.config.build import build_data
     from understudy.config.read import pairs
     from understudy.config.resolve import resolve
+    from understudy.data.inspection import kind_in_words
     from understudy.data.skew import measure_skew
     from understudy.view.listings import print_skew
     from understudy.view.split import draw_split
@@ -56,7 +57,8 @@ def data_describe(
     skew = measure_skew(federation)
     if plot is not None:
         draw_split(federation, plot)
-    print_json(skew.as_dict()) if as_json else print_skew(skew)
+    kind = kind_in_words(federation)
+    print_json({**skew.as_dict(), "kind": kind}) if as_json else print_skew(skew, [f"Records: {kind}."])
     if plot is not None and not as_json:
         print(f"Picture: {plot}")
 

@@ -35,7 +35,7 @@ def generators(
     name: Annotated[str | None, typer.Argument(help="A generator; without a name they are listed.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List what can make images from a client's records, for fedssyn and central; with NAME show its settings."""
+    """List what can make images or other records from a client's, for fedssyn and central; with NAME its settings."""
     from understudy.config.describe import describe_generators
     from understudy.view.listings import print_generators
 

@@ -2,6 +2,7 @@
 
 import copy
 import shutil
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from understudy import patience
 from understudy.config.schema import Config
 from understudy.data.assemble import build_federation, check_private
 from understudy.data.federation import Federation
+from understudy.data.kinds import PLURAL, listed
 from understudy.data.problem import Problem
 from understudy.errors import UserError, no_memory
 from understudy.federation.cohorts import cohort_size
@@ -42,18 +44,43 @@ def build_method(config: Config, data: Federation, fast: FastPath | None = None)
     network must look like, and is bound to that network.
     """
     patience.doing("Building the network")
-    method = _on_scaled_records(config, data, method_with_add_ons(config))
+    config = with_network(config, data.problem)
+    method = _on_scaled_records(config, data, method_with_add_ons(config, data.problem))
     path = fast or choose_fast_path(config, data, method)
     method.privacy = config.top.privacy
     method.bind(_network(config, data.problem, path, method), config.plan.rounds)
     return method
 
 
-def method_with_add_ons(config: Config) -> Method:
+def with_network(config: Config, problem: Problem) -> Config:
+    """If the config names no network, the usual one for its records."""
+    usual = models.USUAL[problem.kind]
+    if not config.network_open or config.model.name == usual:
+        return config
+    plan = config.model.model_copy(update={"name": usual})
+    return replace(config, model=plan, model_settings=models.entry(usual).settings().model_dump(mode="json"))
+
+
+def method_with_add_ons(config: Config, problem: Problem | None = None) -> Method:
+    """With a ``problem``, one whose records a part of it does not take is refused."""
     method = config.method.entry.build(config.method.settings)
+    if problem is not None:
+        _check_takes(method, config.method.entry.name, problem, "choose another method, such as fedavg")
     for chosen in config.add_ons:
         method = chosen.entry.build(chosen.settings, method)
+        if problem is not None:
+            _check_takes(method, chosen.entry.name, problem, "leave it out of 'with'")
     return method
+
+
+def _check_takes(method: Method, name: str, problem: Problem, instead: str) -> None:
+    kind = problem.kind
+    if kind not in method.takes:
+        perhaps = ", or write data.kind: vector if they are numbers" if kind == "tokens" else ""
+        raise UserError(
+            f"{name} takes {listed(tuple(method.takes))}, but the records are {PLURAL[kind]} of shape "
+            f"{problem.shape}; {instead}{perhaps} (`understudy methods` tells what each takes)."
+        )
 
 
 def _on_scaled_records(config: Config, data: Federation, method: Method) -> Method:
@@ -84,6 +111,7 @@ def module_of(config: Config, problem: Problem) -> nn.Module:
     name, settings = config.model.name, dict(config.model_settings)
     if config.live.model is None and not is_own(name):
         entry = models.entry(name)
+        models.check_takes(entry, problem)
         return entry.build(problem, entry.settings(**settings))
     module = _own_module(name, problem, settings) if config.live.model is None else _copy(config.live.model)
     check_outputs(module, problem)

@@ -23,7 +23,14 @@ from understudy.federation.registry import Entry
 from understudy.models import zoo as models
 from understudy.synthesis import generator as generators
 
-SHAPES = {"8×8 grey": (1, 8, 8), "28×28 grey": (1, 28, 28), "32×32 colour": (3, 32, 32)}
+SHAPES = {  # records of ten classes
+    "8×8 grey": Problem((1, 8, 8), 10),
+    "28×28 grey": Problem((1, 28, 28), 10),
+    "32×32 colour": Problem((3, 32, 32), 10),
+    "30 numbers": Problem((30,), 10, floats=True),
+    "3×50 series": Problem((3, 50), 10, floats=True),
+    "5,000 tokens": Problem((20,), 10, tokens=5000),
+}
 
 
 def describe_methods(name: str | None = None) -> list[dict[str, Any]]:
@@ -58,6 +65,7 @@ def _describe(entry: Entry) -> dict[str, Any]:
         "sends": sends,
         "sends_in_words": families.sent(entry, kinds, built.private),
         "joins": joins,
+        "takes": dict(built.takes),
     }
 
 
@@ -95,14 +103,16 @@ def describe_models() -> list[dict[str, Any]]:
         {
             **_about(entry),
             "fast": entry.fast,
-            "parameters": {label: _parameters(entry, shape) for label, shape in SHAPES.items()},
+            "takes": list(entry.takes),
+            "parameters": {label: _parameters(entry, problem) for label, problem in SHAPES.items()},
         }
         for entry in map(models.entry, models.names())
     ]
 
 
 def describe_generators(name: str | None = None) -> list[dict[str, Any]]:
-    return [_about(generators.entry(one)) for one in (generators.names() if name is None else [name])]
+    found = map(generators.entry, generators.names() if name is None else [name])
+    return [{**_about(entry), "makes": list(getattr(entry.build, "makes", ()))} for entry in found]
 
 
 def _about(entry: models.ModelEntry | generators.GeneratorEntry) -> dict[str, Any]:
@@ -114,10 +124,11 @@ def _about(entry: models.ModelEntry | generators.GeneratorEntry) -> dict[str, An
     }
 
 
-def _parameters(entry: models.ModelEntry, shape: tuple[int, ...]) -> int | None:
-    """With ten classes; None if the network does not take such images."""
+def _parameters(entry: models.ModelEntry, problem: Problem) -> int | None:
+    """None if the network does not take such records."""
     try:
-        return sum(p.numel() for p in entry.build(Problem(shape, 10), entry.settings()).parameters())
+        models.check_takes(entry, problem)
+        return sum(p.numel() for p in entry.build(problem, entry.settings()).parameters())
     except UserError:
         return None
 

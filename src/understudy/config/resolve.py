@@ -39,7 +39,9 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
     twice = {chosen.name for chosen in add_ons if [other.name for other in add_ons].count(chosen.name) > 1}
     if twice:
         raise UserError(f"'with' lists {', '.join(twice)} twice; list each add-on once.")
-    model, model_settings = _model(_section(words, "model"), live)
+    named = _section(words, "model")
+    network_open = live.model is None and not named.keys() - {"fast"}
+    model, model_settings = _model(named, live)
     return Config(
         top,
         None if live.data is not None else _data(_section(words, "data")),
@@ -50,6 +52,7 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
         tuple(add_ons),
         checked(EngineSettings, _section(words, "engine"), "engine"),
         live,
+        network_open,
         checked(Branched, _section(words, BRANCHED), BRANCHED) if words.get(BRANCHED) else None,
     )
 

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -134,6 +134,7 @@ class Config:
     add_ons: tuple[Chosen, ...]
     engine: EngineSettings
     live: Live = Live()
+    network_open: bool = False  # it names no network, so its records choose one
     branched: Branched | None = None
 
     @property
@@ -156,7 +157,7 @@ class Config:
             "version": version,
             "seed": self.top.seed,
             "data": data,
-            "problem": {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(problem).items()},
+            "problem": problem.words(),
             "model": {"name": self.model.name, "fast": fast, **self.model_settings},
             "method": {**self.plan.model_dump(mode="json"), **self.method.settings.model_dump(mode="json")},
             "with": [chosen.words() for chosen in self.add_ons],

@@ -13,8 +13,9 @@ from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation, Holding, holding, remote_federation
 from understudy.data.framing import CHANNELS
-from understudy.data.own import Scaling, is_folder_of_images, read_own, read_sites, read_source
-from understudy.data.problem import Problem
+from understudy.data.kinds import shape_as
+from understudy.data.own import Scaling, is_folder_of_images, places_in, read_own, read_sites, read_source
+from understudy.data.problem import Categories, Problem
 from understudy.data.resize import resized, shrunk
 from understudy.data.sets import SETTINGS, load
 from understudy.data.settings import OF_OWN_DATA, DataSettings, names_a_path
@@ -56,13 +57,17 @@ def _whole(settings: DataSettings) -> Dataset:
         if getattr(settings, name) is not None and settings.name != name:
             raise UserError(f"data.{name}: these settings belong to the data set '{name}', not to {settings.name}.")
     if names_a_path(settings.name):
-        scaling = Scaling(settings.classes, settings.mean, settings.std)
+        scaling = _scaling(settings, settings.classes)
         return read_own(settings.name, scaling, settings.test, labels=settings.labels, reading=settings.reading)
     for word in OF_OWN_DATA:
         if getattr(settings, word) not in (None, (), False):
             raise UserError(f"data.{word}: this is for your own data; {settings.name} comes with it, so leave it out.")
     folder = None if settings.folder is None else Path(settings.folder).expanduser()
     return _scaled(load(settings.name, folder=folder, **_options(settings)), settings)
+
+
+def _scaling(settings: DataSettings, classes: int | None, categories: Categories = ()) -> Scaling:
+    return Scaling(classes, settings.mean, settings.std, settings.tokens, settings.categories or categories)
 
 
 def _scaled(dataset: Dataset, settings: DataSettings) -> Dataset:
@@ -94,7 +99,15 @@ def build_federation(settings: DataSettings, *, seed: int) -> Federation:
     ranges = settings.ranges or ()
     if isinstance(ranges, dict):
         ranges = feature_ranges(ranges, {**(settings.vocabulary or {}), **data.found.get("vocabulary", {})})
+    if settings.sites is not None or names_a_path(settings.name):
+        data = replace(data, found={**data.found, **_kind_found(settings, data.problem)})
     return on_scale(data, settings.scale, ranges, settings.scale_noise, constants=bool(settings.mean))
+
+
+def _kind_found(settings: DataSettings, problem: Problem) -> dict[str, Any]:
+    """What the records are, where the config left it to them."""
+    found: dict[str, Any] = {} if settings.kind is not None else {"kind": problem.kind}
+    return {**found, "tokens": problem.tokens} if problem.tokens and settings.tokens is None else found
 
 
 def _unscaled(settings: DataSettings, seed: int) -> Federation:
@@ -129,7 +142,7 @@ def _of_sites(settings: DataSettings, seed: int) -> Federation:
     return Federation.from_examples(
         {site: _as_said(part, settings, site) for site, part in brought.sites.items()},
         None if brought.test is None else _as_said(brought.test, settings, "test"),
-        Scaling(len(brought.label_names) or settings.classes, settings.mean, settings.std),
+        _scaling(settings, len(brought.label_names) or settings.classes, places_in(brought.found)),
         held_out=settings.held_out,
         seed=seed,
         label_names=brought.label_names,
@@ -143,6 +156,10 @@ def check_private(settings: DataSettings, data: Federation) -> None:
         raise UserError(
             "data.vocabulary: under a privacy budget words must not come from the records; list those of "
             f"{', '.join(data.found['vocabulary'])}."
+        )
+    if "tokens" in data.found:
+        raise UserError(
+            "data.tokens: under a privacy budget the number of token ids must not come from the records; write it."
         )
     if settings.scale == "site":
         raise UserError(
@@ -162,21 +179,32 @@ def _remote(settings: DataSettings) -> Federation:
             "[1, 28, 28], and data.classes or the class names in data.labels (for image files, data.size and "
             "data.mode give the shape)."
         )
-    Scaling(classes, settings.mean, settings.std).check(shape[0], "data")
-    problem = Problem(shape, classes, settings.multilabel, settings.mean, settings.std)
+    _scaling(settings, classes).check(shape[0], "data")
+    if (settings.kind == "tokens") != (settings.tokens is not None):
+        raise UserError("data.tokens: if records stay at their sites, data.kind: tokens and data.tokens go together.")
     pixels = len(shape) == 3 if settings.pixels is None else settings.pixels
+    problem = Problem(
+        shape,
+        classes,
+        settings.multilabel,
+        settings.mean,
+        settings.std,
+        settings.tokens or 0,
+        floats=not pixels and settings.tokens is None,
+        categories=settings.categories or (),
+    )
     test = None if settings.test is None else _brought(settings, Path(settings.test).expanduser(), "test")
-    test = None if test is None else by_constants(test, problem.mean, problem.std)
+    test = None if test is None else by_constants(test, problem)
     names = [*(settings.sites or {})]
-    return remote_federation(problem, names, test, pixels=pixels, label_names=settings.labels)
+    return remote_federation(problem, names, test, label_names=settings.labels)
 
 
 def at_site(settings: DataSettings, name: str, source: Path, problem: Problem, seed: int) -> Holding:
     """What one site brings to a federation."""
     part = _brought(settings, source, name)
     problem.check(part, name)
-    held = holding(by_constants(part, problem.mean, problem.std), settings.held_out, seed, name)
-    return by_itself(held) if settings.scale == "site" else held
+    held = holding(by_constants(part, problem), settings.held_out, seed, name)
+    return by_itself(held, problem) if settings.scale == "site" else held
 
 
 def _brought(settings: DataSettings, source: Path, who: str) -> Examples:
@@ -232,7 +260,7 @@ def _shape_to_learn(settings: DataSettings) -> tuple[int, ...] | None:
     if shape is None and size is not None and settings.mode is not None:
         return (CHANNELS[settings.mode], size, size)
     if shape is None or size is None:
-        return shape
+        return None if shape is None else shape_as(shape, settings.kind)
     if len(shape) != 3 or shape[1] != shape[2] or size > shape[1]:
         raise UserError(f"data.size: only square images shrink; data.shape {list(shape)} cannot become {size}.")
     return (shape[0], size, size)

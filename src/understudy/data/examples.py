@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from understudy.data.kinds import RecordKind, guessed, records_as
 from understudy.data.room import Room
 from understudy.errors import UserError
 
@@ -22,7 +23,8 @@ NpzArrays = Mapping[str, NDArray[np.generic]]  # of an .npz file, by name
 class Examples:
     """Records and their labels, side by side.
 
-    ``x`` is (n, …): uint8 pixels, channels first, or float32 features exactly as a network takes them.
+    ``x`` is (n, …): uint8 pixels, channels first, float32 features exactly as a network takes them, or int32 tokens.
+    Its shape shows what kind of record it is (`data.kinds`).
     ``y`` is (n,) int64 class numbers, or (n, classes) float32 zeros and ones where a record has several labels.
     ``person`` is (n,) int64, whose record each is; None: not known. It never leaves.
     """
@@ -85,22 +87,26 @@ class Examples:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        return cls.from_npz(read_npz(path), path)
+        """As they were saved: nothing is guessed."""
+        arrays = read_npz(path)
+        return cls.from_npz(arrays, path, kind=_saved_as(arrays.get("x")))
 
     @classmethod
-    def from_npz(cls, arrays: NpzArrays, path: Path, x: str = "x", y: str = "y") -> Self:
+    def from_npz(
+        cls, arrays: NpzArrays, path: Path, x: str = "x", y: str = "y", *, kind: RecordKind | None = None
+    ) -> Self:
         """From two of the arrays that ``path`` holds."""
         for name in (x, y):
             if name not in arrays:
                 raise UserError(f"{path} has no array '{name}'; it needs '{x}' (records) and '{y}' (labels).")
-        return cls.from_arrays(arrays[x], arrays[y], str(path))
+        return cls.from_arrays(arrays[x], arrays[y], str(path), kind=kind)
 
     @classmethod
-    def from_arrays(cls, x: object, y: object, who: str = "") -> Self:
-        """From anything numpy accepts: images (n, height, width) get a channel, labels become int64. An error names
-        ``who``, a file or a client."""
+    def from_arrays(cls, x: object, y: object, who: str = "", *, kind: RecordKind | None = None) -> Self:
+        """From anything numpy accepts: images (n, height, width) get a channel, labels become int64. The ``kind`` of
+        record is guessed if it is not given. An error names ``who``, a file or a client."""
         try:
-            return cls(_records(x), _labels(y))
+            return cls(_records(x, kind), _labels(y))
         except UserError as wrong:
             raise UserError(f"{who}: {wrong}" if who else str(wrong)) from None
 
@@ -115,12 +121,17 @@ def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
         raise UserError(f"{path} cannot be read as .npz: {broken}.") from None
 
 
-def _records(x: object) -> Tensor:
+def _saved_as(x: NDArray[np.generic] | None) -> RecordKind | None:
+    kinds: dict[int, RecordKind] = {3: "sequence", 4: "image"}
+    return None if x is None else kinds.get(x.ndim)
+
+
+def _records(x: object, kind: RecordKind | None) -> Tensor:
     records = _tensor(x, "records")
-    if records.dtype != torch.uint8:
+    if records.ndim > 1:
+        records = records_as(records, kind or guessed(records))
+    elif records.dtype != torch.uint8:
         records = records.to(torch.float32)
-    if records.ndim == 3:
-        records = records.unsqueeze(1)
     if len(records) and not records[0].numel():
         raise UserError(f"records have shape {tuple(records.shape)}; they hold no numbers.")
     if records.ndim < 2 and len(records):

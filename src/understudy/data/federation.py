@@ -13,6 +13,7 @@ from understudy.complaints import unknown_name
 from understudy.data.column_sums import FederatedScale, Range
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
+from understudy.data.kinds import KINDS, RecordKind
 from understudy.data.own import Scaling, problem_of
 from understudy.data.persons import codes
 from understudy.data.problem import Problem
@@ -86,6 +87,9 @@ class Federation:
         test_person: object = None,
         held_out: float = 0.0,
         seed: int = 0,
+        kind: RecordKind | None = None,
+        tokens: int | None = None,
+        categories: Sequence[tuple[int, int]] = (),
     ) -> "Federation":
         """From your own arrays, one pair (records, labels) per site; a list of pairs becomes client-0, client-1, …
 
@@ -94,18 +98,27 @@ class Federation:
         in the opening; under a privacy budget that needs ``ranges``, the lowest and highest value of each feature.
         ``person``, by site, tells whose record each is, so that nobody is on both sides of a split (``test_person``
         does for the test set).
+        ``kind``: image, vector, sequence or tokens, if the guess is wrong (`problem.kind` tells it). ``tokens``: how
+        many token ids there are, with 0, the padding. ``categories``: where in a vector a category begins, and how many
+        words it has, one feature each.
         """
         from understudy.data.standardise import on_scale  # which needs this class
 
         if not isinstance(sites, Mapping | list | tuple):
             raise UserError(f"sites: give a mapping from names to pairs (records, labels), not {type(sites).__name__}.")
         named = sites if isinstance(sites, Mapping) else {f"client-{i}": pair for i, pair in enumerate(sites)}
-        brought = {str(name): _examples(pair, str(name)) for name, pair in named.items()}
+        brought = {str(name): _examples(pair, str(name), kind) for name, pair in named.items()}
         brought = _with_persons(brought, person)
-        kept = None if test is None else _examples(test, "test")
+        kept = None if test is None else _examples(test, "test", kind)
         if kept is not None and test_person is not None:
             kept = _of_persons(kept, test_person, "test_person")
-        scaling = Scaling(_whole(classes, "classes", 2), _numbers(mean, "mean"), _numbers(std, "std"))
+        scaling = Scaling(
+            _whole(classes, "classes", 2),
+            _numbers(mean, "mean"),
+            _numbers(std, "std"),
+            _whole(tokens, "tokens", 2),
+            tuple((int(first), int(words)) for first, words in categories),
+        )
         if scale not in (None, *get_args(ScaleBy)):
             raise UserError(f"scale: '{scale}' does not exist; choose one of {', '.join(get_args(ScaleBy))}.")
         made = cls.from_examples(brought, kept, scaling, held_out=held_out, seed=seed)
@@ -132,8 +145,8 @@ class Federation:
         template = next(part for part in parts if len(part))
         fitting = {name: _fitted(part, template, problem, name) for name, part in sites.items()}
         kept = None if test is None else _fitted(test, template, problem, "test")
-        kept = None if kept is None else by_constants(kept, problem.mean, problem.std)
-        scaled = {name: by_constants(part, problem.mean, problem.std) for name, part in fitting.items()}
+        kept = None if kept is None else by_constants(kept, problem)
+        scaled = {name: by_constants(part, problem) for name, part in fitting.items()}
         holdings = {name: holding(part, held_out, seed, name) for name, part in scaled.items()}
         return cls(problem, holdings, kept, label_names=label_names, found=found or {})
 
@@ -157,13 +170,11 @@ def remote_federation(
     names: Sequence[str],
     test: Examples | None,
     *,
-    pixels: bool = True,
     label_names: tuple[str, ...] = (),
 ) -> Federation:
     """What a server knows about sites that keep their records."""
-    kind = torch.uint8 if pixels else torch.float32
     labels = torch.empty(0, problem.classes) if problem.multilabel else torch.empty(0, dtype=torch.int64)
-    nothing = Examples(torch.empty(0, *problem.shape, dtype=kind), labels)
+    nothing = Examples(torch.empty(0, *problem.shape, dtype=problem.dtype), labels)
     if test is not None:
         problem.check(test, "test")
     sites = {name: Holding(nothing, nothing) for name in names}
@@ -198,12 +209,14 @@ def _whole(value: object, what: str, least: int) -> int | None:
     return found
 
 
-def _examples(pair: Arrays, who: str) -> Examples:
+def _examples(pair: Arrays, who: str, kind: RecordKind | None) -> Examples:
     if isinstance(pair, Examples):
-        return pair
+        return pair if kind is None else Examples.from_arrays(pair.x, pair.y, who, kind=kind)
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise UserError(f"{who}: give a pair (records, labels).")
-    return Examples.from_arrays(*pair, who)
+    if kind is not None and kind not in KINDS:
+        raise UserError(f"kind: write {', '.join(KINDS)} or None, not {kind!r}.")
+    return Examples.from_arrays(*pair, who, kind=kind)
 
 
 def _with_persons(sites: dict[str, Examples], person: object) -> dict[str, Examples]:
@@ -231,7 +244,7 @@ def _fitted(part: Examples, template: Examples, problem: Problem, who: str) -> E
     if part.x.dtype != template.x.dtype:
         raise UserError(
             f"{who}: records are {part.x.dtype}, but another site has {template.x.dtype}; "
-            "use uint8 pixels everywhere or floats everywhere."
+            "use uint8 pixels everywhere, floats everywhere or tokens everywhere."
         )
     problem.check(part, who)
     return part

@@ -10,7 +10,9 @@ import torch
 
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation, persons_at, persons_on_both_sides
+from understudy.data.kinds import PLURAL
 from understudy.data.persons import most_of_one
+from understudy.data.problem import Problem
 from understudy.data.spread import Spread
 from understudy.data.standardise import advice, times_apart
 from understudy.errors import UserError
@@ -48,15 +50,26 @@ def inspect(data: Federation) -> Inspection:
     warnings = [*_about_classes(classes), *_about_copies(parts, data.test), *_about_persons(data)]
     scale, about_scale = _scale(data)
     warnings += about_scale
-    warnings += filter(None, [None if data.scale is not None else advice(data)])
+    warnings += filter(None, [about_sequences(data.problem), None if data.scale is not None else advice(data)])
     test = {} if data.test is None else {"test": len(data.test)}
-    return Inspection(_kind(data), {**sizes, **test}, classes, apart, tuple(warnings), _persons(data), scale)
+    kind = kind_in_words(data)
+    return Inspection(kind, {**sizes, **test}, classes, apart, tuple(warnings), _persons(data), scale)
 
 
-def _kind(data: Federation) -> str:
+def kind_in_words(data: Federation) -> str:
     shape, numbers = data.problem.shape, "pixels" if data.pixels else "floats"
-    what = {1: "vectors", 3: "images"}.get(len(shape), "arrays")
-    return f"{numbers}, {what} of {' × '.join(map(str, shape))}"
+    size = " × ".join(map(str, shape))
+    if data.problem.tokens:
+        return f"tokens, {size} per record, of {data.problem.tokens:,} ids"
+    return f"{numbers}, {PLURAL[data.problem.kind]} of {size}{' (channels × steps)' if len(shape) == 2 else ''}"
+
+
+def about_sequences(problem: Problem) -> str | None:
+    """A warning, if channels and steps look exchanged."""
+    if problem.kind != "sequence" or problem.shape[0] <= problem.shape[1]:
+        return None
+    channels, steps = problem.shape
+    return f"Sequences of {channels} channels and only {steps} steps? Records are (channels, steps), channels first."
 
 
 def _scale(data: Federation) -> tuple[str, list[str]]:

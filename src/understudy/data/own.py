@@ -13,13 +13,22 @@ from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples, NpzArrays, read_npz
 from understudy.data.framing import AS_IT_IS, Framing
 from understudy.data.images import class_names, read_images
+from understudy.data.kinds import RecordKind
 from understudy.data.persons import codes
-from understudy.data.problem import Problem
+from understudy.data.problem import Categories, Problem
 from understudy.data.resize import IMAGES_AT_ONCE
 from understudy.data.room import Room
 from understudy.data.spread import by_constants
 from understudy.data.table_files import ENDINGS, holds_table
-from understudy.data.tables import AS_FOUND, TableRules, check_columns, read_table, read_users, words_in
+from understudy.data.tables import (
+    AS_FOUND,
+    TableRules,
+    category_places,
+    check_columns,
+    read_table,
+    read_users,
+    words_in,
+)
 from understudy.errors import UserError
 
 
@@ -30,6 +39,8 @@ class Scaling:
     classes: int | None = None  # None: as many as the labels show
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    tokens: int | None = None  # how many token ids; None: as many as the records show
+    categories: Categories = ()
 
     def check(self, channels: int, who: str) -> None:
         for what, values in (("mean", self.mean), ("std", self.std)):
@@ -47,6 +58,7 @@ class Reading:
     frame: Framing = AS_IT_IS  # what pictures become
     rules: TableRules = AS_FOUND  # what a table's columns mean
     room: Room | None = None  # where large images are kept
+    kind: RecordKind | None = None  # what a record is; None: guessed
 
 
 PLAINLY = Reading()
@@ -63,9 +75,40 @@ def problem_of(parts: Sequence[Examples], scaling: Scaling, who: str) -> Problem
     if some is None:
         raise UserError(f"{who} holds no records.")
     classes = scaling.classes or (some.y.shape[1] if some.multilabel else _classes_seen(parts, who))
-    shape = tuple(some.x.shape[1:])
+    shape, tokens = tuple(some.x.shape[1:]), _tokens(parts, scaling, who)
     scaling.check(shape[0], who)
-    return Problem(shape, max(classes, 2), some.multilabel, scaling.mean, scaling.std)
+    return Problem(
+        shape,
+        max(classes, 2),
+        some.multilabel,
+        scaling.mean,
+        scaling.std,
+        tokens,
+        floats=some.x.dtype == torch.float32,
+        categories=_categories(shape, scaling, who),
+    )
+
+
+def _tokens(parts: Sequence[Examples], scaling: Scaling, who: str) -> int:
+    """How many token ids there are; 0: records are numbers."""
+    ids = [part.x for part in parts if len(part) and part.x.dtype == torch.int32]
+    if ids and scaling.mean:
+        raise UserError(f"{who}: token ids are not scaled; leave mean and std out.")
+    if scaling.tokens is not None and not ids:
+        raise UserError(f"{who}: data.tokens counts token ids, but the records are numbers; write data.kind: tokens.")
+    return scaling.tokens or (1 + max(int(x.max()) for x in ids) if ids else 0)
+
+
+def _categories(shape: tuple[int, ...], scaling: Scaling, who: str) -> Categories:
+    free = 0
+    for first, words in scaling.categories:
+        if len(shape) != 1 or first < free or words < 1 or first + words > shape[0]:
+            raise UserError(
+                f"{who}: data.categories gives [first feature, number of words] of each category of a vector, in order "
+                f"and within the record's shape {shape}, unlike {[first, words]}."
+            )
+        free = first + words
+    return scaling.categories
 
 
 def _classes_seen(parts: Sequence[Examples], who: str) -> int:
@@ -115,25 +158,26 @@ def read_own(
     if path.is_dir() or holds_table(path):
         train, users = read_source(path, names, reading), read_users(path, reading.rules) if holds_table(path) else None
     else:
-        train, kept_back, users = _from_npz(path, kept_back, reading.rules.person)
+        train, kept_back, users = _from_npz(path, kept_back, reading)
     if kept_at is not None and kept_back is not None:
         train, kept_back = _in_one_mode([path, kept_at], [train, kept_back])
-    known = Scaling(len(names) or scaling.classes, scaling.mean, scaling.std)
+    known = replace(scaling, classes=len(names) or scaling.classes, categories=scaling.categories or places_in(found))
     problem = problem_of([train] if kept_back is None else [train, kept_back], known, name)
-    train = by_constants(train, problem.mean, problem.std)
-    kept_back = None if kept_back is None else by_constants(kept_back, problem.mean, problem.std)
+    train = by_constants(train, problem)
+    kept_back = None if kept_back is None else by_constants(kept_back, problem)
     return Dataset(name, problem, train, kept_back, users=users, label_names=names, found=found)
 
 
 def _from_npz(
-    path: Path, kept_back: Examples | None, person: str | None
+    path: Path, kept_back: Examples | None, reading: Reading
 ) -> tuple[Examples, Examples | None, Tensor | None]:
     """(records, test set, users); a test set named in the config takes precedence over one inside the file."""
     arrays = _read_npz(path)
     if kept_back is None and ("x_test" in arrays or "y_test" in arrays):
-        kept_back = Examples.from_npz(arrays, path, "x_test", "y_test")
-        kept_back = _with_persons(kept_back, arrays, path, person, "_test")
-    train = _with_persons(Examples.from_npz(arrays, path), arrays, path, person)
+        kept_back = Examples.from_npz(arrays, path, "x_test", "y_test", kind=reading.kind)
+        kept_back = _with_persons(kept_back, arrays, path, reading.rules.person, "_test")
+    train = Examples.from_npz(arrays, path, kind=reading.kind)
+    train = _with_persons(train, arrays, path, reading.rules.person)
     return train, kept_back, _users(arrays, path)
 
 
@@ -171,7 +215,14 @@ def _with_words(
     found: dict[str, Any] = {"labels": list(names)} if names and not labels else {}
     if vocabulary:
         found["vocabulary"] = {**{name: list(words) for name, words in given.items()}, **vocabulary}
-    return names, replace(reading, rules=replace(reading.rules, vocabulary={**given, **vocabulary})), found
+    every_word = {**given, **vocabulary}
+    if places := category_places(next((words.features for words in every if words.features), ()), every_word):
+        found["categories"] = [list(place) for place in places]
+    return names, replace(reading, rules=replace(reading.rules, vocabulary=every_word)), found
+
+
+def places_in(found: Mapping[str, Any]) -> Categories:
+    return tuple((first, words) for first, words in found.get("categories", ()))
 
 
 def _in_one_mode(sources: Sequence[Path], parts: Sequence[Examples]) -> list[Examples]:
@@ -197,10 +248,11 @@ def _in_three_channels(part: Examples) -> Tensor:
 def read_source(path: Path, names: Sequence[str], reading: Reading = PLAINLY) -> Examples:
     """All records of a file or folder; ``names`` are the class names in order."""
     if holds_table(path):
-        return read_table(path, names, reading.shape, reading.frame, reading.rules, reading.room)
+        return read_table(path, names, reading.shape, reading.frame, reading.rules, reading.room, reading.kind)
     if not path.is_dir():
         arrays = _read_npz(path)
-        return _with_persons(Examples.from_npz(arrays, path), arrays, path, reading.rules.person)
+        part = Examples.from_npz(arrays, path, kind=reading.kind)
+        return _with_persons(part, arrays, path, reading.rules.person)
     if reading.rules.person is not None:
         raise UserError(
             f"data.person: {path} is a folder of images, which does not tell whose they are; put them into a table."

@@ -9,6 +9,7 @@ from understudy.base_settings import Settings
 from understudy.data.canvases import CanvasesSettings
 from understudy.data.flair import FlairSettings
 from understudy.data.framing import Fit, Framing, Mode
+from understudy.data.kinds import RecordKind
 from understudy.data.own import Reading, is_path
 from understudy.data.room import Room, bytes_of
 from understudy.data.sets import NATURAL_USERS, SETTINGS, SOURCES
@@ -20,7 +21,8 @@ from understudy.data.tables import Missing, TableRules
 
 OF_TABLES = ("label", "person", "ignore", "missing", "vocabulary")
 # A named data set comes with these.
-OF_OWN_DATA: tuple[str, ...] = ("test", "classes", "labels", "shape", "pixels", "multilabel", "fit", "mode", "memory")
+OF_KINDS = ("kind", "tokens", "categories", "shape", "pixels", "multilabel")
+OF_OWN_DATA: tuple[str, ...] = ("test", "classes", "labels", *OF_KINDS, "fit", "mode", "memory")
 OF_OWN_DATA += ("scale", "ranges", "scale_noise", *OF_TABLES)
 OF_NAMED_SETS = ("folder", *SETTINGS)
 OF_ONE_SOURCE = ("name", "clients", "split", "validation", "limit", *OF_NAMED_SETS)  # your own sites have a source each
@@ -51,6 +53,10 @@ class DataSettings(Settings):
     memory: str | None = None
     classes: int | None = Field(default=None, ge=2)  # your own data: how many classes; null: as many as the labels show
     labels: tuple[str, ...] = ()  # your own data: class names in order, for image folders and tables
+    kind: RecordKind | None = None  # your own data: what a record is; null: guessed from shape and type of the numbers
+    tokens: int | None = Field(default=None, ge=2)  # for tokens: how many ids, with 0, the padding; null: those found
+    # of vectors: [first feature, number of words] of each category; null: as a table's vocabulary has it
+    categories: tuple[tuple[int, int], ...] | None = None
     label: str | None = None  # tables: the column of the labels; null: label or y
     # tables: the column that tells whose record each is, so that nobody is on both sides of a split; .npz: an array
     person: str | None = None
@@ -108,7 +114,9 @@ class DataSettings(Settings):
         missing, words = self.missing or "refuse", self.vocabulary or {}
         rules = TableRules(self.label, self.ignore or (), missing, words, self.person, ranges)
         room = Room(None if self.memory is None else bytes_of(self.memory))
-        return Reading(self.shape, Framing(self.size, self.fit or FIT, self.mode), rules, room)
+        by_shape: RecordKind | None = "sequence" if self.shape is not None and len(self.shape) == 2 else None
+        frame = Framing(self.size, self.fit or FIT, self.mode)
+        return Reading(self.shape, frame, rules, room, self.kind or by_shape)
 
     def words(self) -> dict[str, Any]:
         """With the choice of how images got to their size."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.examples import Examples
+from understudy.data.problem import Categories, Problem
 
 ScaleBy = Literal["none", "given", "site", "federated"]
 
@@ -30,9 +31,17 @@ class Spread:
         scaled = (part.x.to(torch.float64) - self.mean.view(across)) / std.view(across)
         return replace(part, x=scaled.to(torch.float32))
 
+    def sparing(self, categories: Categories) -> "Spread":
+        """Words of categories stay 0 or 1."""
+        mean, std = self.mean.clone(), self.std.clone()
+        for first, words in categories:
+            mean[first : first + words], std[first : first + words] = 0, 1
+        return Spread(mean, std)
 
-def by_constants(part: Examples, mean: tuple[float, ...], std: tuple[float, ...]) -> Examples:
+
+def by_constants(part: Examples, problem: Problem) -> Examples:
     """With ``data.mean`` and ``data.std``, if they were given; pixels stay pixels."""
-    if not mean or part.x.dtype == torch.uint8:
+    if not problem.mean or part.x.dtype == torch.uint8:
         return part
-    return Spread(torch.tensor(mean, dtype=torch.float64), torch.tensor(std, dtype=torch.float64)).applied(part)
+    mean, std = (torch.tensor(values, dtype=torch.float64) for values in (problem.mean, problem.std))
+    return Spread(mean, std).sparing(problem.categories).applied(part)

@@ -9,6 +9,7 @@ import torch
 
 from understudy.data.column_sums import FederatedScale, Range
 from understudy.data.federation import Federation, Holding
+from understudy.data.problem import Problem
 from understudy.data.spread import ScaleBy, Spread
 from understudy.errors import UserError
 
@@ -24,7 +25,9 @@ def on_scale(
     constants: bool,  # mean and std were given, and applied
 ) -> Federation:
     """Records on the scale that was chosen, or to be brought to it in the opening."""
-    if by in ("site", "federated") and data.pixels:
+    if by in ("site", "federated") and data.problem.tokens:
+        raise UserError("data.scale: token ids are not scaled; leave it out.")
+    if by in ("site", "federated") and not data.problem.floats:
         raise UserError("data.scale: pixels are scaled by constants; give data.mean and data.std, or leave it out.")
     if by == "given" and not constants:
         raise UserError("data.scale: 'given' needs data.mean and data.std, one number per channel or feature.")
@@ -40,11 +43,11 @@ def on_scale(
     return each_by_itself(data) if by == "site" else data
 
 
-def by_itself(holding: Holding) -> Holding:
+def by_itself(holding: Holding, problem: Problem) -> Holding:
     """By the statistics of the records to learn from; those kept back are scaled alike."""
     if not len(holding.own):
         return holding
-    spread = Spread.of(holding.own.x)
+    spread = Spread.of(holding.own.x).sparing(problem.categories)
     scaled = {"own": spread.applied(holding.own), "held_out": spread.applied(holding.held_out)}
     return replace(holding, **scaled, spread=spread)
 
@@ -56,7 +59,7 @@ def each_by_itself(data: Federation) -> Federation:
             "data.scale: with 'site', each site has a scale of its own and a test or validation set has none; leave "
             "those out and score at home, with data.held_out: 0.2."
         )
-    return replace(data, sites={name: by_itself(holding) for name, holding in data.sites.items()})
+    return replace(data, sites={name: by_itself(holding, data.problem) for name, holding in data.sites.items()})
 
 
 def by_agreement(data: Federation, spread: Spread) -> Federation:
@@ -74,15 +77,20 @@ def as_if_agreed(data: Federation) -> Federation:
     if data.scale is None:
         return data
     parts = [one.own.x for one in data.sites.values() if len(one.own)]
-    return by_agreement(data, data.scale.spread(data.scale.rows(torch.cat(parts)).sum(0))) if parts else data
+    if not parts:
+        return data
+    spread = data.scale.spread(data.scale.rows(torch.cat(parts)).sum(0))
+    return by_agreement(data, spread.sparing(data.problem.categories))
 
 
 def times_apart(data: Federation) -> float:
-    """How many times the largest spread of a feature is the smallest; 1 for pixels, and where nothing is known."""
+    """How many times the largest spread of a feature is the smallest; 1 if records are not floats, or not known."""
     parts = [holding.own.x for holding in data.sites.values() if len(holding.own)]
-    if not parts or parts[0].dtype == torch.uint8:
+    if not parts or parts[0].dtype != torch.float32:
         return 1.0
     std = Spread.of(torch.cat(parts)).std
+    for first, words in data.problem.categories:  # a rare word varies little, and is no reason to scale
+        std[first : first + words] = 0
     changing = std[std > 0]
     return float(changing.max() / changing.min()) if len(changing) else 1.0
 

@@ -5,7 +5,8 @@ Labels are in the column that ``data.label`` names, else in ``label`` or ``y``: 
 
 - ``image``: PNG or JPEG bytes, alone or in the struct {bytes, path} that the datasets library writes;
 - ``x`` or ``pixels``: lists of numbers. Nested lists are (height, width) or (channels, height, width); a flat list is
-  a row of features, or has the shape ``data.shape`` if the sizes agree. uint8 stays pixels, all else becomes floats;
+  a row of features, or has the shape ``data.shape`` if the sizes agree. uint8 stays pixels; flat lists of whole numbers
+  in ``x`` are taken for tokens, unless ``data.kind`` says otherwise; all else becomes floats;
 - neither, and always in CSV: then every other column is a feature, but those in ``data.ignore``. Features are sorted by
   name (``f2`` before ``f10``), so that sites need not agree on an order. Numbers become floats. Texts, and any column
   in ``data.vocabulary``, become one feature per word of their vocabulary, 1 where the cell has that word.
@@ -22,7 +23,7 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,7 +37,9 @@ from understudy.complaints import unknown_name
 from understudy.data.examples import Examples
 from understudy.data.framing import AS_IT_IS, Framing
 from understudy.data.images import stack_pictures
+from understudy.data.kinds import RecordKind
 from understudy.data.persons import codes
+from understudy.data.problem import Categories
 from understudy.data.room import Room
 from understudy.data.table_files import TEXT, files_of, read_file
 from understudy.errors import UserError
@@ -45,7 +48,8 @@ if TYPE_CHECKING:
     from understudy.data.columns import Column
 
 LABELS = ("label", "y")
-RECORDS = ("image", "x", "pixels")
+PIXELS = "pixels"
+RECORDS = ("image", "x", PIXELS)
 USERS = "users"
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0|")  # how pandas writes an index; in CSV it has no name
 MOST_WORDS = 100  # in a vocabulary that is not given: a name or a number per record says nothing about others
@@ -135,6 +139,7 @@ def read_table(
     frame: Framing = AS_IT_IS,
     rules: TableRules = AS_FOUND,
     room: Room | None = None,
+    kind: RecordKind | None = None,
 ) -> Examples:
     """All records; ``names`` are the class names in order, ``shape`` is a record's where flat lists do not show it."""
     tables = _tables(path, rules)
@@ -143,8 +148,20 @@ def read_table(
     x = _records(tables, frame, str(path), room)
     if shape is not None and x.ndim == 2 and x.shape[1] == math.prod(shape):
         x = x.reshape(-1, *shape)
-    made = replace(Examples.from_arrays(x, y, str(path)), room=room)
+    if kind is None and x.ndim == 2 and PIXELS in tables[0].columns:
+        kind = "vector"  # whole numbers, but no tokens
+    made = replace(Examples.from_arrays(x, y, str(path), kind=kind), room=room)
     return replace(made, person=codes([one for some in people for one in some], str(path))) if people else made
+
+
+def category_places(features: Iterable[str], vocabulary: Mapping[str, Sequence[str]]) -> Categories:
+    """Where in a record each category of a table begins, and how many words it has."""
+    places, first = [], 0
+    for name in sorted(features, key=_by_number):
+        words = len(vocabulary.get(name, ())) or 1
+        places += [(first, words)] if name in vocabulary else []
+        first += words
+    return tuple(places)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class ColumnSums(Method):
         shape = {"sums": (1 + 2 * self.features,)}
         sums = server.sum(self.tell_sums, Message(), to=server.clients, like=shape)["sums"]
         noise = self.noise * self.scale.norm(self.features) * math.sqrt(len(server.clients))
-        return message_of(self.scale.spread(sums, noise))
+        return message_of(self.scale.spread(sums, noise).sparing(self.net.problem.categories))
 
     @by_sums
     def round(self, server: Server, state: State) -> State:

@@ -75,10 +75,7 @@ class Held:
 
     @property
     def problem(self) -> Problem:
-        said = self.about["problem"]
-        return Problem(
-            tuple(said["shape"]), said["classes"], said["multilabel"], tuple(said["mean"]), tuple(said["std"])
-        )
+        return Problem.from_words(self.about["problem"])
 
     @property
     def whole(self) -> str | None:

@@ -7,13 +7,14 @@ changes: lasting state is in the server's State or in a client's memory.
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from torch import Tensor, nn
 
 from understudy.data.examples import Examples
+from understudy.data.kinds import KINDS, NUMBERS, RecordKind
 from understudy.data.problem import Problem
 from understudy.data.spread import Spread
 from understudy.federation.client import Client
@@ -26,6 +27,9 @@ from understudy.privacy.promise import PrivacySettings
 from understudy.privacy.published import PublishedClaim
 
 State = Message
+Takes = Mapping[RecordKind, str]  # by kind, the settings that it needs: "dsa=false", or "" for none
+ANYTHING: Takes = dict.fromkeys(KINDS, "")
+ONLY_NUMBERS: Takes = dict.fromkeys(NUMBERS, "")  # records are moved step by step, as token ids cannot be
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,12 @@ class Method(ABC):
         return only_rows(kinds, reply, kept)
 
     @property
+    def takes(self) -> Takes:
+        """The kinds of record that it can work with, and for each what must be set, as typed; others are refused before
+        anything is built."""
+        return ANYTHING
+
+    @property
     def private(self) -> bool:
         """Whether everything clients send depends on their records only through charged mechanisms."""
         return False
@@ -209,6 +219,16 @@ class Method(ABC):
                 work = getattr(self, attribute)
                 found[task_name(work)] = Job(task_name(work), work, kinds, self.keep_rows)
         return found
+
+
+def taken_by_all(parts: Iterable[Takes]) -> Takes:
+    """What all of them take, with what each needs."""
+    every = list(parts)
+    return {
+        kind: " ".join(dict.fromkeys(one[kind] for one in every if one[kind]))
+        for kind in KINDS
+        if all(kind in one for one in every)
+    }
 
 
 def only_sums(method: Method) -> bool:

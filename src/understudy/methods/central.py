@@ -20,7 +20,7 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, labels_from_wire, labels_to_wire
-from understudy.federation.method import Method, State, task
+from understudy.federation.method import ANYTHING, ONLY_NUMBERS, Method, State, Takes, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.local import Local
@@ -52,10 +52,15 @@ class Central(Method):
     def __init__(self, settings: CentralSettings):
         self.settings, self.generator = settings, settings.built()
 
+    @property
+    def takes(self) -> Takes:
+        return ONLY_NUMBERS if self.settings.source == "generator" else ANYTHING
+
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
         if self.settings.source == "generator":
             check_single_labels(net.problem)
+            self.generator.check(net.problem)
         if self.privacy is not None and self.privacy.epsilon is not None:
             raise UserError(
                 "central sends records, or images made from them, without noise, so no privacy.epsilon can hold; "

@@ -32,7 +32,7 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, labels_to_wire
-from understudy.federation.method import Method, State, task
+from understudy.federation.method import ONLY_NUMBERS, Method, State, Takes, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.dsa import ALL, Draw, DsaKind, apply, draw, with_changes
@@ -88,6 +88,10 @@ class Condensing(Method):
 
     def __init__(self, settings: CondensationSettings):
         self.settings = settings
+
+    @property
+    def takes(self) -> Takes:
+        return ONLY_NUMBERS
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)

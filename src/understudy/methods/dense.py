@@ -30,7 +30,7 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, scalar
-from understudy.federation.method import State, task
+from understudy.federation.method import State, Takes, taken_by_all, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.local import Local
@@ -72,6 +72,10 @@ class DenseSettings(AveragingSettings):
 )
 class Dense(Averaging):
     settings: DenseSettings
+
+    @property
+    def takes(self) -> Takes:
+        return taken_by_all([{"image": ""}, super().takes])
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)

@@ -38,7 +38,7 @@ from understudy.base_settings import Settings
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, scalar
-from understudy.federation.method import Method
+from understudy.federation.method import ONLY_NUMBERS, Method, Takes
 from understudy.federation.registry import add_on
 from understudy.learning.loop import Batch, Trained
 from understudy.methods.shared.term_registration import joined
@@ -92,6 +92,7 @@ class Consensus(Term):
 
     per_record: ClassVar[bool] = False  # one number per generated image
     reads_records: bool = True  # label counts
+    takes: Takes = ONLY_NUMBERS
 
     def __init__(self, settings: FedCogSettings, batch: int):
         self.settings, self.batch = settings, batch

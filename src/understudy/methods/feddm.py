@@ -55,7 +55,7 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
-from understudy.federation.method import task, task_name
+from understudy.federation.method import ONLY_NUMBERS, Takes, task, task_name
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Task
 from understudy.learning.pool import Siamese
@@ -123,12 +123,17 @@ class FedDM(Pooled):
     def client_task(self) -> Task:
         return self.distil
 
+    @property
+    def takes(self) -> Takes:
+        return ONLY_NUMBERS
+
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
         if self.settings.pixels == "uint8" and len(net.problem.shape) != 3:
             raise UserError("method.pixels: uint8 needs images (channels, height, width); write float32.")
         if self.generator is not None:
             self.generator.device = net.device
+            self.generator.check(net.problem)
         if self.settings.count_noise is not None and self.settings.dp != "stat":
             raise UserError("method.count_noise is only used with dp: stat; write null.")
         if self.settings.dp != "none":

@@ -84,7 +84,7 @@ class Imagined(Term):
         if net.problem.multilabel:
             raise UserError("fedgen makes features of one class each, so every record must have exactly one label.")
         with net.scoring():
-            features = net(torch.zeros(1, *net.problem.shape, device=net.device))[0]
+            features = net(net.problem.blank(1))[0]
         if features.ndim != 2 or net.head.start == net.head.stop:
             raise UserError("fedgen: the network needs features (n, d) and a head with parameters; choose another one.")
         chosen, classes = self.settings, net.problem.classes

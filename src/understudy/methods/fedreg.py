@@ -31,6 +31,7 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
+from understudy.federation.method import ONLY_NUMBERS, Takes, taken_by_all
 from understudy.federation.registry import method
 from understudy.learning.loop import Batch, Pull, Trained, total_loss
 from understudy.learning.losses import per_record_loss
@@ -161,6 +162,10 @@ def along(a: Tensor, b: Tensor) -> Tensor:
 class FedReg(Averaging):
     plain_steps: ClassVar[str] = "fedreg's corrections are derived for a step of plain SGD"
     settings: FedRegSettings
+
+    @property
+    def takes(self) -> Takes:
+        return taken_by_all([ONLY_NUMBERS, super().takes])
 
     def effort(self, records: int, classes: int) -> int:
         passes = 4 if self.settings.mask else 3

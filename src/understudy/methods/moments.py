@@ -37,7 +37,7 @@ from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
-from understudy.federation.method import Method, State, Summed, task, task_name
+from understudy.federation.method import ONLY_NUMBERS, Method, State, Summed, Takes, task, task_name
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server, Task
 from understudy.learning.local import Local
@@ -77,6 +77,10 @@ class MomentsSettings(Settings):
 class Moments(Method):
     def __init__(self, settings: MomentsSettings):
         self.settings = settings
+
+    @property
+    def takes(self) -> Takes:
+        return ONLY_NUMBERS
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)

@@ -93,7 +93,7 @@ class Contrast(Term):
             return module  # a network without features is refused when it is built
         module.eval()
         with torch.no_grad():
-            seen = features(torch.zeros(1, *problem.shape))
+            seen = features(problem.blank(1))
             outputs = head(seen).shape[1]  # more than the classes, if another term widened the head
         return Projected(module.train(), seen.shape[1], self.settings.projection, outputs)
 

@@ -28,6 +28,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, scalar
+from understudy.federation.method import Takes
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch
 from understudy.learning.plan import steps_of_epochs
@@ -35,6 +36,9 @@ from understudy.methods.shared.term_registration import term
 from understudy.methods.shared.terms_and_rules import Kit, Term
 from understudy.models.network import Network
 from understudy.synthesis.noise_sets import Noise, noise_set
+
+# Only images can be made by the style generator.
+NOISE_FOR: Takes = {"image": "", "vector": "noise=gaussian", "sequence": "noise=gaussian"}
 
 
 class VHLSettings(Settings):
@@ -53,6 +57,7 @@ class VHLSettings(Settings):
 class VirtualHomogeneity(Term):
     per_record: ClassVar[bool] = False
     reads_records: bool = True  # how many there are
+    takes: Takes = NOISE_FOR
 
     def __init__(self, settings: VHLSettings, local: Local):
         self.settings, self.local = settings, local

@@ -22,7 +22,7 @@ class SmallConvNetSettings(Settings):
     width: int = Field(default=32, ge=1)  # channels of every block
 
 
-@model("convnet", settings=ConvNetSettings, fast="compiled", repays_after=10_000)
+@model("convnet", settings=ConvNetSettings, takes=("image",), fast="compiled", repays_after=10_000)
 def convnet(problem: Problem, settings: ConvNetSettings) -> nn.Module:
     """ConvNet: three blocks of 128 channels, one linear layer on 2048 features (FedDM, FedLAP)."""
     smaller = "'small-convnet', or a smaller depth"
@@ -30,7 +30,7 @@ def convnet(problem: Problem, settings: ConvNetSettings) -> nn.Module:
     return _of_blocks(problem, shape, settings.width, settings.depth)
 
 
-@model("small-convnet", settings=SmallConvNetSettings, fast="compiled", repays_after=300_000)
+@model("small-convnet", settings=SmallConvNetSettings, takes=("image",), fast="compiled", repays_after=300_000)
 def small_convnet(problem: Problem, settings: SmallConvNetSettings) -> nn.Module:
     """Two blocks of 32 channels, for images of 8×8 to 14×14 pixels: 128 to 288 features."""
     shape = image_shape(problem, "small-convnet", smallest=4, instead="'mlp'")

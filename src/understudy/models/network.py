@@ -265,7 +265,7 @@ def check_outputs(module: nn.Module, problem: Problem) -> None:
     some = next(module.parameters(), torch.empty(0))
     if some.is_meta:
         raise UserError(f"model: {kind} has weights without numbers (device 'meta'); build it on the CPU.")
-    blank = torch.zeros(2, *problem.shape, device=some.device)
+    blank = problem.blank(2).to(some.device)
     module.eval()  # running statistics and random numbers stay put
     try:
         with torch.no_grad():

@@ -45,7 +45,7 @@ class Residual(nn.Module):
         return summed
 
 
-@model("resnet18", settings=ResNetSettings)
+@model("resnet18", settings=ResNetSettings, takes=("image",))
 def resnet18(problem: Problem, settings: ResNetSettings) -> nn.Module:
     """ResNet-18 for small images, GroupNorm of two groups or batch norm (FedDM; FedCOG on FLAIR)."""
     channels, _, _ = image_shape(problem, "resnet18", smallest=16, instead="'small-convnet'")

@@ -18,7 +18,7 @@ class VggSettings(Settings):
     dropout: float = Field(default=0.5, ge=0, lt=1)  # share of units dropped before each hidden dense layer
 
 
-@model("vgg11", settings=VggSettings)
+@model("vgg11", settings=VggSettings, takes=("image",))
 def vgg11(problem: Problem, settings: VggSettings) -> nn.Module:
     """VGG-11 without batch norm, dropout 0.5 before both hidden layers (Fedssyn)."""
     channels, high, wide = image_shape(problem, "vgg11", smallest=32, instead="'convnet'")

@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -10,6 +10,7 @@ from torch import nn
 
 from understudy.base_settings import NoSettings, Settings
 from understudy.complaints import unknown_name
+from understudy.data.kinds import KINDS, PLURAL, RecordKind, listed
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 
@@ -22,11 +23,19 @@ class ModelEntry:
     name: str
     build: Callable[[Problem, Any], nn.Module]  # weights come from the layers' own constructors
     settings: type[Settings]
+    takes: tuple[RecordKind, ...]
     fast: FastPath  # the layout measured to be fastest on one thread
     repays_after: int  # training samples after which compiling has paid off; 0: never compiled
     about: str
 
 
+# The network for records whose config names none.
+USUAL: Mapping[RecordKind, str] = {
+    "image": "small-convnet",
+    "vector": "mlp",
+    "sequence": "convnet-1d",
+    "tokens": "embedding-bag",
+}
 _entries: dict[str, ModelEntry] = {}
 
 
@@ -34,10 +43,12 @@ def model(
     name: str,
     *,
     settings: type[Settings] = NoSettings,
+    takes: tuple[RecordKind, ...] = KINDS,
     fast: FastPath = "eager",
     repays_after: int = 0,
 ) -> Callable[[Factory], Factory]:
-    """Registers a factory ``(problem, settings) -> nn.Module``; the module has ``features`` and ``head``."""
+    """Registers a factory ``(problem, settings) -> nn.Module``; the module has ``features`` and ``head``. ``takes``:
+    the kinds of record that it is for."""
     if fast not in get_args(FastPath):
         raise UserError(f"Model {name!r}: fast is {fast!r}; write one of {', '.join(get_args(FastPath))}.")
 
@@ -46,7 +57,7 @@ def model(
         if known is not None and _origin(known.build) != _origin(build):
             raise UserError(f"There is already a model {name!r}; give the new one another name.")
         about = (build.__doc__ or "").strip().split("\n\n")[0]
-        _entries[name] = ModelEntry(name, build, settings, fast, repays_after, " ".join(about.split()))
+        _entries[name] = ModelEntry(name, build, settings, takes, fast, repays_after, " ".join(about.split()))
         return build
 
     return register
@@ -57,6 +68,17 @@ def entry(name: str) -> ModelEntry:
     if name in _entries:
         return _entries[name]
     raise unknown_name("model", name, names())
+
+
+def check_takes(entry: ModelEntry, problem: Problem) -> None:
+    if problem.kind in entry.takes:
+        return
+    fitting = ", ".join(f"'{name}'" for name in names() if problem.kind in _entries[name].takes)
+    perhaps = ", or write data.kind: vector if they are numbers" if problem.tokens else ""
+    raise UserError(
+        f"Model {entry.name!r} takes {listed(entry.takes)}, but the records are {PLURAL[problem.kind]} of shape "
+        f"{problem.shape}; use {fitting}{perhaps}."
+    )
 
 
 def names() -> list[str]:

@@ -7,6 +7,9 @@ Both come from one backward pass that never forms the ordinary gradient of a wei
 - Conv2d with few output places, many weights: the norm comes from two Gram matrices over places ("ghost norm"), the
   sum from the ordinary weight gradient of output gradients multiplied by the factors.
 - Conv2d otherwise, and GroupNorm: the shares are formed; they are small, or cost no more than the sum would.
+- Conv1d: a Conv2d on images of one row.
+- Embedding: a record adds g_t to the row of its token a_t, so its squared norm is Σ over pairs of places with the same
+  token of ⟨g_t, g_s⟩, and the sum adds rows up; no share of all tokens is ever formed.
 
 Li et al., Large Language Models Can Be Strong Differentially Private Learners (ghost norm); Bu et al., Differentially
 Private Optimization on Large Model at Small Cost (book-keeping: no second backward pass).
@@ -79,6 +82,34 @@ def of_convolution(layer: nn.Module, a: Tensor, g: Tensor) -> Shares:
     return {"weight": weight, "bias": formed(_over_places(g))}
 
 
+def of_convolution_1d(layer: nn.Module, a: Tensor, g: Tensor) -> Shares:
+    assert isinstance(layer, nn.Conv1d)
+    patches = functional.unfold(
+        a.unsqueeze(2),
+        (1, *layer.kernel_size),
+        (1, *layer.dilation),
+        (0, int(layer.padding[0])),
+        (1, *layer.stride),
+    )
+    return {"weight": formed(torch.bmm(g, patches.transpose(1, 2)).flatten(1)), "bias": formed(_over_places(g))}
+
+
+def of_embedding(layer: nn.Module, a: Tensor, g: Tensor) -> Shares:
+    assert isinstance(layer, nn.Embedding)
+    ids, slopes = a.flatten(1), g.flatten(1, -2)  # (n, places), (n, places, d)
+    if layer.padding_idx is not None:
+        slopes = slopes * (ids != layer.padding_idx)[..., None]
+    same = ids[:, :, None] == ids[:, None, :]
+    exact = slopes.double() if slopes.device.type == "cpu" else slopes  # where slopes of a token cancel
+    alike = torch.bmm(exact, exact.transpose(1, 2)) * same
+
+    def total(factors: Tensor) -> Tensor:
+        weighted = (_heard(slopes, factors) * factors[:, None, None]).flatten(0, 1)
+        return slopes.new_zeros(layer.weight.shape).index_add_(0, ids.flatten().to(torch.int64), weighted)
+
+    return {"weight": Share(alike.sum((1, 2)).clamp(min=0).to(g.dtype), total, slopes[0].numel())}
+
+
 def _ghost(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Share:
     # In double precision: the terms are large and cancel if a norm follows the layer.
     patches, slopes = _patches(layer, a).double(), g.flatten(2).double()
@@ -113,4 +144,10 @@ def rule_for(layer: nn.Module) -> LayerRule | None:
     if type(layer) is nn.Conv2d:
         plain = layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
         return of_convolution if plain else None
+    if type(layer) is nn.Conv1d:
+        plain = layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+        return of_convolution_1d if plain else None
+    if type(layer) is nn.Embedding:
+        plain = layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse
+        return of_embedding if plain else None
     return None

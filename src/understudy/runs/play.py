@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from understudy import __version__
-from understudy.config.build import build_data, build_method, device
+from understudy.config.build import build_data, build_method, device, with_network
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation, persons_on_both_sides
+from understudy.data.inspection import about_sequences, kind_in_words
+from understudy.data.kinds import PLURAL
 from understudy.data.standardise import advice
 from understudy.engines.choose import OpenEngine, on_this_machine
 from understudy.errors import TOO_LITTLE_MEMORY, UserError, no_memory, resuming
@@ -49,7 +51,7 @@ def play(
         going_on = resume and folder.holds_a_run
         data = build_data(config)
         method, words = built(config, data, folder.config()["model"]["fast"] if going_on else None)
-        _check(config, data, method, watcher)
+        _check(config, data, method, words, watcher)
         here = _engine(config, data, words, out, watcher) if engine is None else engine
         if not going_on:
             if config.branched is not None:
@@ -82,6 +84,7 @@ def _keeper(config: Config, out: Path, observer: Observer) -> StatusKeeper:
 
 def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Method, dict[str, Any]]:
     """The method, and the config as written to the run's folder."""
+    config = with_network(config, data.problem)
     method = build_method(config, data, fast)
     where, digest = str(device(config)), digest_of_data(data)
     return method, config.words(__version__, data.problem, method.net.fast, where, digest, data.found, data.scale)
@@ -107,7 +110,7 @@ def _engine(config: Config, data: Federation, words: dict[str, Any], out: Path, 
     return loopback(out, list(data.sites), config.engine.timeout, watcher.says, watcher.attends)
 
 
-def _check(config: Config, data: Federation, method: Method, watcher: Observer) -> None:
+def _check(config: Config, data: Federation, method: Method, words: dict[str, Any], watcher: Observer) -> None:
     _ = config.policy  # checks that it exists and can be read
     asked = cohort_size(config.plan.cohort, len(data.sites))
     if config.plan.min_replies > asked:
@@ -133,11 +136,23 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
             f"data.person: {leaked:,} persons are both in the test set and at a site, so scores would be too good; "
             "remove them on one side."
         )
+    _say_kind(config, data, words, watcher)
     _check_sizes(config, data, watcher)
     if config.top.measure and (data.remote or config.top.privacy is not None):
         raise UserError("measure reads all clients' records without noise; leave it out in a real or private run.")
     if config.engine.name == "workers" and method.net.device.type != "cpu":
         watcher.says(f"On {method.net.device} the clients run one after another in this process.")
+
+
+def _say_kind(config: Config, data: Federation, words: dict[str, Any], watcher: Observer) -> None:
+    """What records were taken for, where it was guessed, and the network that followed from it."""
+    if "kind" in data.found or config.data is None:
+        how = "pass kind=" if config.data is None else "write data.kind"
+        watcher.says(f"Records: {kind_in_words(data)}; if that is wrong, {how}.")
+    if config.network_open and data.problem.kind != "image":
+        watcher.says(f"No network is named: {words['model']['name']}, the usual one for {PLURAL[data.problem.kind]}.")
+    if warning := about_sequences(data.problem):
+        watcher.says(warning)
 
 
 def _check_sizes(config: Config, data: Federation, watcher: Observer) -> None:

@@ -115,11 +115,8 @@ def _clients(holdings: Holdings | None, ledger: Mapping[str, Any] | None) -> lis
 
 def problem_of(folder: Path, config: Mapping[str, Any]) -> Problem:
     try:
-        said = config["problem"]
-        return Problem(
-            tuple(said["shape"]), said["classes"], said["multilabel"], tuple(said["mean"]), tuple(said["std"])
-        )
-    except (KeyError, TypeError):
+        return Problem.from_words(config["problem"])
+    except (KeyError, TypeError, ValueError):
         raise UserError(f"{folder / 'config.yaml'} has no complete 'problem'; restore it from a copy.") from None
 
 

@@ -17,12 +17,14 @@ from understudy.errors import UserError, option
 from understudy.runs.folder import RunFolder
 
 RECORDS_AT_ONCE = 4096  # large records may be on disk
+NEWER = {"data": ("kind", "categories"), "problem": ("floats", "categories")}
 FREE = ("engine", "version", "measure", "transcript", "track")
 
 
 def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
     why_fixed = why_rounds_matter(wanted)
     saved, wanted = _said(_with_used_data(saved)), _said(_with_used_data(wanted))
+    wanted = {section: _without_newer(words, section, saved.get(section)) for section, words in wanted.items()}
     for key in sorted(saved.keys() | wanted.keys()):
         a, b = saved.get(key), wanted.get(key)
         if key in FREE:
@@ -70,6 +72,12 @@ def _said(words: Any) -> Any:
     if isinstance(words, dict):
         return {key: _said(value) for key, value in words.items() if value is not None}
     return [_said(item) for item in words] if isinstance(words, list) else words
+
+
+def _without_newer(words: Any, section: str, saved: Any) -> Any:
+    """What older folders leave to the records themselves: their shape shows the same."""
+    older = saved if isinstance(saved, dict) else {}
+    return {k: v for k, v in words.items() if k in older or k not in NEWER[section]} if section in NEWER else words
 
 
 def _follows_a_curve(words: object) -> bool:

@@ -1,4 +1,4 @@
-"""A generator: a way to make labelled images from some records, and the registry of generators by name."""
+"""A generator: a way to make labelled records from others, and the registry of generators by name."""
 
 import importlib
 import pkgutil
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from understudy.base_settings import Settings
 from understudy.complaints import unknown_name
 from understudy.data.examples import Examples
+from understudy.data.kinds import PLURAL, RecordKind, listed
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.own_code import full_name, is_own, own
@@ -35,6 +36,8 @@ class Generator(ABC):
     """Fitted once on a client's records; what it learns is named tensors."""
 
     smallest: int  # fewest records it can be fitted on
+    makes: tuple[RecordKind, ...] = ("image",)  # the kinds of record it can make
+    makes_floats: bool = False  # also of float32 numbers; False: only of uint8 pixels
     device = torch.device("cpu")  # where it computes; records, learnt tensors and images are on the processor
 
     @abstractmethod
@@ -50,8 +53,22 @@ class Generator(ABC):
 
     @abstractmethod
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
-        """(n, channels, height, width) uint8, one image per label; every label must have been fitted, unless the fit
-        was private: then any label works."""
+        """(n, …), one record per label, of the type that it was fitted on: uint8 pixels, or float32. Every label must
+        have been fitted, unless the fit was private: then any label works."""
+
+    def check(self, problem: Problem) -> None:
+        """Refuses, in one sentence and before anything runs, records that it cannot make."""
+        name = next((e.name for e in _entries.values() if e.build is type(self)), type(self).__name__)
+        if problem.kind not in self.makes:
+            raise UserError(
+                f"Generator '{name}' makes {listed(self.makes)}, but the records are {PLURAL[problem.kind]} of shape "
+                f"{problem.shape}; {_instead(problem)}."
+            )
+        if problem.floats and not self.makes_floats:
+            raise UserError(
+                f"Generator '{name}' learns from uint8 pixels, but the records are floats; write them as uint8, or "
+                "choose 'vae'."
+            )
 
     def fit(
         self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
@@ -66,6 +83,13 @@ class Generator(ABC):
                 f"A generator needs at least {self.smallest} records, but was given {len(examples)}; "
                 f"let this client send nothing, or give it more records."
             )
+
+
+def _instead(problem: Problem) -> str:
+    if problem.tokens:
+        return "no generator makes tokens, so choose a method that sends models, such as fedavg"
+    fitting = [f"'{name}'" for name in names() if problem.kind in getattr(_entries[name].build, "makes", ())]
+    return f"choose {' or '.join(fitting)}"
 
 
 def with_weights(net: Callable[[], Net], learnt: Mapping[str, Tensor], prefix: str, device: torch.device) -> Net:

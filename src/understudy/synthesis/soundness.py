@@ -1,4 +1,4 @@
-"""Whether a generator collapsed or diverged, judged from its images alone.
+"""Whether a generator collapsed or diverged, judged from its images or records alone.
 
 It never looks at a record, so after private training the check costs nothing more. Three things are measured, all
 without units:
@@ -14,7 +14,12 @@ without units:
 
 A generator fails if more than half of its images are flat, if the typical one is noise, or if more than half of those
 that share a class with others lie in a class of a single repeated image.
+
+Vectors and sequences have neither contrast nor neighbours to compare. Of them, diversity is the root mean squared
+spread of a class's records over the size of its numbers, and what is not finite has diverged.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -26,12 +31,15 @@ TINY = 1e-12
 
 
 def complaint(images: Tensor, labels: Tensor) -> str | None:
-    """What is wrong with images (n, channels, height, width) uint8 and their labels, as a sentence; None: nothing.
+    """What is wrong with images (n, channels, height, width) uint8, or with float records (n, …), and their labels, as
+    a sentence; None: nothing.
 
     ``labels`` are (n,), or (n, classes) of zeros and ones: then equal rows make a class.
     """
     if not len(images):
         return None
+    if images.dtype != torch.uint8:
+        return _complaint_of_numbers(images.flatten(1).to(torch.float64), labels)
     x = images.to(torch.float32) / 255
     contrast = within_channels(x).sqrt()
     flat = float((contrast < FLAT).float().mean())
@@ -40,18 +48,37 @@ def complaint(images: Tensor, labels: Tensor) -> str | None:
     rough = roughness(x[contrast >= FLAT])
     if rough is not None and rough > ROUGH:
         return f"The generator made noise: neighbouring pixels differ {rough:.2f} times as much as distant ones."
-    alike, with_others = 0, 0
-    for members in _by_class(labels):
-        spread = diversity(x[members])
-        if spread is not None:
-            with_others += len(members)
-            alike += len(members) if spread < ALIKE else 0
-    if alike > with_others / 2:
+    alike = _in_classes_alike(x, labels, diversity)
+    if alike is not None:
         return (
             f"The generator collapsed: {alike} of its {len(images)} images lie in classes "
             f"whose images are nearly all the same."
         )
     return None
+
+
+def _complaint_of_numbers(x: Tensor, labels: Tensor) -> str | None:
+    broken = int((~torch.isfinite(x)).any(1).sum())
+    if broken:
+        return f"The generator diverged: {broken} of its {len(x)} records are not finite."
+    alike = _in_classes_alike(x, labels, diversity_of_numbers)
+    if alike is not None:
+        return (
+            f"The generator collapsed: {alike} of its {len(x)} records lie in classes "
+            f"whose records are nearly all the same."
+        )
+    return None
+
+
+def _in_classes_alike(x: Tensor, labels: Tensor, spread_of: Callable[[Tensor], float | None]) -> int | None:
+    """How many records lie in classes of a single repeated one, if more than half of those with others do."""
+    alike, with_others = 0, 0
+    for members in _by_class(labels):
+        spread = spread_of(x[members])
+        if spread is not None:
+            with_others += len(members)
+            alike += len(members) if spread < ALIKE else 0
+    return alike if alike > with_others / 2 else None
 
 
 def within_channels(x: Tensor) -> Tensor:
@@ -79,6 +106,13 @@ def diversity(x: Tensor) -> float | None:
     between = x.flatten(1).var(0).mean()
     seen = within_channels(x).mean()
     return float((between / seen.clamp(min=TINY)).sqrt())
+
+
+def diversity_of_numbers(x: Tensor) -> float | None:
+    """Of the records (n, numbers) of one class; None if there is only one."""
+    if len(x) < 2:
+        return None
+    return float((x.var(0).mean() / x.square().mean().clamp(min=TINY)).sqrt())
 
 
 def _by_class(labels: Tensor) -> list[Tensor]:

@@ -8,11 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.data.inspection import Inspection, Persons
+from understudy.data.kinds import KINDS
 from understudy.data.skew import Skew
 from understudy.view.numbers import NONE
 from understudy.view.ruled import Columns, filled, print_notes, print_rows, print_table
 
 MOST_CLIENTS = 30
+MOST_SIZES = 3  # columns of parameter counts beside each other
 MOST_NAMES = 3  # of what joins a method, or what an add-on joins
 SENDS: Columns = {"task": "whole", "part sent": "whole", "kind": "words"}
 SETTINGS: Columns = {"setting": "whole", "default": "words", "meaning": "words"}
@@ -36,6 +38,7 @@ def print_methods(found: Sequence[Mapping[str, Any]], whole: bool = False, conso
     console.print()
     _print_role(console, "method", found)
     notes = ["Typed as with=ADD-ON and method=METHOD.", "Paper, algorithm, settings, joins: understudy methods NAME."]
+    notes.append("takes: kinds of record (data.kind); * with a setting that understudy methods NAME tells.")
     print_notes(console, notes)
 
 
@@ -47,8 +50,8 @@ def _print_role(console: Console, role: str, found: Sequence[Mapping[str, Any]])
             joins = one.get("joins", ())
             counted = f"{len(joins)} {'methods' if role == 'add-on' else 'add-ons'}"
             said = counted if len(joins) > MOST_NAMES else ", ".join(joins) or NONE
-            rows.append((one["name"], _sent(one), said))
-    print_rows(console, {role: "whole", "clients send": "words", "joins": "words"}, rows)
+            rows.append((one["name"], _sent(one), _taken_briefly(one), said))
+    print_rows(console, {role: "whole", "clients send": "words", "takes": "words", "joins": "words"}, rows)
 
 
 def _sent(one: Mapping[str, Any]) -> str:
@@ -57,10 +60,24 @@ def _sent(one: Mapping[str, Any]) -> str:
     return ", ".join(kinds) or ("nothing more" if one["role"] == "add-on" else NONE)
 
 
+def _taken_briefly(one: Mapping[str, Any]) -> str:
+    """all, or the kinds of record; * where a setting is needed."""
+    takes = one["takes"]
+    if len(takes) == len(KINDS) and not any(takes.values()):
+        return "all"
+    return ", ".join(f"{kind}{'*' if needs else ''}" for kind, needs in takes.items())
+
+
+def taken(one: Mapping[str, Any]) -> str:
+    """image, vector (with dsa=false)"""
+    return ", ".join(f"{kind} (with {needs})" if needs else kind for kind, needs in one["takes"].items())
+
+
 def print_method(one: Mapping[str, Any], console: Console | None = None) -> None:
     console = console or Console()
     console.print(Text.assemble((one["name"], "bold"), f"  {one['role']}"))
     console.print(Text(_reflowed(one["about"]) + "\n"))
+    console.print(Text(f"takes {taken(one)}\n"))
     if one.get("joins"):
         console.print(Text(f"joins {', '.join(one['joins'])}\n"))
     _print_settings(console, one["reference"])
@@ -117,12 +134,13 @@ def print_models(found: Sequence[Mapping[str, Any]], console: Console | None = N
     """``found`` as returned by `config.describe.describe_models`."""
     console = console or Console()
     shapes = list(found[0]["parameters"]) if found else []
-    sizes: Columns = {shape.replace(" ", "\n"): "number" for shape in shapes}
-    counts = [[one["parameters"][shape] for shape in shapes] for one in found]
-    cells = [[NONE if count is None else f"{count:,}" for count in each] for each in counts]
-    rows = [(one["name"], *each, one["about"]) for one, each in zip(found, cells, strict=True)]
-    print_rows(console, {"name": "whole", **sizes, "what it is": "words"}, rows)
-    print_notes(console, ["Trainable parameters with ten classes, by kind of image.\n"])
+    for at in range(0, len(shapes), MOST_SIZES):  # images, then other records
+        some = shapes[at : at + MOST_SIZES]
+        counts = [(one, [one["parameters"][shape] for shape in some]) for one in found]
+        rows = [(one["name"], *map(_count, each), one["about"]) for one, each in counts if any(each)]
+        sizes: Columns = {shape.replace(" ", "\n"): "number" for shape in some}
+        print_rows(console, {"name": "whole", **sizes, "what it is": "words"}, rows)
+    print_notes(console, ["Trainable parameters with ten classes, by kind of record.\n"])
     settings = [
         (one["name"], line["setting"], typed(line["default"]), line["meaning"])
         for one in found
@@ -130,6 +148,10 @@ def print_models(found: Sequence[Mapping[str, Any]], console: Console | None = N
     ]
     print_rows(console, SETTINGS_BY_NAME, settings)
     print_notes(console, ["Typed as model.SETTING=VALUE; networks not listed here have no settings."])
+
+
+def _count(parameters: int | None) -> str:
+    return NONE if parameters is None else f"{parameters:,}"
 
 
 def print_generators(found: Sequence[Mapping[str, Any]], whole: bool = False, console: Console | None = None) -> None:
@@ -141,7 +163,8 @@ def print_generators(found: Sequence[Mapping[str, Any]], whole: bool = False, co
             _print_settings(console, one["reference"])
             print_notes(console, [f"For fedssyn: 'with.fedssyn.generator={{name: {one['name']}, SETTING: VALUE}}'."])
         return
-    print_rows(console, {"name": "whole", "what it is": "words"}, [(one["name"], one["about"]) for one in found])
+    rows = [(one["name"], ", ".join(one["makes"]), one["about"]) for one in found]
+    print_rows(console, {"name": "whole", "makes": "words", "what it is": "words"}, rows)
     print_notes(console, ["Settings of one: understudy generators NAME."])
 
 
@@ -165,10 +188,10 @@ def shape_words(shape: Sequence[int]) -> str:
     return "×".join(map(str, sides if channels == 1 and sides else [*sides, channels]))
 
 
-def print_skew(skew: Skew, console: Console | None = None) -> None:
+def print_skew(skew: Skew, besides: Sequence[str] = (), console: Console | None = None) -> None:
     console = console or Console()
     print_table(console, lambda gap: skew_table(skew, gap))
-    print_notes(console, skew_notes(skew))
+    print_notes(console, [*besides, *skew_notes(skew)])
 
 
 def print_inspection(found: Inspection, console: Console | None = None) -> None:

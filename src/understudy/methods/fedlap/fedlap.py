@@ -33,7 +33,7 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message, labels_to_wire, scalar
-from understudy.federation.method import Method, State, task
+from understudy.federation.method import Method, State, Takes, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.ahead import ahead
@@ -56,6 +56,10 @@ RealGradient = Callable[[Tensor, Draw | None], Tensor | None]  # gradient at a m
 class FedLap(Method):
     def __init__(self, settings: FedLapSettings):
         self.settings = settings
+
+    @property
+    def takes(self) -> Takes:
+        return {"image": "", "vector": "dsa=false", "sequence": "dsa=false"}
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)

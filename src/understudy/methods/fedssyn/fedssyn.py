@@ -1,7 +1,8 @@
 """Fedssyn: "Synthetic data shuffling accelerates the convergence of federated learning under data heterogeneity".
 
 An add-on to any method. Before the first round each client trains a generator on a share ρ (``records``) of its records
-and sends ñ (``images``) labelled images with the class frequencies of that share, in bytes. The server joins them,
+and sends ñ (``images``) labelled images with the class frequencies of that share, in bytes; of float records (vectors,
+tables, sequences) it sends float records, made by ``vae``. The server joins them,
 draws one permutation and deals every client an equal part, which comes with the client's first brief. Clients that sent
 nothing receive their part too, whether they have too few records or their generator failed. From then on clients train
 on their own records and the dealt ones; the number of gradient steps is still that of their own records.
@@ -41,7 +42,18 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.exchange_once import ExchangeOnce
 from understudy.federation.message import Kind, Message, labels_from_wire, labels_to_wire
-from understudy.federation.method import Dealt, Job, Method, State, task, task_name
+from understudy.federation.method import (
+    ANYTHING,
+    ONLY_NUMBERS,
+    Dealt,
+    Job,
+    Method,
+    State,
+    Takes,
+    taken_by_all,
+    task,
+    task_name,
+)
 from understudy.federation.registry import AROUND_ROUNDS, add_on
 from understudy.federation.server import Reply, Server
 from understudy.learning.loop import Descent
@@ -85,6 +97,8 @@ class Fedssyn(ExchangeOnce):
     def bind(self, net: Network, rounds: int) -> None:
         check_single_labels(net.problem)
         self.generator.device = net.device
+        if self.settings.source == "generator":
+            self.generator.check(net.problem)
         if self.settings.dp is not None:
             before = self.spent_before
             self.exchange = exchange = private_exchange(self.settings, self.privacy, self.inner, before)
@@ -110,6 +124,11 @@ class Fedssyn(ExchangeOnce):
                 "with.fedssyn.warm_start: the underlying method trains freshly drawn networks, so a model from before "
                 "round 1 would not be used; leave it out."
             )
+
+    @property
+    def takes(self) -> Takes:
+        made = ONLY_NUMBERS if self.settings.source == "generator" else ANYTHING
+        return taken_by_all([made, self.inner.takes])
 
     @property
     def private(self) -> bool:
@@ -217,8 +236,9 @@ class Fedssyn(ExchangeOnce):
 
     def _fault(self, reply: Reply) -> str | None:
         why = None if self.settings.deal == "own" else why_unfit(reply, self.net, most=self.settings.images)
-        if why is None and self.settings.source == "generator" and reply.get("x", BYTES).dtype != torch.uint8:
-            why = "its images are not in bytes"
+        wanted = self.net.problem.dtype
+        if why is None and self.settings.source == "generator" and reply.get("x", torch.empty(0)).dtype != wanted:
+            why = f"its records are not in {str(wanted).removeprefix('torch.')}"
         if why is None and self.settings.veto is not None and not _are_counts(reply.get("duplicates", BYTES)):
             why = "it does not report how many near-copies there were, out of how many"
         return why

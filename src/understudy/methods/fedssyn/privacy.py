@@ -23,7 +23,7 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.method import Method
 from understudy.methods.fedssyn.settings import ExchangePrivacy, FedssynSettings
-from understudy.methods.shared.imitation import Imitation, require_pixels
+from understudy.methods.shared.imitation import Imitation, require_fitting
 from understudy.privacy.accounting import Spending
 from understudy.privacy.mechanism import poisson_rows, with_noise
 from understudy.privacy.planning import Spendings, cost_of, noise_within, planned_records
@@ -76,7 +76,7 @@ class PrivateExchange:
     # ---- on the client
 
     def of(self, client: Client, imitation: Imitation, keep: Callable[[Stage], None]) -> Examples:
-        require_pixels(client)
+        require_fitting(client, imitation.problem)
         own, plan = client.own, self.steps(len(client.own))
         expected = plan.rate * self._seen(len(own))
         self._charge(client, plan, expected)
@@ -149,7 +149,7 @@ def private_exchange(
 def rehearse(generator: Generator, problem: Problem) -> None:
     """One step without records, so that a private generator refuses before anything is charged."""
     coins = stream("rehearsal")
-    nobody = Examples(torch.empty(0, *problem.shape, dtype=torch.uint8), torch.empty(0, dtype=torch.int64))
+    nobody = Examples(torch.empty(0, *problem.shape, dtype=problem.dtype), torch.empty(0, dtype=torch.int64))
     step = PrivateSteps(rate=1.0, steps=1, clip=1.0, noise=0.0, expected=1.0, sampling=coins, noises=coins, coins=coins)
     for _ in generator.course(nobody, problem, coins, step):
         pass

@@ -16,7 +16,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message, scalar
-from understudy.federation.method import Job, Method, State, by_sums, task, task_name
+from understudy.federation.method import ANYTHING, Job, Method, State, Takes, by_sums, taken_by_all, task, task_name
 from understudy.federation.server import Server
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent, Feed, Pull, Slope, Trained, plain, train
@@ -63,6 +63,10 @@ class Averaging(Method):
         joined.terms = (*self.terms, term)
         joined._check_terms()
         return joined
+
+    @property
+    def takes(self) -> Takes:
+        return taken_by_all([ANYTHING, *(term.takes for term in self.terms)])
 
     def adapt_network(self, module: nn.Module, problem: Problem) -> nn.Module:
         for term in self.terms:

@@ -13,7 +13,7 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.federation.client import Client
-from understudy.methods.shared.imitation import require_pixels
+from understudy.methods.shared.imitation import require_fitting
 from understudy.synthesis.generator import Generator, Learnt
 
 LEARNT = "start.generator."  # in a client's memory: what its generator learnt
@@ -25,11 +25,11 @@ class GeneratedStart:
     problem: Problem
 
     def images(self, client: Client, real: Examples, labels: Tensor) -> Tensor | None:
-        """(n, …) uint8, one for each label, all of them labels of ``real``; None if those are too few to learn from.
+        """(n, …), one for each label, all of them labels of ``real``; None if those are too few to learn from.
 
         ``real`` holds the records to learn from at first; later calls sample from what was learnt then.
         """
-        require_pixels(client)
+        require_fitting(client, self.problem)
         learnt = _kept(client.memory)
         if not learnt:
             if len(real) < self.generator.smallest:

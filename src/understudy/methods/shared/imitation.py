@@ -95,10 +95,10 @@ class Imitation:
 
     def of(self, client: Client, learn: Learn | None = None, shares: SeenAndUnseen | None = None) -> Examples:
         """Images with the class frequencies of the records the generator saw; none if those are too few."""
-        require_pixels(client)
+        require_fitting(client, self.problem)
         own, some = client.own, (shares or self.shares(client)).seen
         if len(some) < self.generator.smallest:
-            return Examples(torch.empty(0, *self.problem.shape, dtype=torch.uint8), own.y[:0])
+            return own.none()
         state = (learn or self.learn)(client, some)
         counts = largest_remainder(self.wanted(len(own)), some.label_counts(self.problem.classes))
         return self.painted(client, state, counts)
@@ -131,9 +131,10 @@ class Imitation:
         return records if self.settings.images is None else self.settings.images
 
 
-def require_pixels(client: Client) -> None:
-    if client.own.x.dtype != torch.uint8:
-        raise UserError(f"generator: the records of {client.id} are not uint8 pixels, which a generator needs.")
+def require_fitting(client: Client, problem: Problem) -> None:
+    if client.own.x.dtype != problem.dtype:
+        wanted = "float32 numbers" if problem.floats else "uint8 pixels"
+        raise UserError(f"generator: the records of {client.id} are not {wanted}, which a generator needs here.")
 
 
 def check_single_labels(problem: Problem) -> None:

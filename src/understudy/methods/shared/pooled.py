@@ -148,7 +148,7 @@ def check_images(net: Network, who: str, dsa_kinds: tuple[DsaKind, ...] | None =
     if net.problem.multilabel:
         raise UserError(f"{who} makes images class by class, so every record must have exactly one label.")
     if dsa_kinds is not None and len(net.problem.shape) != 3:
-        raise UserError("method.dsa needs images (channels, height, width), which these records are not; write false.")
+        raise UserError("method.dsa needs images (channels, height, width), unlike these records; write dsa: false.")
     if dsa_kinds == ():
         raise UserError("method.dsa_kinds is empty; name at least one kind, or write dsa: false.")
 
@@ -160,13 +160,15 @@ def why_unfit(reply: Reply, net: Network, *, most: int | None = None, weighted: 
         return f"it has no part '{missing[0]}'"
     x, y, problem = reply["x"], reply["y"], net.problem
     labels = labels_to_wire(torch.empty(0, problem.classes) if problem.multilabel else torch.empty(0), problem.classes)
-    if x.dtype not in (torch.uint8, torch.float32) or y.dtype != labels.dtype:
+    if x.dtype not in ((torch.int32,) if problem.tokens else (torch.uint8, torch.float32)) or y.dtype != labels.dtype:
         return f"its images and labels are in {_name(x.dtype)} and {_name(y.dtype)}, which this method never sends"
     if tuple(x.shape[1:]) != problem.shape or tuple(y.shape) != (*x.shape[:1], *labels.shape[1:]):
         return f"its images {tuple(x.shape)} and labels {tuple(y.shape)} do not fit; an image has shape {problem.shape}"
     kinds = 2 if problem.multilabel else problem.classes
     if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < kinds:
         return f"its labels run from {int(y.min())} to {int(y.max())}, but there are only {kinds}"
+    if problem.tokens and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < problem.tokens:
+        return f"its token ids run from {int(x.min())} to {int(x.max())}, but there are only {problem.tokens}"
     if most is not None and len(y) > most:
         return f"it sent {len(y)} images, but at most {most} are planned"
     weight = reply["weight"] if weighted else torch.ones(len(y))

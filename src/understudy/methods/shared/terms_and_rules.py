@@ -11,7 +11,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
-from understudy.federation.method import State
+from understudy.federation.method import ANYTHING, State, Takes
 from understudy.learning.local import Local
 from understudy.learning.loop import Batch, Slope, Trained
 from understudy.models.network import Network
@@ -36,6 +36,7 @@ class Term:
     reads_records: bool = False
     usual_loss: bool = False  # `begin` or `end` use the usual loss of the data, so no term may replace it
     zero_at_start: ClassVar[bool] = False  # has no effect at the broadcast model, so none in a method of one step
+    takes: Takes = ANYTHING  # the kinds of record that it can work with, and what must be set for each
     down: ClassVar[tuple[str, ...]] = ()  # parts of State that are sent in the brief
     up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed
     least: ClassVar[Mapping[str, float]] = {}  # for parts in ``up``: the smallest number allowed

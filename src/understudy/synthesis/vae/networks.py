@@ -1,8 +1,8 @@
-"""Encoder and decoder of the β-VAE, for images of 8×8 to 64×64 pixels.
+"""Encoder and decoder of the β-VAE, for images of 8×8 to 64×64 pixels and for rows of numbers.
 
 At 64×64 they are the published ones: four 4×4 convolutions of stride 2 with 32 channels, then 256 and 256. Smaller
 images get fewer stages, so that a map of at least 4×4 is left; a side that does not halve evenly is padded with black
-and cropped again in the output.
+and cropped again in the output. Rows have the dense layers alone.
 """
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from understudy.synthesis.image_layout import ImageLayout
+from understudy.synthesis.vae.rows import LEAST_SPREAD
 
 
 class Encoder(nn.Module):
@@ -61,18 +62,60 @@ class Decoder(nn.Module):
         return grown[:, :, : self.layout.high, : self.layout.wide]
 
 
-class Autoencoder(nn.Module):
-    """Both, so that a record's gradient is clipped as a whole; ``noise``: (n, latent), standard normal."""
+class RowEncoder(nn.Module):
+    """Rows of numbers, and encoded labels -> mean and log-variance of the latent."""
 
-    def __init__(self, layout: ImageLayout, told: int, latent: int, width: int, hidden: int) -> None:
+    def __init__(self, row: int, told: int, latent: int, hidden: int) -> None:
         super().__init__()
-        self.encoder = Encoder(layout, told, latent, width, hidden)
-        self.decoder = Decoder(layout, told, latent, width, hidden)
+        self.dense = _dense(row + told, hidden, 2 * latent)
+        self.apply(_he_start)
+
+    def forward(self, x: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_variance = self.dense(torch.cat([x, told], 1)).chunk(2, 1)
+        return mean, log_variance
+
+
+class RowDecoder(nn.Module):
+    """Latent and encoded labels -> (n, 2, row): what to expect at each place of a row, and ln σ there."""
+
+    def __init__(self, row: int, told: int, latent: int, hidden: int) -> None:
+        super().__init__()
+        self.dense = _dense(latent + told, hidden, row)
+        self.log_spread = nn.Parameter(torch.zeros(row))
+        self.apply(_he_start)
+
+    def forward(self, z: Tensor, told: Tensor) -> Tensor:
+        middle = self.dense(torch.cat([z, told], 1))
+        return torch.stack([middle, self.log_spread.clamp(min=LEAST_SPREAD).expand_as(middle)], 1)
+
+
+class Autoencoder(nn.Module):
+    """Both, so that a record's gradient is clipped as a whole; ``noise``: (n, latent), standard normal.
+
+    ``layout``: of images, or how many numbers are in a row.
+    """
+
+    encoder: Encoder | RowEncoder
+    decoder: Decoder | RowDecoder
+
+    def __init__(self, layout: ImageLayout | int, told: int, latent: int, width: int, hidden: int) -> None:
+        super().__init__()
+        if isinstance(layout, int):
+            self.encoder = RowEncoder(layout, told, latent, hidden)
+            self.decoder = RowDecoder(layout, told, latent, hidden)
+        else:
+            self.encoder = Encoder(layout, told, latent, width, hidden)
+            self.decoder = Decoder(layout, told, latent, width, hidden)
 
     def forward(self, x: Tensor, told: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits of the pixels; mean and log-variance of the latent."""
+        """The decoder's outputs; mean and log-variance of the latent."""
         mean, log_variance = self.encoder(x, told)
         return self.decoder(mean + noise * (log_variance / 2).exp(), told), mean, log_variance
+
+
+def _dense(first: int, hidden: int, last: int) -> nn.Sequential:
+    layers = [nn.Linear(first, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, last)]
+    return nn.Sequential(*layers)
 
 
 def _he_start(layer: nn.Module) -> None:

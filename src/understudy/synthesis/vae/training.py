@@ -1,6 +1,6 @@
 """How a β-VAE is trained: the objective with rising capacity, and the loops that minimise it.
 
-The objective is eq. 8 of Understanding disentangling in β-VAE, with Bernoulli pixels:
+The objective is eq. 8 of Understanding disentangling in β-VAE, with Bernoulli pixels (for floats see `vae.rows`):
 
     −log p(x|z) + γ·|KL(q(z|x) ‖ N(0, I)) − C(t)|,   C(t) rising from 0 to ``capacity``.
 """
@@ -18,6 +18,8 @@ from understudy.learning.plan import shuffled_batches
 from understudy.privacy.sgd import PrivateGradients, PrivateSteps, RecordLoss, fill_gradients
 from understudy.synthesis.generator import CourseSettings
 from understudy.synthesis.vae.networks import Autoencoder
+
+Cost = Callable[[Tensor, Tensor], Tensor]
 
 
 class VaeSettings(CourseSettings):
@@ -58,14 +60,29 @@ def objective(logits: Tensor, x: Tensor, divergence: Tensor, gamma: float, capac
     KL is averaged before it is compared with C, so this is not a mean over records. On a batch of one it is that
     record's own objective, with its own |KL − C|, which is what a private step clips.
     """
-    pixels = functional.binary_cross_entropy_with_logits(logits, x, reduction="sum") / len(x)
-    return pixels + gamma * (divergence.mean() - capacity).abs()
+    return penalised(pixel_cost(logits, x), divergence, gamma, capacity)
 
 
-def train(net: Autoencoder, x: Tensor, told: Tensor, settings: VaeSettings, rng: torch.Generator) -> Iterator[int]:
+def pixel_cost(logits: Tensor, x: Tensor) -> Tensor:
+    return functional.binary_cross_entropy_with_logits(logits, x, reduction="sum") / len(x)
+
+
+def penalised(cost: Tensor, divergence: Tensor, gamma: float, capacity: float) -> Tensor:
+    return cost + gamma * (divergence.mean() - capacity).abs()
+
+
+def train(
+    net: Autoencoder,
+    x: Tensor,
+    told: Tensor,
+    settings: VaeSettings,
+    rng: torch.Generator,
+    cost: Cost = pixel_cost,
+) -> Iterator[int]:
     """Yields the epoch after each checkpoint and at the end.
 
-    ``x``: pixels between 0 and 1; ``told``: (n, t), the labels as given to encoder and decoder.
+    ``x``: pixels between 0 and 1, or rows; ``told``: (n, t), the labels as given to encoder and decoder; ``cost``:
+    −log p(x|z), averaged over a batch, from the decoder's outputs and ``x``.
     """
     adam = torch.optim.Adam(net.parameters(), lr=settings.lr, fused=True)
     steps = settings.steps(len(x))
@@ -73,7 +90,8 @@ def train(net: Autoencoder, x: Tensor, told: Tensor, settings: VaeSettings, rng:
     draws = ((rows, torch.randn(len(rows), settings.latent, generator=rng)) for rows in batches)
     for step, (_, (rows, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
         images, labels = x[rows], told[rows]
-        loss = _loss(net, images, labels, noise, settings=settings, capacity=settings.capacity_at(step, steps))
+        capacity = settings.capacity_at(step, steps)
+        loss = _loss(net, images, labels, noise, settings=settings, capacity=capacity, cost=cost)
         adam.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         adam.step()
@@ -81,7 +99,12 @@ def train(net: Autoencoder, x: Tensor, told: Tensor, settings: VaeSettings, rng:
 
 
 def train_privately(
-    net: Autoencoder, x: Tensor, told: Tensor, settings: VaeSettings, private: PrivateSteps
+    net: Autoencoder,
+    x: Tensor,
+    told: Tensor,
+    settings: VaeSettings,
+    private: PrivateSteps,
+    cost: Cost = pixel_cost,
 ) -> Iterator[int]:
     """The same by DP-SGD: each record's own objective, with its own noise from ``private.coins``.
 
@@ -93,17 +116,17 @@ def train_privately(
     batches = (private.rows(len(x)) for _ in range(private.steps))
     draws = ((rows, torch.randn(len(rows), settings.latent, generator=private.coins)) for rows in batches)
     for step, (_, (rows, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
-        loss = record_objective(settings, settings.capacity_at(step, private.steps))
+        loss = record_objective(settings, settings.capacity_at(step, private.steps), cost)
         fill_gradients(net, gradient(loss, x[rows], told[rows], noise))
         adam.step()
         yield from settings.kept_after(step + 1, private.steps)
 
 
-def record_objective(settings: VaeSettings, capacity: float) -> RecordLoss:
-    """The objective of one record: image, label and noise come without a batch axis."""
+def record_objective(settings: VaeSettings, capacity: float, cost: Cost = pixel_cost) -> RecordLoss:
+    """The objective of one record: record, label and noise come without a batch axis."""
 
     def loss(call: Callable[..., tuple[Tensor, Tensor, Tensor]], x: Tensor, told: Tensor, noise: Tensor) -> Tensor:
-        return _loss(call, x[None], told[None], noise[None], settings=settings, capacity=capacity)
+        return _loss(call, x[None], told[None], noise[None], settings=settings, capacity=capacity, cost=cost)
 
     return loss
 
@@ -113,6 +136,8 @@ def _loss(
     *given: Tensor,
     settings: VaeSettings,
     capacity: float,
+    cost: Cost,
 ) -> Tensor:
-    logits, mean, log_variance = net(*given)
-    return objective(logits, given[0], divergence_from_unit(mean, log_variance), settings.gamma, capacity)
+    outputs, mean, log_variance = net(*given)
+    divergence = divergence_from_unit(mean, log_variance)
+    return penalised(cost(outputs, given[0]), divergence, settings.gamma, capacity)
