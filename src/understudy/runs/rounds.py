@@ -91,6 +91,7 @@ class Rounds:
             raise AwaitsApproval(self._why_waiting(waits, server.round)) from None
         finally:
             # However it ended: what was sent in a round that does not count has left all the same.
+            self.folder.releases.close()
             with contextlib.suppress(OSError, UserError):
                 self.folder.write_json("ledger.json", self.folder.ledger())
 
@@ -147,14 +148,12 @@ class Rounds:
         kept = self.folder.cut_metrics(done)
         self.under_way.go_on(done)
         self.observer.begins(self.last, done, len(self.data.sites), self.folder.path)
-        self.folder.releases.begin()
-        server.ledger = self.folder.releases.ledger()
+        server.ledger = self.folder.releases.begin()
         with contextlib.suppress(UserError):  # a client whose charge log cannot be read fails, and the others continue
-            server.ledger = self.folder.releases.ledger_with_charge_logs()
+            server.ledger = self.folder.releases.with_charge_logs(self.folder.releases.ledger())
         if checkpoint is None:
             return 0, self._open(server)
         server.restore(done, checkpoint.versions, checkpoint.spent, checkpoint.left_out)
-        self.folder.write_json("ledger.json", server.ledger.to_json())
         for line in kept:
             self.observer.scored(line)
         scored = {line["round"] for line in kept}
@@ -212,22 +211,19 @@ class Rounds:
         self.observer.phase(server.round, SCORING)
         for client, sent in server.record.examples.items():
             self.folder.keep_examples(client, sent)
-        line, ledger = self._line(server), server.ledger.to_json()
+        line = self._line(server)
         checkpoint = Checkpoint(
             state,
             server.round,
             server.settled(),
             [*self.scores.waiting, line],
-            ledger,
             sorted(server.spent),
             sorted(server.left_out),
             self.digest_begun_with,
         )
         self.folder.save_checkpoint(checkpoint)
         server.commit()
-        self.folder.write_json("ledger.json", ledger)
-        self.folder.releases.forget()
-        server.ledger.seen.clear()
+        self.folder.releases.settle(server.ledger)
         self.scores.score(line, state)
 
     def _line(self, server: RunServer) -> Line:
@@ -254,7 +250,6 @@ class Rounds:
     def _finish(self, server: RunServer, state: State) -> Result:
         if self.scores.waiting:
             self._ask_for_last_scores(server, state)
-        self.folder.write_json("ledger.json", server.ledger.to_json())
         weights = self.method.net.named(self.method.result(state))
         write_whole(self.folder.path / "model.safetensors", save(weights))
         metrics = self.folder.metrics()
