@@ -140,8 +140,8 @@ class Ledger:
         for client, lines in saved["clients"].items():
             for line in lines:
                 counts = {key: int(line[key]) for key in ("releases", "bytes", "covered")}
-                how = {"kind": str(line["kind"]), "mechanism": line["mechanism"]}
-                ledger.lines[(client, str(line["task"]), str(line["part"]))] = {**counts, **how}
+                told = {"kind": str(line["kind"]), **counts, "mechanism": line["mechanism"]}
+                ledger.lines[(client, str(line["task"]), str(line["part"]))] = told
                 if counts["covered"] < counts["releases"]:
                     ledger._bare.add(client)
         for client, listed in saved.get("charges", {}).items():
