@@ -2,7 +2,8 @@
 
 A step has one brief. Asked again, a client sends the same bytes; it refuses another brief for that step, and any
 unanswered step older than its newest. A task works on a copy of the memory that the request names and produces a new
-version. A reply that a person must review first is kept like any other, and waits.
+version. A reply that a person must review first is kept like any other, and waits. In a simulation, steps that cost
+nothing are not kept but repeated.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ from understudy.federation.client import Memory
 from understudy.federation.exchange import NOTHING, Answer, Outcome, Request, failed
 from understudy.federation.failures import NotFinite, Refused
 from understudy.federation.held import Leaving
+from understudy.federation.memories import Memories
 from understudy.federation.message import Kind, Message
 from understudy.federation.method import Method
 from understudy.federation.release import Forbidden, check_against_policy, rows_of
@@ -35,7 +37,7 @@ RUN = re.compile(r"[A-Za-z0-9_-]{1,100}")
 def answer(site: Site, method: Method, request: Request) -> Answer:
     """Whatever a task does, the caller gets an answer and the federation continues."""
     given = _whatever_happens(site, method, request)
-    if given.outcome == "waiting":
+    if given.outcome == "waiting" or given.repeatable:
         return given
     given = replace(given, records_seen=_records_seen(site, request))
     return given if given.outcome == "done" else _failure(site, request, given)
@@ -93,6 +95,8 @@ def _outcome(error: UserError) -> Outcome:
 
 def _answer(site: Site, method: Method, request: Request) -> Answer:
     _check_request(site, request)
+    if site.memories is not None:
+        return _repeatable(site, method, request, site.memories)
     step = _Step(site, method, request)
     before = step.answered_before()
     kept = before is not None and step.keeps_its_reply()
@@ -104,6 +108,16 @@ def _answer(site: Site, method: Method, request: Request) -> Answer:
         step.check_again(done, paid)
     step.let_go(done, paid)
     return Answer(site.name, "done", "", done["version"], step.file.read_bytes, [*done["charges"], *step.in_vain(paid)])
+
+
+def _repeatable(site: Site, method: Method, request: Request, memories: Memories) -> Answer:
+    """In a simulation, a step that costs neither privacy nor a person's time is done again if it is asked again."""
+    worked, version = work(site, method, request), request.start
+    if worked.memory.changed:
+        version = _name_of(request)
+        memories.put(site.name, version, worked.memory, request.start, worked.memory.unchanged)
+    reply = worked.reply.to_bytes()
+    return Answer(site.name, "done", "", version, lambda: reply, repeatable=True)
 
 
 class _Step:
@@ -224,11 +238,16 @@ def _answered(site: Site, request: Request) -> dict[str, Any]:
     return answered
 
 
+def _name_of(request: Request) -> str:
+    """Of the version of memory that this step makes."""
+    return f"r{request.round}s{request.step}"
+
+
 def _keep(site: Site, request: Request, memory: Memory) -> str:
     """Stores a new version if memory changed. All versions of this round stay until the round counts."""
     store, version = site.memory(request.run), request.start
     if memory.changed:
-        version = f"r{request.round}s{request.step}"
+        version = _name_of(request)
         store.put(version, memory)
     of_this_round = {entry for entry in store.entries() if entry.startswith(f"r{request.round}s")}
     store.keep_only({request.start, request.settled, *of_this_round} - {NOTHING})
