@@ -18,9 +18,7 @@ class SitesHere(Engine):
 
     def settle(self, clients: Iterable[str]) -> None:
         for client in clients:
-            site = self._sites[client]
-            if site.memories is None:  # otherwise it kept none
-                site.forget_replies()
+            self._sites[client].settle()
 
 
 class Inline(SitesHere):

@@ -194,8 +194,8 @@ def _answered(sites: Mapping[str, Site], method: Method, request: Request, memor
     if memory:
         site.memories.put(site.name, request.start, Message.from_bytes(memory))
     done, new, unchanged = answer(site, method, request), b"", ()
-    if done.outcome == "done" and done.version != request.start:
-        changes, unchanged = site.memories.changes(site.name, done.version)
-        new = changes.to_bytes()
+    found = site.memories.changes(site.name, done.version) if done.version != request.start else None
+    if found is not None:
+        new, unchanged = found[0].to_bytes(), found[1]
     said = {**done.header(), "repeatable": done.repeatable, "unchanged": unchanged}
     return json.dumps(said).encode(), done.read(), new

@@ -118,9 +118,11 @@ class Memories:
         self._in_ram = self._alive = 0
         self._limit = 2**62  # so that nothing is written here
 
-    def changes(self, client: str, version: str) -> tuple[Message, tuple[str, ...]]:
-        """What is new in a version, and the names of the parts that are not."""
-        found = self._versions[client][version]
+    def changes(self, client: str, version: str) -> tuple[Message, tuple[str, ...]] | None:
+        """What is new in a version, and the names of the parts that are not; None if it is not here."""
+        found = self._versions.get(client, {}).get(version)
+        if found is None:
+            return None
         new = {name: tensor for name, tensor in (found.parts or {}).items() if name not in found.unchanged}
         return Message(new), found.unchanged
 

@@ -54,8 +54,16 @@ class Site:
     def reply(self, request: Request) -> Path:
         return self.folder / request.run / f"reply-{request.step}.safetensors"
 
+    def settle(self) -> None:
+        """The round counts: its replies will not be asked for again. A client of a simulation then goes on in memory,
+        whatever it kept because it had worked long."""
+        if self.memories is None:
+            self.forget_replies()
+        elif self.folder.is_dir():
+            for kept in (path for path in self.folder.iterdir() if path.is_dir()):
+                forget_answers(kept)
+
     def forget_replies(self, run: str = "*") -> None:
-        """The round counts: its replies will not be asked for again."""
         for path in self.folder.glob(f"{run}/{REPLIES}"):
             path.unlink(missing_ok=True)
 
