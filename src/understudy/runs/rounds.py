@@ -234,7 +234,7 @@ class Rounds:
         server.commit()
         self.memories.settle({client: checkpoint.versions.get(client, NOTHING) for client in server.record.down})
         self.folder.releases.settle(server.ledger)
-        self.scores.score(line, state)
+        self.scores.score(line, state, lambda: self.under_way.seconds)
 
     def _line(self, server: RunServer) -> Line:
         """The metrics line of the round that just ended, without its scores."""
