@@ -24,7 +24,8 @@ class Scorekeeper:
         self.waiting: list[Line] = []  # lines about the same model: undone rounds do not change it
 
     def score(self, line: Line, state: State, seconds: Callable[[], float] | None = None) -> None:
-        """``seconds`` that the round took: asked last, so that saving and scoring are in it; None: the line has them."""
+        """``seconds`` that the round took are asked last, so that saving and scoring are in them; None: they are in
+        the line."""
         net = self._method.net
         line |= self._method.metrics(state)
         if remarks := list(self._method.remarks(state)):
