@@ -18,10 +18,13 @@ class SitesHere(Engine):
 
     def settle(self, clients: Iterable[str]) -> None:
         for client in clients:
-            self._sites[client].forget_replies()
+            self._sites[client].settle()
 
 
 class Inline(SitesHere):
+    """The place for several clients in one step would be here: requests come in the cohort's order, and each needs its
+    own answer, as `answer` would give it."""
+
     def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
         for request in requests:
             began = time.monotonic()

@@ -1,11 +1,13 @@
 """Clients spread over worker processes on this machine, one torch thread each.
 
 Workers are forked, so they share data and network with the run and start at once. Their pipes carry a JSON header and
-the bytes of a Message; replies wait in the client's folder for their turn. A killed worker is replaced, and its request
-is sent again: a step can be repeated, and gives the same bits.
+the bytes of Messages: the brief and the client's memory one way, the reply and what is new in its memory the other way.
+A few replies may wait here for their turn. A killed worker is replaced, and its request is sent again: a step can be
+repeated, and gives the same bits.
 """
 
 import contextlib
+import functools
 import json
 import multiprocessing
 import os
@@ -23,11 +25,13 @@ from understudy.engines.inline import SitesHere
 from understudy.engines.with_parent import end_with_parent
 from understudy.federation.answering import answer, give_up
 from understudy.federation.exchange import Answer, Request
+from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 WAITING = 4  # answers that may wait for an earlier one, times the number of workers
+SAME = b"="  # instead of a brief: the one before, which is no Message and so cannot be mistaken for one
 TRIES = 3  # workers that may die over one request before its client counts as failed
 
 
@@ -47,6 +51,7 @@ class Worker:
     process: ForkProcess
     pipe: Connection
     busy: Assignment | None = None
+    brief: bytes | None = None  # the one that it was sent last, and has still
 
 
 class Workers(SitesHere):
@@ -110,9 +115,18 @@ class Workers(SitesHere):
 
     def _send(self, worker: Worker, job: Assignment) -> None:
         worker.busy = job
+        request, memory = job.request, self._memory_for(job.request)
         with contextlib.suppress(ConnectionError):  # a dead worker is noticed when its answer is read
-            worker.pipe.send_bytes(job.request.header())
-            worker.pipe.send_bytes(job.request.body)
+            worker.pipe.send_bytes(request.header())
+            worker.pipe.send_bytes(SAME if worker.brief is request.body else request.body)
+            worker.pipe.send_bytes(memory)
+            worker.brief = request.body
+
+    def _memory_for(self, request: Request) -> bytes:
+        """Empty if there is none, or if the client itself knows where it is."""
+        memories = self._sites[request.client].memories
+        found = None if memories is None else memories.get(request.client, request.start)
+        return b"" if found is None else found.to_bytes()
 
     def _receive(self) -> Iterator[Answer]:
         ready = wait([worker.pipe for worker in self._workers if worker.busy])
@@ -121,15 +135,21 @@ class Workers(SitesHere):
             if worker.pipe not in ready or job is None:
                 continue
             try:
-                said = json.loads(worker.pipe.recv_bytes())
+                said, reply, new = json.loads(worker.pipe.recv_bytes()), *(worker.pipe.recv_bytes() for _ in range(2))
             except (EOFError, OSError):  # killed before its answer or in the middle of it
                 worker.process.join()
                 self._workers[at] = self._start()
                 yield from self._after_a_death(replace(job, deaths=job.deaths + 1), worker.process.exitcode)
                 continue
             worker.busy = None
-            read = self._sites[job.request.client].reply(job.request).read_bytes
+            self._remember(job.request, said["version"], new, said.pop("unchanged"))
+            read = functools.partial(bytes, reply)
             yield Answer(**said, read=read, deaths=job.deaths, seconds=job.seconds)
+
+    def _remember(self, request: Request, version: str, new: bytes, unchanged: list[str]) -> None:
+        memories = self._sites[request.client].memories
+        if memories is not None and new:
+            memories.put(request.client, version, Message.from_bytes(new), request.start, unchanged)
 
     def _after_a_death(self, job: Assignment, code: int | None) -> Iterator[Answer]:
         if job.deaths < TRIES:
@@ -150,14 +170,32 @@ def _serve(parent: int, pipe: Connection, other_end: Connection, sites: Mapping[
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     end_with_parent(parent)
     torch.set_num_threads(1)
+    brief = b""
     while True:
         try:
-            header, body = pipe.recv_bytes(), pipe.recv_bytes()
+            header, body, memory = pipe.recv_bytes(), pipe.recv_bytes(), pipe.recv_bytes()
         except EOFError:
             os._exit(0)
-        request = Request.of(header, body)
-        done = answer(sites[request.client], method, request)
+        brief = brief if body == SAME else body
         try:
-            pipe.send_bytes(json.dumps(done.header()).encode())
+            for part in _answered(sites, method, Request.of(header, brief), memory):
+                pipe.send_bytes(part)
         except BrokenPipeError:
             os._exit(0)
+
+
+def _answered(sites: Mapping[str, Site], method: Method, request: Request, memory: bytes) -> tuple[bytes, ...]:
+    """The header of the answer, the reply, and what is new in the client's memory."""
+    site = sites[request.client]
+    if site.memories is None:
+        done = answer(site, method, request)
+        return json.dumps({**done.header(), "unchanged": []}).encode(), done.read(), b""
+    site.memories.empty()
+    if memory:
+        site.memories.put(site.name, request.start, Message.from_bytes(memory))
+    done, new, unchanged = answer(site, method, request), b"", ()
+    found = site.memories.changes(site.name, done.version) if done.version != request.start else None
+    if found is not None:
+        new, unchanged = found[0].to_bytes(), found[1]
+    said = {**done.header(), "repeatable": done.repeatable, "unchanged": unchanged}
+    return json.dumps(said).encode(), done.read(), new

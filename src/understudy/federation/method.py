@@ -98,6 +98,7 @@ class Method(ABC):
     def bind(self, net: Network, rounds: int) -> None:
         """Sets the network that this process works with; here a method refuses what it cannot do."""
         self.net, self.rounds = net, rounds
+        self.__dict__.pop("_known_jobs", None)
 
     @by_sums
     def start(self, server: Server) -> State:
@@ -229,6 +230,14 @@ def taken_by_all(parts: Iterable[Takes]) -> Takes:
         for kind in KINDS
         if all(kind in one for one in every)
     }
+
+
+def known_jobs(method: Method) -> dict[str, Job]:
+    """Its `jobs`, worked out once per method: they are looked up for every request."""
+    known: tuple[Method, dict[str, Job]] | None = method.__dict__.get("_known_jobs")
+    if known is None or known[0] is not method:  # a copy has its own
+        known = method.__dict__["_known_jobs"] = (method, method.jobs())
+    return known[1]
 
 
 def only_sums(method: Method) -> bool:

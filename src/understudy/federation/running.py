@@ -49,6 +49,7 @@ class RunServer(Server):
         exchanged: Callable[[Exchanged], None] | None = None,  # for a transcript
     ):
         self.clients = in_order(clients)
+        self._known = frozenset(self.clients)
         self.round = 0
         self.record = RoundRecord()
         self.versions: dict[str, str] = {}  # of client memories, as the checkpoint names them
@@ -76,8 +77,9 @@ class RunServer(Server):
 
     def cohort(self) -> list[str]:
         rng = generator(self._facts.seed, self.round, "cohort")
-        there = set(self.able()) | self._gone_now
-        return draw_cohort([client for client in self.clients if client in there], self._facts.cohort, rng)
+        away = (self.spent | self.left_out) - self._gone_now
+        there = [client for client in self.clients if client not in away] if away else self.clients
+        return draw_cohort(there, self._facts.cohort, rng)
 
     def leave_out(self, client: str, why: str) -> None:
         self.left_out.add(client)
@@ -93,7 +95,7 @@ class RunServer(Server):
         name = task_name(task)
         if name not in self._incoming.kinds:
             raise UserError(f"'{name}' is not a task of this method; mark it with @task.")
-        strangers = [client for client in to if client not in self.clients]
+        strangers = [client for client in to if client not in self._known]
         if strangers or len(set(to)) < len(to):
             who = f"'{strangers[0]}', who is not a client" if strangers else "a client twice"
             raise UserError(f"{name} was asked of {who}; ask every client once.")
@@ -120,9 +122,9 @@ class RunServer(Server):
         self.begin(done)
         self.versions, self.spent, self.left_out = dict(versions), set(spent), set(left_out)
 
-    def able(self) -> list[str]:
-        """The clients that can still be asked."""
-        return [client for client in self.clients if client not in self.spent and client not in self.left_out]
+    def able(self) -> bool:
+        """Whether anyone can still be asked."""
+        return len(self.clients) > len(self.spent | self.left_out)
 
     def check_replies(self) -> None:
         """At the end of a round, since a method may have refused replies after reading them all."""
@@ -132,7 +134,8 @@ class RunServer(Server):
 
     def settled(self) -> dict[str, str]:
         """The memory versions that count if this round does."""
-        return {**self.versions, **self._pending}
+        together = {**self.versions, **self._pending}
+        return {client: version for client, version in together.items() if version != NOTHING}
 
     def undo(self) -> None:
         """The round does not count: memories stay where the checkpoint left them."""

@@ -10,7 +10,7 @@ from understudy.federation.client import Client, Memory
 from understudy.federation.exchange import NOTHING, Request
 from understudy.federation.failures import NotFinite
 from understudy.federation.message import Message
-from understudy.federation.method import Job, Method
+from understudy.federation.method import Job, Method, known_jobs
 from understudy.federation.release import check_kinds, may_score
 from understudy.federation.site import SCORE, Site
 from understudy.learning.evaluate import tally
@@ -26,19 +26,42 @@ class Worked:
 
 
 def job_of(site: Site, method: Method, request: Request) -> Job:
-    job = method.jobs().get(request.task)
+    job = known_jobs(method).get(request.task)
     if job is None:
         raise UserError(f"{site.name} has no task '{request.task}'; server and client must share one config.")
     return job
 
 
+class _Briefs:
+    """One brief usually goes to a whole cohort: the clients that this process works for read it once. A task that
+    writes into its brief spoils only its own copy."""
+
+    def __init__(self) -> None:
+        self._body, self._brief = b"", Message()
+        self._writes: list[int] = []
+
+    def read(self, body: bytes) -> Message:
+        if body is not self._body or self._writes != _writes(self._brief):
+            self._body, self._brief = b"", Message()
+            brief = Message.from_bytes(body)
+            if broken := brief.not_finite():
+                raise UserError(f"the brief is not finite in {', '.join(broken)}")
+            self._body, self._brief, self._writes = body, brief, _writes(brief)
+        return self._brief
+
+
+def _writes(message: Message) -> list[int]:
+    return [tensor._version for tensor in message.values()]
+
+
+_BRIEFS = _Briefs()
+
+
 def work(site: Site, method: Method, request: Request) -> Worked:
     job = job_of(site, method, request)
     check_kinds(site.policy, job.kinds, private=site.privacy is not None)
-    kept = site.memory(request.run).get(request.start)[0] if request.start != NOTHING else Message()
-    brief = Message.from_bytes(request.body)
-    if brief.not_finite():
-        raise UserError(f"the brief is not finite in {', '.join(brief.not_finite())}")
+    kept = _remembered(site, request)
+    brief = _BRIEFS.read(request.body)
     scores = _scores(site, method, request, kept, brief) if request.score and may_score(site.policy) else {}
     memory = Memory(kept)
     with private_global_stream(site.seed, request.round, site.name, request.task):
@@ -46,6 +69,13 @@ def work(site: Site, method: Method, request: Request) -> Worked:
         reply = job.work(client, brief)
     _check_declared(request, job, reply)
     return Worked(reply.but(scores), memory, client.budget.charged)
+
+
+def _remembered(site: Site, request: Request) -> Message:
+    if request.start == NOTHING:
+        return Message()
+    found = None if site.memories is None else site.memories.get(site.name, request.start)
+    return site.memory(request.run).get(request.start)[0] if found is None else found
 
 
 def _check_declared(request: Request, job: Job, reply: Message) -> None:

@@ -1,18 +1,20 @@
 """What is available: methods, networks, generators, data sets; and how skewed a split is."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from understudy.data.inspection import Inspection, Persons
-from understudy.data.kinds import KINDS
-from understudy.data.skew import Skew
 from understudy.view.numbers import NONE
 from understudy.view.ruled import Columns, filled, print_notes, print_rows, print_table
 
+if TYPE_CHECKING:  # listings that are kept are printed without torch
+    from understudy.data.inspection import Inspection, Persons
+    from understudy.data.skew import Skew
+
+KINDS_OF_RECORD = 4  # `data.kinds` lists them, and needs torch
 MOST_CLIENTS = 30
 MOST_SIZES = 3  # columns of parameter counts beside each other
 MOST_NAMES = 3  # of what joins a method, or what an add-on joins
@@ -63,7 +65,7 @@ def _sent(one: Mapping[str, Any]) -> str:
 def _taken_briefly(one: Mapping[str, Any]) -> str:
     """all, or the kinds of record; * where a setting is needed."""
     takes = one["takes"]
-    if len(takes) == len(KINDS) and not any(takes.values()):
+    if len(takes) == KINDS_OF_RECORD and not any(takes.values()):
         return "all"
     return ", ".join(f"{kind}{'*' if needs else ''}" for kind, needs in takes.items())
 
@@ -188,13 +190,13 @@ def shape_words(shape: Sequence[int]) -> str:
     return "×".join(map(str, sides if channels == 1 and sides else [*sides, channels]))
 
 
-def print_skew(skew: Skew, besides: Sequence[str] = (), console: Console | None = None) -> None:
+def print_skew(skew: "Skew", besides: Sequence[str] = (), console: Console | None = None) -> None:
     console = console or Console()
     print_table(console, lambda gap: skew_table(skew, gap))
     print_notes(console, [*besides, *skew_notes(skew)])
 
 
-def print_inspection(found: Inspection, console: Console | None = None) -> None:
+def print_inspection(found: "Inspection", console: Console | None = None) -> None:
     console = console or Console()
     print_rows(console, {"where": "words", "records": "number"}, [(n, f"{c:,}") for n, c in found.records.items()])
     print_rows(console, {"class": "words", "records": "number"}, [(n, f"{c:,}") for n, c in found.classes.items()])
@@ -202,11 +204,11 @@ def print_inspection(found: Inspection, console: Console | None = None) -> None:
     print_notes(console, [f"{found.kind}; {found.scale}.", *persons, *(found.warnings or ("Nothing looks wrong.",))])
 
 
-def _whose(persons: Persons) -> str:
+def _whose(persons: "Persons") -> str:
     return f"{persons.number:,} persons, with up to {persons.most_records:,} records each to learn from at one site."
 
 
-def skew_table(skew: Skew, gap: int = 2) -> Table:
+def skew_table(skew: "Skew", gap: int = 2) -> Table:
     rows = []
     for one in skew.clients[:MOST_CLIENTS]:
         numbers = (f"{one.entropy:.2f}", f"{one.effective_classes:.1f}", f"{one.distance:.2f}")
@@ -219,7 +221,7 @@ def skew_table(skew: Skew, gap: int = 2) -> Table:
     return table
 
 
-def skew_notes(skew: Skew) -> list[str]:
+def skew_notes(skew: "Skew") -> list[str]:
     notes = [
         "distance: between a client's labels and those of all clients; 0 the same, 1 nothing in common.",
         f"{len(skew.clients)} clients with {skew.smallest:,} to {skew.largest:,} records, "

@@ -117,7 +117,8 @@ class Averaging(Method):
     def work(self, client: Client, brief: Message) -> tuple[Trained, Parts]:
         """Local training from the broadcast model, and what the terms send up."""
         w = self.whole(client, brief["model"])
-        self.net.load(w)
+        if self.terms:
+            self.net.load(w)  # for those that look at it before training does the same
         outside = self.seen_by_terms(client)
         kits = [term.begin(outside, brief, self.net) for term in self.terms]
         pulls = [Active(term, kit) for term, kit in zip(self.terms, kits, strict=True) if kit is not None]
