@@ -13,6 +13,7 @@ from understudy.errors import UserError
 from understudy.federation import registry
 from understudy.federation.registry import Entry, Role
 from understudy.models import zoo as models
+from understudy.models.start import digest_of_file, start_file
 from understudy.own_code import full_name, is_own, own
 
 SECTIONS = ("data", "model", "method", "with", "engine")
@@ -186,9 +187,18 @@ def _entry(name: str, role: Role) -> Entry:
     return registry.entry_of(own(name), name, role)
 
 
+def _with_digest(plan: ModelPlan) -> ModelPlan:
+    """With the full path of ``start`` and what is in it now. A site may do without the file: the model travels."""
+    if plan.start is None:
+        return plan
+    file = start_file(plan.start)
+    digest = plan.start_digest or (digest_of_file(file) if file.is_file() else None)
+    return plan.model_copy(update={"start": str(file), "start_digest": digest})
+
+
 def _model(given: Words, live: Live) -> tuple[ModelPlan, Mapping[str, Any]]:
     general = {key: given.pop(key) for key in ModelPlan.model_fields if key in given}
-    plan: ModelPlan = checked(ModelPlan, general, "model")
+    plan: ModelPlan = _with_digest(checked(ModelPlan, general, "model"))
     if live.model is not None:
         return plan.model_copy(update={"name": LIVE}), {}
     if plan.name == LIVE:

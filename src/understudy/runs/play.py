@@ -16,6 +16,7 @@ from understudy.federation.cohorts import cohort_size
 from understudy.federation.method import Method
 from understudy.heap import keep_freed_memory
 from understudy.learning.local import Local
+from understudy.models.split import Split
 from understudy.models.zoo import FastPath
 from understudy.runs.folder import RunFolder
 from understudy.runs.holdings import note_holdings
@@ -82,7 +83,8 @@ def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Meth
     """The method, and the config as written to the run's folder."""
     method = build_method(config, data, fast)
     where, digest = str(device(config)), digest_of_data(data)
-    return method, config.words(__version__, data.problem, method.net.fast, where, digest, data.found)
+    frozen = method.net.frozen_digest
+    return method, config.words(__version__, data.problem, method.net.fast, where, digest, data.found, frozen)
 
 
 def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> OpenEngine:
@@ -119,10 +121,21 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
     if data.test is None and not at_home:
         watcher.says("There is nothing to score on: no test set, and no records held out at the clients.")
     _check_sizes(config, data, watcher)
+    _tell_head(method, watcher)
     if config.top.measure and (data.remote or config.top.privacy is not None):
         raise UserError("measure reads all clients' records without noise; leave it out in a real or private run.")
     if config.engine.name == "workers" and method.net.device.type != "cpu":
         watcher.says(f"On {method.net.device} the clients run one after another in this process.")
+
+
+def _tell_head(method: Method, watcher: Observer) -> None:
+    """Which layer of a user's own network was taken for its head; a method may have wrapped the network."""
+    for part in method.net.module.modules():
+        if isinstance(part, Split) and part.guessed:
+            watcher.says(
+                f"The network's head is its layer '{part.head_name}'; if it is another, name it: "
+                'us.split(network, head="NAME").'
+            )
 
 
 def _check_sizes(config: Config, data: Federation, watcher: Observer) -> None:

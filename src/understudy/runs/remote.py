@@ -160,8 +160,9 @@ def build_site(
     data = build_data(_without_test(config))
     if name not in data.sites:
         raise UserError(f"The config has no site '{name}'; it has {', '.join(data.sites)}.")
-    method = build_method(config, data)
-    words = config.words(__version__, data.problem, method.net.fast, str(device(config)), "")
+    method = build_method(config, data, at_site=True)
+    net = method.net
+    words = config.words(__version__, data.problem, net.fast, str(device(config)), "", frozen_digest=net.frozen_digest)
     holding = _holding(config, data, name, source)
     site = Site(
         name,

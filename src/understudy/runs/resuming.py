@@ -109,4 +109,8 @@ def digest_of_config(words: dict[str, Any]) -> str:
     shared = {key: words[key] for key in ("seed", "problem", "model", "method", "with", "privacy")}
     apart = ["cohort", "min_replies", *(("rounds",) if why_rounds_matter(words) is None else ())]
     method = {key: value for key, value in shared["method"].items() if key not in apart}
-    return hashlib.sha256(json.dumps({**shared, "method": method}, sort_keys=True).encode()).hexdigest()[:32]
+    # Where the first weights came from is the server's affair: they travel, and what is frozen has a digest of its own.
+    model = {key: value for key, value in shared["model"].items() if not key.startswith("start")}
+    return hashlib.sha256(
+        json.dumps({**shared, "method": method, "model": model}, sort_keys=True).encode()
+    ).hexdigest()[:32]
