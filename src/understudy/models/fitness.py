@@ -92,10 +92,8 @@ def _check_exact(network: Split, problem: Problem) -> None:
     kind = type(whole).__name__
     logits = _first_try(whole, problem, x)
     if not isinstance(logits, Tensor):
-        what = f"a {type(logits).__name__}" + (
-            f" of {len(logits)}" if isinstance(logits, tuple | list | Mapping) else ""
-        )
-        raise UserError(f"model: {kind} returns {what}, not a tensor of logits; {OTHERWISE}.")
+        size = f" of {len(logits)}" if isinstance(logits, Sized) else ""
+        raise UserError(f"model: {kind} returns a {type(logits).__name__}{size}, not a tensor of logits; {OTHERWISE}.")
     if _same(logits, _in_two_steps(network, x)) and _same_in_training(network, problem, x):
         return
     raise UserError(
