@@ -65,7 +65,7 @@ def test_a_step_is_the_one_that_torch_takes_over_the_trainable_part() -> None:
     module = Tutorial()
     net = frozen(module, "conv1", "fc1")
     moved = train(net, net.initial(), Feed(Examples(X, Y), torch.arange(6)[None]), Descent(Local(lr=0.5))).model
-    F.cross_entropy(module(X), Y).backward()
+    F.cross_entropy(module(X), Y).backward()  # type: ignore[no-untyped-call]
     parts = [p.detach() - 0.5 * p.grad for p in (*module.fc2.parameters(), *module.fc3.parameters())]  # type: ignore[operator]
     assert torch.allclose(moved, torch.cat([part.flatten() for part in parts]), atol=1e-6)
 
@@ -122,7 +122,7 @@ def test_adapters_travel_and_what_they_adapt_does_not() -> None:
     assert net.size == 2 * 36 + 12 * 2 + 27
     found = clipped_gradient_sum(net, X, Y, clip=1e9)
     net.module.zero_grad()
-    F.cross_entropy(net.at(net.vector, X)[1], Y, reduction="sum").backward()
+    F.cross_entropy(net.at(net.vector, X)[1], Y, reduction="sum").backward()  # type: ignore[no-untyped-call]
     assert torch.allclose(found, torch.cat([p.grad.flatten() for p in net.trained.values()]), atol=1e-5)  # type: ignore[union-attr]
 
 

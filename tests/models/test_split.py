@@ -28,7 +28,7 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.models.fitness import fitted
 from understudy.models.network import Network
-from understudy.models.split import Split
+from understudy.models.split import SplitNetwork
 from understudy.privacy.gradients import clipped_gradient_sum
 from understudy.randomness import generator
 from understudy.runs.play import play
@@ -54,7 +54,7 @@ NAMES = [head for _, head in HEADS]
 def test_the_head_is_found_and_the_rest_are_features(build: Callable[[], nn.Module], head: str) -> None:
     module = build().eval()
     network = fitted(module, PROBLEM)
-    assert isinstance(network, Split)
+    assert isinstance(network, SplitNetwork)
     assert network.head_name == head
     assert network.head is module.get_submodule(head)
     with torch.no_grad():
@@ -108,7 +108,7 @@ def test_clipped_gradients_of_single_records_are_those_of_the_module(build: Call
     total = torch.zeros(net.parameters)
     for x, y in zip(X, Y, strict=True):  # the slow way, over the user's module
         module.zero_grad()
-        F.cross_entropy(module(x[None]), y[None]).backward()
+        F.cross_entropy(module(x[None]), y[None]).backward()  # type: ignore[no-untyped-call]
         named = dict(module.named_parameters())
         gradient = torch.cat([named[name].grad.flatten() for name in net.trained])  # type: ignore[union-attr]
         total += gradient * min(1.0, 0.5 / float(gradient.norm()))
@@ -153,7 +153,7 @@ def test_an_own_file_may_build_any_module(tmp_path: Path) -> None:
         "def kind(problem):\n    return nn.Linear\n"
     )
     data = us.Federation.from_arrays({"a": (X, Y)}, held_out=0.4)
-    plan = {"rounds": 1, "engine": "inline", "out": tmp_path / "run"}
+    plan: dict[str, Any] = {"rounds": 1, "engine": "inline", "out": tmp_path / "run"}
     result = us.run(data=data, model={"name": f"{mine}:build", "width": 4}, **plan)
     assert result.weights["3.weight"].shape == (3, 4)
     plan["out"] = tmp_path / "other"

@@ -18,6 +18,7 @@ from understudy.errors import UserError
 from understudy.models.fitness import fitted
 from understudy.models.start import begin_at
 from understudy.randomness import generator
+from understudy.runs.folder import RunFolder
 from understudy.runs.resuming import digest_of_config
 
 X = torch.randn(9, 1, 8, 8, generator=generator("x"))
@@ -44,7 +45,7 @@ def test_a_run_begins_with_the_weights_of_the_file_and_notes_its_digest(tmp_path
     result = played(tmp_path / "run", ResNetStyle(), **{"model.start": str(file)})
     for name, value in trained.state_dict().items():
         assert torch.equal(result.weights[name], value), name
-    words = us.runs.folder.RunFolder(tmp_path / "run").config()["model"]  # type: ignore[attr-defined]
+    words = RunFolder(tmp_path / "run").config()["model"]
     assert words["start"] == str(file)
     assert len(words["start_digest"]) == 64
 
@@ -87,7 +88,7 @@ def test_a_file_of_another_kind_or_none_at_all(tmp_path: Path) -> None:
 def test_a_file_that_changed_stops_a_resumed_run(tmp_path: Path) -> None:
     file = saved(Tutorial(), tmp_path / "pre.safetensors")
     played(tmp_path / "run", Tutorial(), **{"model.start": str(file)})
-    again = {"data": data(), "model": Tutorial(), "out": tmp_path / "run", "resume": True}
+    again: dict[str, Any] = {"data": data(), "model": Tutorial(), "out": tmp_path / "run", "resume": True}
     us.run(**again, rounds=2)
     saved(Tutorial(), file)
     with pytest.raises(UserError, match="is not the file that this run began with"):

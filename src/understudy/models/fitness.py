@@ -5,11 +5,11 @@ from collections.abc import Sized
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import is_lazy
 
 from understudy.data.problem import Problem
 from understudy.errors import UserError
-from understudy.models.split import Split, split
+from understudy.models.split import SplitNetwork, split
 from understudy.randomness import generator, private_global_stream
 
 OTHERWISE = "wrap it in a module whose forward takes one tensor and returns the logits"
@@ -24,7 +24,7 @@ def fitted(module: nn.Module, problem: Problem) -> nn.Module:
     with private_global_stream("trial"):
         found = module if _has_parts(module, problem) else split(module)
         check_parts(found)
-        if isinstance(found, Split):
+        if isinstance(found, SplitNetwork):
             _check_exact(found, problem)
     check_outputs(found, problem)
     _check_apart(found)
@@ -39,7 +39,7 @@ def check_weights(module: nn.Module, problem: Problem) -> None:
     kind = type(module).__name__
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         layer = name.rpartition(".")[0] or kind
-        if isinstance(tensor, UninitializedTensorMixin):
+        if is_lazy(tensor):
             shape = ", ".join(map(str, (2, *problem.shape)))
             raise UserError(
                 f"model: layer '{layer}' of {kind} is lazy and has no weights yet; pass it two records first, such as "
@@ -56,8 +56,8 @@ def _has_parts(module: nn.Module, problem: Problem) -> bool:
     """A network that says itself what its features are. If they are a layer of it, as in torchvision, something may
     come between them and the head."""
     features, head = getattr(module, "features", None), getattr(module, "head", None)
-    if isinstance(module, Split) or not callable(features) or not isinstance(head, nn.Module):
-        return isinstance(module, Split)
+    if isinstance(module, SplitNetwork) or not callable(features) or not isinstance(head, nn.Module):
+        return isinstance(module, SplitNetwork)
     if not isinstance(features, nn.Module) or _without_forward(module):
         return True
     x = records_to_try(problem, _some(module))
@@ -82,11 +82,11 @@ def _tried(call: object, module: nn.Module, x: Tensor) -> Tensor:
     finally:
         for part, training in before.items():
             part.training = training
-        if isinstance(module, Split):
+        if isinstance(module, SplitNetwork):
             module.whole.training = before[module]
 
 
-def _check_exact(network: Split, problem: Problem) -> None:
+def _check_exact(network: SplitNetwork, problem: Problem) -> None:
     """Features and head must give what the module itself gives, in training too."""
     whole, x = network.whole, records_to_try(problem, _some(network))
     kind = type(whole).__name__
@@ -126,21 +126,21 @@ def _cannot_take(whole: nn.Module, problem: Problem, x: Tensor, error: Exception
     return UserError(f"model: {kind} cannot take records of shape {problem.shape}: {first}.")
 
 
-def _in_two_steps(network: Split, x: Tensor) -> Tensor | None:
+def _in_two_steps(network: SplitNetwork, x: Tensor) -> Tensor | None:
     try:
         return _tried(network, network, x)
     except Exception:  # what follows the head may not take its input
         return None
 
 
-def _same_in_training(network: Split, problem: Problem, x: Tensor) -> bool:
+def _same_in_training(network: SplitNetwork, problem: Problem, x: Tensor) -> bool:
     """On copies, as running statistics move; dropout draws alike."""
     found = []
-    for call in (lambda one: one.whole(x), lambda one: one(x)):
+    for in_two_steps in (False, True):
         one = copy.deepcopy(network).train()
         with private_global_stream("trial in training"), torch.no_grad():
             try:
-                found.append(call(one))
+                found.append(one(x) if in_two_steps else one.whole(x))
             except Exception as error:  # user code may raise anything
                 raise _cannot_take(network.whole, problem, x, error) from error
     return isinstance(found[0], Tensor) and _same(*found)
@@ -166,7 +166,7 @@ def check_outputs(module: nn.Module, problem: Problem) -> None:
 
 def _instead(module: nn.Module, problem: Problem) -> str:
     """The line that gives a network, such as one pretrained for other classes, the right head."""
-    if not isinstance(module, Split) or not isinstance(module.head, nn.Linear) or not module.places:
+    if not isinstance(module, SplitNetwork) or not isinstance(module.head, nn.Linear) or not module.places:
         return ""
     place = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in module.head_name.split("."))
     return f": network{place} = nn.Linear({module.head.in_features}, {problem.classes})"
@@ -200,7 +200,7 @@ def _check_apart(module: nn.Module) -> None:
 
 
 def _kind(module: nn.Module) -> str:
-    return type(module.whole if isinstance(module, Split) else module).__name__
+    return type(module.whole if isinstance(module, SplitNetwork) else module).__name__
 
 
 def _some(module: nn.Module) -> Tensor:

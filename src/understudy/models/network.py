@@ -26,7 +26,7 @@ from understudy.errors import UserError
 from understudy.models.batch_last import batch_last
 from understudy.models.fitness import check_parts
 from understudy.models.frozen import digest_of, hold_still, mixes_records
-from understudy.models.split import Split
+from understudy.models.split import SplitNetwork
 from understudy.models.zoo import FastPath
 from understudy.randomness import private_global_stream
 
@@ -82,7 +82,7 @@ class Network:
         self.needs_company = mixes_records(self.module)
         if fast == "compiled" and self.needs_company:
             raise UserError("model.fast: a network with BatchNorm cannot be 'compiled'; write 'eager'.")
-        if fast == "compiled" and isinstance(self.module, Split):
+        if fast == "compiled" and isinstance(self.module, SplitNetwork):
             raise UserError("model.fast: a network without `features` and `head` cannot be 'compiled'; write 'eager'.")
         self._lay_out()
         self._twins: dict[str, Network] = {}
@@ -276,8 +276,8 @@ def _names(module: nn.Module) -> dict[str, str]:
 
 
 def _paths(module: nn.Module) -> dict[str, list[str]]:
-    """By a parameter's first name, how a wrapper of ``module`` reaches it: `Split` has layers under other names."""
-    detours = [name for name, part in module.named_modules() if isinstance(part, Split)]
+    """By a parameter's first name, how a wrapper of ``module`` reaches it: `SplitNetwork` has layers under other names."""
+    detours = [name for name, part in module.named_modules() if isinstance(part, SplitNetwork)]
     found: dict[str, list[str]] = {}
     for name, first in _names(module).items():
         for detour in detours:

@@ -5,7 +5,7 @@ its name, and changes nothing: parameters keep their names and their order, so s
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -17,7 +17,7 @@ HEADS = ("fc", "classifier", "heads", "head")
 SHARED = ("_parameters", "_buffers", "_non_persistent_buffers_set", "_modules")
 
 
-def split(module: nn.Module, head: str | None = None) -> "Split":
+def split(module: nn.Module, head: str | None = None) -> "SplitNetwork":
     """``module`` as features and a head. ``head`` is the name of its last layer, such as "fc" or "classifier.6";
     without it, the last Linear layer where that is plain to see. Whether the two make up ``module(x)`` is verified when
     a run builds its network."""
@@ -25,13 +25,18 @@ def split(module: nn.Module, head: str | None = None) -> "Split":
         raise UserError(f"model: {module.__name__} is a class; pass a network, such as {module.__name__}().")
     if not isinstance(module, nn.Module):
         raise UserError(f"model: pass a torch.nn.Module, not {type(module).__name__}.")
-    if isinstance(module, Split):
-        return module if head is None else Split(module.whole, head)
-    return Split(module, _last_linear(module) if head is None else head, guessed=head is None)
+    if isinstance(module, SplitNetwork):
+        return module if head is None else SplitNetwork(module.whole, head)
+    return SplitNetwork(module, _last_linear(module) if head is None else head, guessed=head is None)
 
 
-class Split(nn.Module):
+class SplitNetwork(nn.Module):
     """``forward(x) = head(features(x))``, which is what ``whole(x)`` computes, over the same weights."""
+
+    whole: nn.Module
+    places: list[tuple[nn.Module, str]]  # that hold the head: an owner, and the name it has there
+    head_name: str
+    guessed: bool
 
     def __init__(self, whole: nn.Module, name: str, *, guessed: bool = False):
         super().__init__()
@@ -43,9 +48,10 @@ class Split(nn.Module):
 
     @property
     def head(self) -> nn.Module:
-        owner, name = next(iter(self.places), (None, ""))
-        part: nn.Module = self.whole if owner is None else owner._modules[name]
-        return part
+        if not self.places:
+            return self.whole
+        owner, name = self.places[0]
+        return cast(nn.Module, owner._modules[name])
 
     def __setattr__(self, name: str, value: Any) -> None:
         """A method may put another head in its place (VHL, MOON)."""
@@ -76,7 +82,7 @@ class Split(nn.Module):
         logits: Tensor = self.head(self.features(x))
         return logits
 
-    def train(self, mode: bool = True) -> "Split":
+    def train(self, mode: bool = True) -> "SplitNetwork":
         self.whole.train(mode)
         self.training = mode
         return self
@@ -94,7 +100,7 @@ def _places(whole: nn.Module, part: nn.Module) -> Iterator[tuple[nn.Module, str]
 
 
 def _part(whole: nn.Module, name: str) -> nn.Module:
-    parts = dict(whole.named_modules())
+    parts: dict[str, nn.Module] = dict(whole.named_modules())
     if name not in parts:
         layers = [name for name, part in parts.items() if name and not any(True for _ in part.children())]
         raise unknown_name(f"layer of {type(whole).__name__}", name, layers)
@@ -103,7 +109,8 @@ def _part(whole: nn.Module, name: str) -> nn.Module:
 
 def _last_linear(module: nn.Module) -> str:
     """The name of the layer that is the head: by its name, or else because no Linear layer comes after it."""
-    names = {part: name for name, part in reversed([*module.named_modules()]) if isinstance(part, nn.Linear)}
+    every: list[tuple[str, nn.Module]] = list(module.named_modules())
+    names: dict[object, str] = {part: name for name, part in reversed(every) if isinstance(part, nn.Linear)}
     kind = type(module).__name__
     if not names:
         raise UserError(
@@ -117,7 +124,7 @@ def _last_linear(module: nn.Module) -> str:
                 f"model: the network ends with {type(last).__name__}, not with a Linear layer; end it with the logits "
                 '(the loss applies softmax), or name its head with us.split(network, head="NAME").'
             )
-        return names[last]  # type: ignore[index]
+        return names[last]
     known = dict.fromkeys(part for part in _by_name(module) if part in names)
     if len(known) > 1:
         both = " or ".join(f'head="{names[part]}"' for part in known)

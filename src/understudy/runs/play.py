@@ -16,7 +16,7 @@ from understudy.federation.cohorts import cohort_size
 from understudy.federation.method import Method
 from understudy.heap import keep_freed_memory
 from understudy.learning.local import Local
-from understudy.models.split import Split
+from understudy.models.split import SplitNetwork
 from understudy.models.zoo import FastPath
 from understudy.runs.folder import RunFolder
 from understudy.runs.holdings import note_holdings
@@ -131,7 +131,7 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
 def _tell_head(method: Method, watcher: Observer) -> None:
     """Which layer of a user's own network was taken for its head; a method may have wrapped the network."""
     for part in method.net.module.modules():
-        if isinstance(part, Split) and part.guessed:
+        if isinstance(part, SplitNetwork) and part.guessed:
             watcher.says(
                 f"The network's head is its layer '{part.head_name}'; if it is another, name it: "
                 'us.split(network, head="NAME").'
