@@ -276,7 +276,7 @@ def _names(module: nn.Module) -> dict[str, str]:
 
 
 def _paths(module: nn.Module) -> dict[str, list[str]]:
-    """By a parameter's first name, how a wrapper of ``module`` reaches it: `SplitNetwork` has layers under other names."""
+    """By a parameter's first name, how a wrapper of ``module`` reaches it: not through a `SplitNetwork`'s own parts."""
     detours = [name for name, part in module.named_modules() if isinstance(part, SplitNetwork)]
     found: dict[str, list[str]] = {}
     for name, first in _names(module).items():
