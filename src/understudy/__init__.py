@@ -13,6 +13,7 @@ _HOMES = {
     "run": "understudy.runs.api",
     "load": "understudy.runs.api",
     "report": "understudy.reporting",
+    "split": "understudy.models.split",
     "Result": "understudy.runs.rounds",
     "Federation": "understudy.data.federation",
     "Examples": "understudy.data.examples",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from understudy.federation.registry import add_on as add_on
     from understudy.federation.registry import method as method
     from understudy.federation.server import Server as Server
+    from understudy.models.split import split as split
     from understudy.reporting import report as report
     from understudy.runs.api import load as load
     from understudy.runs.api import run as run

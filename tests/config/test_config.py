@@ -192,7 +192,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"method": "fedavgg"}, r"There is no method 'fedavgg'\. Did you mean 'fedavg'\?"),
     ({"method": "fedssyn"}, r"'fedssyn' is an add-on: write it under `with`"),
     ({"with": ["feddyn"]}, "'feddyn' is a method: write it under `method`"),
-    ({"with": ["fedcog"]}, r"'with\.fedcog\.kd_weighting' must be given: one of fixed, balanced"),
+    ({"with": [{"name": "fedcog", "kd_weighting": "both"}]}, r"'with\.fedcog\.kd_weighting': .*'fixed' or 'balanced'"),
+    ({"sizes": ["feddm"]}, r"'sizes' must list settings by method or add-on, such as \{feddm: \{steps: 30\}\}"),
     ({"with": [{"name": "fedssyn", "generator": "gann"}]}, r"There is no generator 'gann'"),
     (
         {"with": [{"name": "fedssyn", "generator": {"name": "vae", "epoch": 3}}]},
@@ -257,3 +258,35 @@ def test_a_momentum_under_scaffold_is_refused_with_the_reason() -> None:
     config = resolve({"method": {"name": "scaffold", "local": {"momentum": 0.9}}})
     with pytest.raises(UserError, match=r"method\.local\.momentum must be 0"):
         build_method(config, build_data(config), "eager")
+
+
+SIZED = {
+    "method": {"name": "fedavg", "rounds": 10, "local": {"epochs": 2}},
+    "sizes": {
+        "feddm": {"rounds": 5, "steps": 30, "server": {"epochs": 100}},
+        "fedssyn": {"generator": {"name": "vae", "epochs": 7, "width": 3}},
+    },
+}
+
+
+def test_a_presets_sizes_are_for_the_method_that_is_chosen_and_yield_to_what_is_typed() -> None:
+    assert resolve(SIZED).plan.rounds == 10
+    sized = resolve(SIZED, {"method": "feddm"})
+    assert (sized.plan.rounds, sized.method.settings.steps, sized.method.settings.server.epochs) == (5, 30, 100)  # type: ignore[attr-defined]
+    typed = resolve(SIZED, {"method": "feddm", "rounds": 3, "method.steps": 4})
+    assert (typed.plan.rounds, typed.method.settings.steps) == (3, 4)  # type: ignore[attr-defined]
+    published = resolve(SIZED, {"method": {"name": "feddm", "preset": "paper"}})
+    assert (published.plan.rounds, published.method.settings.steps) == (10, 1000)  # type: ignore[attr-defined]
+    assert "sizes" not in words_of(sized)
+
+
+def test_a_presets_sizes_are_for_add_ons_too_but_not_for_another_generator() -> None:
+    def generator(*given: object) -> dict[str, Any]:
+        found: dict[str, Any] = resolve(SIZED, {"with": list(given)}).add_ons[0].settings.generator  # type: ignore[attr-defined]
+        return found
+
+    assert (generator("fedssyn")["epochs"], generator("fedssyn")["width"]) == (7, 3)
+    typed = generator({"name": "fedssyn", "generator": {"epochs": 9}})
+    assert (typed["epochs"], typed["width"]) == (9, 3)
+    other = generator({"name": "fedssyn", "generator": {"name": "gan", "epochs": 2}})
+    assert (other["name"], other["epochs"]) == ("gan", 2)

@@ -28,6 +28,16 @@ def test_a_run_ends_with_the_weights_of_the_processor(name: str, tmp_path: Path)
     assert_same_on_both(run, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["fedavg", "feddm", "dp-fedavg"])
+def test_a_frozen_first_layer_stays_on_the_device_as_on_the_processor(name: str, tmp_path: Path) -> None:
+    model = {"name": "mlp", "hidden": [8, 8], "frozen": ["body.1"]}
+
+    def run(folder: Path, device: str) -> Result:
+        return CASES[name].play(folder, rounds=2, device=device, model=model)
+
+    assert_same_on_both(run, tmp_path)
+
+
 @dataclass(frozen=True)
 class OnDevice(Case):
     """A case of the contract suite that knows no other device."""

@@ -84,9 +84,9 @@ def test_balanced_weights_by_hand() -> None:
     assert Consensus(settings("balanced"), 64).loss_weights(held) == pytest.approx((0.1, 0.9))
 
 
-def test_the_weighting_must_be_chosen() -> None:
-    with pytest.raises(ValueError, match="kd_weighting"):
-        FedCogSettings.model_validate({})
+def test_the_weighting_is_the_one_that_reproduced_unless_another_is_chosen() -> None:
+    assert FedCogSettings().kd_weighting == "balanced"
+    assert FedCogSettings(kd_weighting="fixed").kd_weight == 0.01
 
 
 def test_the_published_numbers_are_the_defaults() -> None:

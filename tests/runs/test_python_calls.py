@@ -37,7 +37,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": Net(5)}, r"model: the head of Net gives \(2, 5\) for two records; it must give \(2, 10\)"),
     ({"model": Net(12)}, r"it must give \(2, 10\), one number per class"),
     ({"model": Net(inputs=9)}, r"model: Net cannot take records of shape \(1, 4, 4\)"),
-    ({"model": nn.Linear(2, 2)}, "needs a callable `features"),
+    ({"model": nn.Linear(2, 2)}, r"model: Linear cannot take records of shape \(1, 4, 4\): mat1"),
     ({"model": 5}, "model: pass a name, settings or a torch.nn.Module, not int"),
     ({"method": Net()}, "method: pass a name, settings or a Method or its class, not Net"),
     ({"data": np.zeros(3)}, "data: pass a name, settings or a Federation, not ndarray"),
@@ -62,7 +62,7 @@ def test_an_argument_of_the_wrong_kind(words: dict[str, Any], sentence: str, tmp
 
 
 def test_a_network_that_is_tried_on_blank_records_is_left_as_it_was() -> None:
-    from understudy.models.network import check_outputs
+    from understudy.models.fitness import check_outputs
 
     net, stream = Net(), torch.get_rng_state()
     check_outputs(net, us.Federation.from_arrays(arrays()).problem)

@@ -178,7 +178,7 @@ def test_what_a_run_said_is_kept_in_one_line_and_passed_on(tmp_path: Path) -> No
         keeper.says("one\x1b[2J\ntwo")
         keeper.phase(1, "train")
         keeper.heard("ash")
-        keeper.scored({"round": 1})
+        keeper.scored({"round": 1, "bytes_up": 0, "bytes_down": 0, "seconds": 0.1})
     assert inner.heard_of == ["one\x1b[2J\ntwo", (1, "train"), "ash", {"round": 1}]
     assert status_of(tmp_path).said == ["one [2J two"]
     for number in range(20):

@@ -1,6 +1,7 @@
 """From a Config to the objects a run works with."""
 
 import copy
+import inspect
 import shutil
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 from understudy import patience
-from understudy.config.schema import Config
+from understudy.config.schema import Config, ModelPlan
 from understudy.data.assemble import build_federation, check_private
 from understudy.data.federation import Federation
 from understudy.data.kinds import PLURAL, listed
@@ -22,7 +23,10 @@ from understudy.federation.registry import AROUND_SUMS
 from understudy.federation.scaled import Scaled
 from understudy.heap import memory_of_machine
 from understudy.models import zoo as models
-from understudy.models.network import Network, check_outputs
+from understudy.models.fitness import fitted
+from understudy.models.frozen import freeze
+from understudy.models.network import Network
+from understudy.models.start import begin_at, read_start, start_file
 from understudy.models.zoo import FastPath
 from understudy.own_code import is_own, own
 
@@ -37,18 +41,19 @@ def build_data(config: Config) -> Federation:
     return data
 
 
-def build_method(config: Config, data: Federation, fast: FastPath | None = None) -> Method:
+def build_method(config: Config, data: Federation, fast: FastPath | None = None, *, at_site: bool = False) -> Method:
     """The method with its add-ons, bound to its network; combinations that make no sense are refused here.
 
     It is built once: it tells how much work it is, which decides the ``fast`` path if none is given, then what its
-    network must look like, and is bound to that network.
+    network must look like, and is bound to that network. ``at_site``: where the file to start from may be missing,
+    since the model travels.
     """
     patience.doing("Building the network")
     config = with_network(config, data.problem)
     method = _on_scaled_records(config, data, method_with_add_ons(config, data.problem))
     path = fast or choose_fast_path(config, data, method)
     method.privacy = config.top.privacy
-    method.bind(_network(config, data.problem, path, method), config.plan.rounds)
+    method.bind(_network(config, data.problem, path, method, at_site=at_site), config.plan.rounds)
     return method
 
 
@@ -97,14 +102,35 @@ def _on_scaled_records(config: Config, data: Federation, method: Method) -> Meth
     return Scaled(ColumnSums(data.scale), method, around_sums)
 
 
-def _network(config: Config, problem: Problem, fast: FastPath, method: Method) -> Network:
+def _network(config: Config, problem: Problem, fast: FastPath, method: Method, *, at_site: bool) -> Network:
     """The config's network, adapted to its method."""
     _check_memory(config, problem)
+    plan, missing = config.model, _why_without_start(config.model) if at_site else None
+    weights = None if plan.start is None or missing else read_start(start_file(plan.start), plan.start_digest)
 
     def build() -> nn.Module:
-        return method.adapt_network(module_of(config, problem), problem)
+        module = module_of(config, problem)
+        if weights is not None:
+            begin_at(module, weights, head=plan.start_head)
+        freeze(module, plan.frozen)
+        return method.adapt_network(module, problem)
 
-    return Network(build, problem, seed=config.top.seed, fast=fast, device=device(config))
+    net = Network(build, problem, seed=config.top.seed, fast=fast, device=device(config), unknown=missing)
+    if missing and net.frozen_digest is not None:
+        raise UserError(f"{missing.rstrip('.')}: what is frozen does not travel.")
+    if plan.frozen_digest not in (None, net.frozen_digest):
+        raise UserError(
+            "model.frozen: the frozen weights are not those that this config was written for; restore what they came "
+            "from (model.start, or your own code), or leave out model.frozen_digest for a new run."
+        )
+    return net
+
+
+def _why_without_start(plan: ModelPlan) -> str | None:
+    """None if the file to start from is here, or if there is none."""
+    if plan.start is None or start_file(plan.start).is_file():
+        return None
+    return f"model.start: this site needs {plan.start} as well; copy it there."
 
 
 def module_of(config: Config, problem: Problem) -> nn.Module:
@@ -114,8 +140,7 @@ def module_of(config: Config, problem: Problem) -> nn.Module:
         models.check_takes(entry, problem)
         return entry.build(problem, entry.settings(**settings))
     module = _own_module(name, problem, settings) if config.live.model is None else _copy(config.live.model)
-    check_outputs(module, problem)
-    return module
+    return fitted(module, problem)
 
 
 def _copy(module: nn.Module) -> nn.Module:
@@ -126,7 +151,18 @@ def _copy(module: nn.Module) -> nn.Module:
 
 
 def _own_module(name: str, problem: Problem, settings: dict[str, Any]) -> nn.Module:
-    module = own(name)(problem, **settings)
+    build = own(name)
+    try:
+        inspect.signature(build).bind(problem, **settings)
+    except (TypeError, ValueError) as error:
+        given = ", ".join(["problem", *(f"{key}=…" for key in settings)])
+        raise UserError(
+            f"model: {name} is called with ({given}), which it does not take ({error}); name a function of the problem "
+            "(its shape and classes) that returns a network."
+        ) from None
+    module = build(problem, **settings)
+    if isinstance(module, type):
+        raise UserError(f"{name} gave the class {module.__name__}; let it return a network, {module.__name__}(…).")
     if not isinstance(module, nn.Module):
         raise UserError(f"{name} gave a {type(module).__name__}, not a torch.nn.Module.")
     return module

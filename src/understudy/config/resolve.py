@@ -13,6 +13,7 @@ from understudy.errors import UserError
 from understudy.federation import registry
 from understudy.federation.registry import Entry, Role
 from understudy.models import zoo as models
+from understudy.models.start import digest_of_file, start_file
 from understudy.own_code import full_name, is_own, own
 
 SECTIONS = ("data", "model", "method", "with", "engine")
@@ -23,13 +24,14 @@ PLANS: Mapping[str, type[Settings]] = {
     "method": MethodPlan,
     "engine": EngineSettings,
 }
+SIZES = "sizes"  # in a preset: settings of methods and add-ons that fit its data
 BRANCHED = "branched"  # written by `runs.branching` alone
 
 
 def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live | None = None) -> Config:
     live = live or Live()
     check_keys({**words, **(changes or {})})
-    words = override(words, changes or {}, _keys())
+    words = _overridden(words, changes or {})
     for key in words:
         if key not in (*SECTIONS, *IGNORED, BRANCHED, *Top.model_fields):
             raise _unknown(key, words, live)
@@ -55,6 +57,27 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
         network_open,
         checked(Branched, _section(words, BRANCHED), BRANCHED) if words.get(BRANCHED) else None,
     )
+
+
+def _overridden(words: Words, changes: Mapping[str, Any]) -> Words:
+    """``changes`` over what a preset says of the chosen method and add-ons (``sizes``) over the rest of the preset."""
+    words, sizes = dict(words), words.get(SIZES)
+    words.pop(SIZES, None)
+    changed = override(words, changes, _keys())
+    if sizes is None:
+        return changed
+    if not isinstance(sizes, Mapping) or not all(isinstance(size, Mapping) for size in sizes.values()):
+        raise UserError(f"'{SIZES}' must list settings by method or add-on, such as {{feddm: {{steps: 30}}}}.")
+    method, items = _section(changed, "method"), _list(changed.get("with"))
+    name = str(method.get("name", MethodPlan().name))
+    if name in sizes and "preset" not in method:
+        words["method"] = _laid_over(_section(words, "method"), sizes[name])
+        changed = override(words, changes, _keys())
+    if any(item["name"] in sizes for item in items):
+        changed["with"] = [
+            item if "preset" in item else _laid_over(sizes.get(item["name"], {}), item) for item in items
+        ]
+    return changed
 
 
 def _unknown(key: str, words: Words, live: Live) -> UserError:
@@ -179,7 +202,10 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Words:
     merged = dict(below)
     for key, value in above.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = _laid_over(merged[key], value) if both else value
+        same = both and value.get("name", merged[key].get("name")) == merged[key].get(
+            "name"
+        )  # another generator: its own
+        merged[key] = _laid_over(merged[key], value) if same else value
     return merged
 
 
@@ -189,9 +215,18 @@ def _entry(name: str, role: Role) -> Entry:
     return registry.entry_of(own(name), name, role)
 
 
+def _with_digest(plan: ModelPlan) -> ModelPlan:
+    """With the full path of ``start`` and what is in it now. A site may do without the file: the model travels."""
+    if plan.start is None:
+        return plan
+    file = start_file(plan.start)
+    digest = plan.start_digest or (digest_of_file(file) if file.is_file() else None)
+    return plan.model_copy(update={"start": str(file), "start_digest": digest})
+
+
 def _model(given: Words, live: Live) -> tuple[ModelPlan, Mapping[str, Any]]:
     general = {key: given.pop(key) for key in ModelPlan.model_fields if key in given}
-    plan: ModelPlan = checked(ModelPlan, general, "model")
+    plan: ModelPlan = _with_digest(checked(ModelPlan, general, "model"))
     if live.model is not None:
         return plan.model_copy(update={"name": LIVE}), {}
     if plan.name == LIVE:

@@ -41,6 +41,25 @@ class ModelPlan(Settings):
     name: str = "small-convnet"  # a name from `understudy models`, or file.py:build
     # memory layout or compilation; auto: the fastest measured for this network
     fast: Literal["auto", "eager", "channels-last", "batch-last", "compiled"] = "auto"
+    start: str | None = None  # weights to start from: a .safetensors file, or the folder of an earlier run
+    start_head: bool = True  # false: the head starts as drawn, if that of the file is for other classes
+    start_digest: str | None = None  # SHA-256 of that file; null: whatever it is when the run begins
+    frozen: tuple[str, ...] = ()  # parameters that stay as they are and never travel: `body`, `*.bias`; own code may
+    frozen_digest: str | None = None  # of their values, so that all parties have the same; written into config.yaml
+
+    @field_validator("frozen", mode="before")
+    @classmethod
+    def _one_or_several(cls, frozen: object) -> object:
+        return [frozen] if isinstance(frozen, str) else frozen
+
+    def words(self) -> dict[str, Any]:
+        """Without what this run does not use, which older folders do not have."""
+        return {key: value for key, value in self.model_dump(mode="json").items() if self._used(key)}
+
+    def _used(self, key: str) -> bool:
+        if key in ("start_head", "start_digest"):
+            return self.start is not None
+        return key in ("name", "fast") or bool(getattr(self, key))
 
 
 class EngineSettings(Settings):
@@ -152,15 +171,17 @@ class Config:
         data_digest: str,
         found: Mapping[str, Any] = MappingProxyType({}),  # in the records: class names, vocabularies
         scale: FederatedScale | None = None,
+        frozen_digest: str | None = None,
     ) -> dict[str, Any]:
         """Every value that matters, spelled out; read back, they give the same run."""
+        model = self.model.model_copy(update={"frozen_digest": frozen_digest})
         data: dict[str, Any] = {"name": LIVE} if self.data is None else {**self.data.words(), **found}
         return {
             "version": version,
             "seed": self.top.seed,
             "data": data,
             "problem": problem.words(),
-            "model": {"name": self.model.name, "fast": fast, **self.model_settings},
+            "model": {**model.words(), "fast": fast, **self.model_settings},
             "method": {**self.plan.model_dump(mode="json"), **self.method.settings.model_dump(mode="json")},
             "with": [chosen.words() for chosen in self.add_ons],
             "privacy": None if self.top.privacy is None else self.top.privacy.model_dump(mode="json"),

@@ -112,9 +112,9 @@ def _single_gradients(net: Network) -> Callable[[Tensor, Tensor], Tensor]:
 
 def _logits(net: Network, trained: Tensor, x: Tensor) -> Tensor:
     """Through the plain layers, without the network's memory layout, which vmap does not support."""
-    windows = {f"module.{name}": net.windows[name] for name in net.trained}
+    windows = {name: net.windows[name] for name in net.trained}
     inside = {name: trained[where].view(shape) for name, (where, shape) in windows.items()}
-    found: Tensor = functional_call(RawLogits(net.module, net.problem), inside, (x,))
+    found: Tensor = functional_call(RawLogits(net.module, net.problem), net.placed(inside), (x,))
     return found
 
 

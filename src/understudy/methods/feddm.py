@@ -111,7 +111,10 @@ class FedDMSettings(PooledSettings):
         return {**given, "generator": generator_in_full(named or DEFAULT, "method.generator")} if wanted else given
 
 
-@method("feddm", settings=FedDMSettings)
+PRESETS = {"paper": {"ipc": 10, "radius": 5.0, "steps": 1000, "real_batch": 256, "server": {"epochs": 500}}}
+
+
+@method("feddm", settings=FedDMSettings, presets=PRESETS)
 class FedDM(Pooled):
     settings: FedDMSettings
 

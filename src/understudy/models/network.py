@@ -1,8 +1,9 @@
 """A network as a function of one flat vector.
 
-The vector holds the body's parameters, then the head's, then what is not trained: running statistics and frozen
-parameters. The module's own tensors are views of it, and their gradients views of ``grad``: loading, stepping
-and reading a model are single operations on one tensor, whatever the architecture.
+The vector holds the body's parameters, then the head's, then running statistics. The module's own tensors are views of
+it, and their gradients views of ``grad``: loading, stepping and reading a model are single operations on one tensor,
+whatever the architecture. Frozen parameters are not in it: they are constants, the same in every network of one config
+(`models.frozen`), so they never travel. Nor are buffers of whole numbers, which are saved as they were built.
 
 Where tensors are: whatever lasts or travels (messages, State, memory, records, a model as a vector) is on the CPU. A
 network, its ``vector`` and its ``grad`` are on its device, and it moves records and weights there itself. What a loop
@@ -11,7 +12,7 @@ every device; sums in float64, which not every device supports, are taken on the
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, cast
@@ -23,6 +24,9 @@ from torch.func import functional_call
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.models.batch_last import batch_last
+from understudy.models.fitness import check_parts
+from understudy.models.frozen import digest_of, hold_still, mixes_records
+from understudy.models.split import SplitNetwork
 from understudy.models.zoo import FastPath
 from understudy.randomness import private_global_stream
 
@@ -63,7 +67,9 @@ class Network:
         seed: int = 0,
         fast: FastPath = "eager",
         device: torch.device | str = "cpu",
+        unknown: str | None = None,  # why the first weights are not known here; None: they are
     ):
+        self._unknown = unknown
         self._build, self._seed = build, seed
         self.problem, self.fast, self.device = problem, fast, torch.device(device)
         with private_global_stream(seed, "initial weights"):
@@ -72,9 +78,12 @@ class Network:
         self.module = module.to(self.device)
         self._whole = _Scaled(self.module, problem, fast in ("channels-last", "batch-last"))
         self._whole.shift, self._whole.unit = self._whole.shift.to(device), self._whole.unit.to(device)
-        self.needs_company = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
+        self._held = hold_still(self.module)
+        self.needs_company = mixes_records(self.module)
         if fast == "compiled" and self.needs_company:
             raise UserError("model.fast: a network with BatchNorm cannot be 'compiled'; write 'eager'.")
+        if fast == "compiled" and isinstance(self.module, SplitNetwork):
+            raise UserError("model.fast: a network without `features` and `head` cannot be 'compiled'; write 'eager'.")
         self._lay_out()
         self._twins: dict[str, Network] = {}
         self._modules = list(self.module.modules())
@@ -88,7 +97,7 @@ class Network:
         return None if quick is None else _Scaled(quick, self.problem, channels_last=False)
 
     def _lay_out(self) -> None:
-        body, head, kept = _parts(self.module)
+        body, head, kept, self.constants = _parts(self.module, self._held)
         tensors = {**body, **head, **kept}
         at_head, at_kept, end = accumulate(sum(t.numel() for t in part.values()) for part in (body, head, kept))
         self.parameters = at_kept
@@ -100,7 +109,9 @@ class Network:
             where, shape = self.windows[name]
             self.vector[where] = tensor.detach().reshape(-1).to(torch.float32)
             tensor.data = self.vector[where].view(shape)
+        self._paths = _paths(self.module)
         self.trained = {**body, **head}  # by name, in the order of the vector
+        self.frozen_digest = digest_of({n: t for n, t in self.constants.items() if t.is_floating_point()})
         for parameter in self.trained.values():
             parameter.grad = self.grad[_window(parameter)].view(parameter.shape)
 
@@ -109,11 +120,15 @@ class Network:
         return self.vector.numel()
 
     def initial(self) -> Tensor:
-        """The weights from the seed (for a live module: those it came with)."""
+        """The weights from the seed or from ``model.start`` (for a live module: those it came with)."""
+        if self._unknown is not None:
+            raise UserError(self._unknown)
         return self._first.clone()
 
     def redrawn(self, seed: int) -> Tensor:
-        """The weights another seed would give; a live module always gives its own."""
+        """The weights another seed would give; a live module always gives its own, and so does ``model.start``."""
+        if self._unknown is not None:
+            raise UserError(self._unknown)
         return Network(self._build, self.problem, seed=seed).initial()
 
     @property
@@ -145,8 +160,12 @@ class Network:
         if w is self.vector:
             return self._in_passes(x) if self._compiled is not None else cast(Outputs, self._quick(x))
         w = w.to(self.device)
-        parts = {f"module.{name}": w[where].view(shape) for name, (where, shape) in self.windows.items()}
-        return cast(Outputs, functional_call(self._whole, parts, (x,)))
+        parts = {name: w[where].view(shape) for name, (where, shape) in self.windows.items()}
+        return cast(Outputs, functional_call(self._whole, self.placed(parts), (x,)))
+
+    def placed(self, parts: Named) -> dict[str, Tensor]:
+        """Weights by their names, for ``functional_call`` on a wrapper with this network's ``module``."""
+        return {path: part for name, part in parts.items() for path in self._paths[name]}
 
     def _in_passes(self, x: Tensor) -> Outputs:
         """A few records at a time: they stay in the cache, and the compiled code serves a single shape.
@@ -169,9 +188,11 @@ class Network:
         module = cast(nn.Module, self.module.head)
         if head is None:
             return cast(Tensor, module(features))
-        first = self.head.start
+        first, moving = self.head.start, {id(p) for p in self.trained.values()}
         parts = {
-            name: head[p.storage_offset() - first :][: p.numel()].view(p.shape) for name, p in module.named_parameters()
+            name: head[p.storage_offset() - first :][: p.numel()].view(p.shape)
+            for name, p in module.named_parameters()
+            if id(p) in moving
         }
         return cast(Tensor, functional_call(module, parts, (features,)))
 
@@ -224,8 +245,13 @@ class Network:
             return self(x)[1][:, : self.problem.classes]
 
     def named(self, w: Tensor) -> dict[str, Tensor]:
-        """The weights as a state dict, for saving and for other programs."""
-        return {name: w[where].view(shape).clone() for name, (where, shape) in self.windows.items()}
+        """The whole model as a state dict, for saving and for other programs: with what is frozen, and with a shared
+        parameter under each of its names."""
+        inside = {name: w[where].view(shape).clone() for name, (where, shape) in self.windows.items()}
+        found = {**inside, **{name: t.detach().cpu().clone() for name, t in self.constants.items()}}
+        aliases = {name: found[of].clone() for name, of in _names(self.module).items() if name != of}
+        saved = set(self.module.state_dict())
+        return {name: t for name, t in {**found, **aliases}.items() if name in saved}
 
     def vector_of(self, named: Mapping[str, Tensor]) -> Tensor:
         """The weights that `named` spells out; a KeyError or RuntimeError for those of another network."""
@@ -235,14 +261,37 @@ class Network:
         return w
 
 
-def _parts(module: nn.Module) -> tuple[Named, Named, Named]:
-    """Parameters of the body, of the head, and what is not trained."""
+def _parts(module: nn.Module, held: Collection[str]) -> tuple[Named, Named, Named, Named]:
+    """Parameters of the body, of the head, running statistics, and what never changes."""
     in_head = {id(p) for p in cast(nn.Module, module.head).parameters()}
     trained = {n: p for n, p in module.named_parameters() if p.requires_grad}
     body = {n: p for n, p in trained.items() if id(p) not in in_head}
     head = {n: p for n, p in trained.items() if id(p) in in_head}
-    frozen = {n: p for n, p in module.named_parameters() if not p.requires_grad}
-    return body, head, {**frozen, **{n: b for n, b in module.named_buffers() if b.is_floating_point()}}
+    constants: dict[str, Tensor] = {n: p for n, p in module.named_parameters() if not p.requires_grad}
+    statistics = {n: b for n, b in module.named_buffers() if b.is_floating_point() and n not in held}
+    # A counter of batches would differ between one process and many.
+    constants |= {n: b.detach().clone() for n, b in module.named_buffers() if n not in statistics}
+    return body, head, statistics, constants
+
+
+def _names(module: nn.Module) -> dict[str, str]:
+    """Every name of every parameter and buffer, with the first name that it has."""
+    first = {id(t): name for name, t in [*module.named_parameters(), *module.named_buffers()]}
+    every = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    return {name: first[id(t)] for name, t in every}
+
+
+def _paths(module: nn.Module) -> dict[str, list[str]]:
+    """By a parameter's first name, how a wrapper of ``module`` reaches it: not through a `SplitNetwork`'s own parts."""
+    detours = [name for name, part in module.named_modules() if isinstance(part, SplitNetwork)]
+    found: dict[str, list[str]] = {}
+    for name, first in _names(module).items():
+        for detour in detours:
+            if f"{name}.".startswith(f"{detour}." if detour else ""):
+                rest = name[len(detour) :].lstrip(".")
+                name = f"{detour}.whole.{rest}".lstrip(".")
+        found.setdefault(first, []).append(f"module.{name}")
+    return found
 
 
 def _windows(tensors: Named) -> dict[str, tuple[slice, torch.Size]]:
@@ -262,41 +311,3 @@ def _compiled(module: nn.Module, device: torch.device) -> Any:
     torch._dynamo.config.recompile_limit = 64
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     return torch.compile(module, dynamic=False if device.type == "cpu" else None)  # elsewhere batches differ in size
-
-
-def check_outputs(module: nn.Module, problem: Problem) -> None:
-    """A user's own network must take such records and give one output per class: tried on two blank records."""
-    check_parts(module)
-    kind, before = type(module).__name__, module.training
-    some = next(module.parameters(), torch.empty(0))
-    if some.is_meta:
-        raise UserError(f"model: {kind} has weights without numbers (device 'meta'); build it on the CPU.")
-    blank = problem.blank(2).to(some.device)
-    module.eval()  # running statistics and random numbers stay put
-    try:
-        with torch.no_grad():
-            outputs = tuple(module.head(module.features(blank)).shape)  # type: ignore[operator]
-    except Exception as error:  # user code may raise anything
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"model: {kind} cannot take records of shape {problem.shape}: {first.rstrip('.')}.") from error
-    finally:
-        module.train(before)
-    if outputs != (2, problem.classes):
-        raise UserError(
-            f"model: the head of {kind} gives {outputs} for two records; "
-            f"it must give (2, {problem.classes}), one number per class."
-        )
-
-
-def check_parts(module: nn.Module) -> None:
-    if not callable(getattr(module, "features", None)) or not isinstance(getattr(module, "head", None), nn.Module):
-        raise UserError(
-            f"The network {type(module).__name__} needs a callable `features(x)` and a module `head`, "
-            "so that `head(features(x))` gives the logits."
-        )
-    for name, layer in module.named_modules():
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.momentum is None:
-            raise UserError(
-                f"Layer '{name}' keeps a cumulative average (momentum=None), which depends on a counter that "
-                "cannot be averaged over clients; give it a momentum such as 0.1."
-            )

@@ -60,7 +60,7 @@ class StoredConfig:
         words = {
             "seed": config.top.seed,
             "data": None if config.data is None else config.data.words(),
-            "model": {"name": config.model.name, "fast": config.model.fast, **config.model_settings},
+            "model": {**config.model.words(), **config.model_settings},
             "method": {**config.plan.model_dump(mode="json"), **config.method.settings.model_dump(mode="json")},
             "with": [_wherever_the_store_is(chosen.words()) for chosen in config.add_ons],
             "privacy": None if config.top.privacy is None else config.top.privacy.model_dump(mode="json"),

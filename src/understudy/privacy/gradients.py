@@ -227,7 +227,7 @@ class OneByOne:
         weights = {name: parameter.detach() for name, parameter in net.trained.items()}
 
         def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-            inside = {f"module.{name}": weight for name, weight in weights.items()}
+            inside = net.placed(weights)
             return per_record_loss(net.problem, functional_call(self._logits, inside, (x[None],)), y[None]).sum()
 
         gradients = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")

@@ -18,6 +18,7 @@ from understudy.federation.cohorts import cohort_size
 from understudy.federation.method import Method
 from understudy.heap import keep_freed_memory
 from understudy.learning.local import Local
+from understudy.models.split import SplitNetwork
 from understudy.models.zoo import FastPath
 from understudy.runs.folder import RunFolder
 from understudy.runs.holdings import note_holdings
@@ -87,7 +88,17 @@ def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Meth
     config = with_network(config, data.problem)
     method = build_method(config, data, fast)
     where, digest = str(device(config)), digest_of_data(data)
-    return method, config.words(__version__, data.problem, method.net.fast, where, digest, data.found, data.scale)
+    words = config.words(
+        __version__,
+        data.problem,
+        method.net.fast,
+        where,
+        digest,
+        data.found,
+        data.scale,
+        method.net.frozen_digest,
+    )
+    return method, words
 
 
 def _engine(config: Config, data: Federation, words: dict[str, Any], out: Path, watcher: Observer) -> OpenEngine:
@@ -138,6 +149,7 @@ def _check(config: Config, data: Federation, method: Method, words: dict[str, An
         )
     _say_kind(config, data, words, watcher)
     _check_sizes(config, data, watcher)
+    _tell_head(method, watcher)
     if config.top.measure and (data.remote or config.top.privacy is not None):
         raise UserError("measure reads all clients' records without noise; leave it out in a real or private run.")
     if config.engine.name == "workers" and method.net.device.type != "cpu":
@@ -153,6 +165,16 @@ def _say_kind(config: Config, data: Federation, words: dict[str, Any], watcher: 
         watcher.says(f"No network is named: {words['model']['name']}, the usual one for {PLURAL[data.problem.kind]}.")
     if warning := about_sequences(data.problem):
         watcher.says(warning)
+
+
+def _tell_head(method: Method, watcher: Observer) -> None:
+    """Which layer of a user's own network was taken for its head; a method may have wrapped the network."""
+    for part in method.net.module.modules():
+        if isinstance(part, SplitNetwork) and part.guessed:
+            watcher.says(
+                f"The network's head is its layer '{part.head_name}'; if it is another, name it: "
+                'us.split(network, head="NAME").'
+            )
 
 
 def _check_sizes(config: Config, data: Federation, watcher: Observer) -> None:

@@ -165,8 +165,10 @@ def build_site(
     data = build_data(_without_test(config))
     if name not in data.sites:
         raise UserError(f"The config has no site '{name}'; it has {', '.join(data.sites)}.")
-    method = build_method(config, data)
-    words = config.words(__version__, data.problem, method.net.fast, str(device(config)), "", scale=data.scale)
+    method = build_method(config, data, at_site=True)
+    net, here = method.net, str(device(config))
+    frozen = net.frozen_digest
+    words = config.words(__version__, data.problem, net.fast, here, "", scale=data.scale, frozen_digest=frozen)
     holding = _holding(config, data, name, source)
     site = Site(
         name,

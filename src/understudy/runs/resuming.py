@@ -123,5 +123,7 @@ def digest_of_config(words: dict[str, Any]) -> str:
     apart = ["cohort", "min_replies", *(("rounds",) if why_rounds_matter(words) is None else ())]
     method = {key: value for key, value in shared["method"].items() if key not in apart}
     agreed = {"scaling": words["scaling"]} if "scaling" in words else {}
-    whole = {**shared, "method": method, **agreed}
+    # Where the first weights came from is the server's affair: they travel, and what is frozen has a digest of its own.
+    model = {key: value for key, value in shared["model"].items() if not key.startswith("start")}
+    whole = {**shared, "method": method, "model": model, **agreed}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""How a run stands right now, in a small file in its folder, for whoever looks on (`understudy view`).
+"""How a run stands right now, in a small file in its folder, for whoever looks on (`understudy view`); and its log.
 
 Nothing in a run reads it, so it changes no result. Whether the run's process still lives is told by the folder's lock,
 not by this file: a killed run leaves it as it was.
@@ -16,6 +16,8 @@ from pydantic import BaseModel, ValidationError
 from understudy.files import write_whole
 from understudy.printable import printable
 from understudy.runs.compare import data_of, label_of
+from understudy.runs.folder import Line
+from understudy.runs.log import RunLog, round_told
 from understudy.runs.watching import AwaitsApproval, Observer, PassesOn
 
 FILE = "status.json"
@@ -66,9 +68,10 @@ class StatusKeeper(PassesOn):
 
     def __init__(self, folder: Path, inner: Observer, command: str | None = None):
         super().__init__(inner)
-        self._file = folder / FILE
+        self._file, self._log = folder / FILE, RunLog(folder)
         self._status = Status(command=command)
         self._this_round: dict[str, float] = {}
+        self._told = -1  # rounds that an earlier process told
         self._kept, self._began, self._writing = False, time.perf_counter(), 0.0
 
     @contextmanager
@@ -81,6 +84,8 @@ class StatusKeeper(PassesOn):
         status.phase = STARTING
         self._kept = True
         self._write(at_once=True)
+        self._log.open()
+        self._log.add(f"{status.label} on {status.data}, seed {status.seed}: {status.rounds} rounds")
         try:
             yield
         except AwaitsApproval as waits:
@@ -102,7 +107,7 @@ class StatusKeeper(PassesOn):
 
     def begins(self, rounds: int, done: int, clients: int, folder: Path) -> None:
         super().begins(rounds, done, clients, folder)
-        self._status.round = done
+        self._status.round = self._told = done
         self._write()
 
     def phase(self, round: int, name: str, clients: Sequence[str] = ()) -> None:
@@ -128,8 +133,15 @@ class StatusKeeper(PassesOn):
             status.there, status.awaited = now
         self._write()
 
+    def scored(self, line: Line) -> None:
+        super().scored(line)
+        if line["round"] > self._told:  # a resumed run tells its earlier rounds again
+            for told in round_told(line, self._status.rounds):
+                self._log.add(told)
+
     def says(self, sentence: str) -> None:
         super().says(sentence)
+        self._log.add(sentence)
         self._status.said = [*self._status.said, printable(sentence)][-REMEMBERED:]
         self._write()
 
@@ -144,6 +156,7 @@ class StatusKeeper(PassesOn):
 
     def _end(self, how: How, why: str) -> None:
         self._close_phase()
+        self._log.add(f"{how}: {why}" if why else how)
         self._status.how, self._status.why = how, printable(why, 2000)
         self._status.phase, self._status.asked, self._status.awaited = "", [], []
         self._write(at_once=True)

@@ -1,6 +1,7 @@
 """The synthetic images that left each client, for people to look at."""
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ from understudy.view.numbers import size
 WIDTH = 9.0  # inches; 1800 dots across when saved
 NAMES, GAP, HEAD, TITLE = 0.95, 0.3, 0.68, 0.36  # inches: client names, between sheets, above a sheet, above all
 FOOT, NARROWEST = 0.36, 3.6  # inches: below all; a sheet with few columns still has a caption
+LEAST_WIDTH = 6.4  # inches, for the lines above and below all sheets
+LETTER, LINE = 0.062, 0.15  # inches: width of a caption's letter, height of its line
+MOST_NAMED = 30  # classes whose names are worth their room
 ACROSS = 2  # sheets side by side; more go below
 MOST_CLIENTS = 25
 LARGEST_CELL = 0.62  # inches
@@ -39,6 +43,7 @@ class Sheet:
     clients: list[str]  # all of the run, including those that gave nothing
     often: str  # how often such sets were sent
     leak: str = ""  # what they give away, in words
+    names: tuple[str, ...] = ()  # of classes, in order; empty: numbers
 
     @property
     def images(self) -> int:
@@ -87,7 +92,16 @@ def _sheet(row: Row, label: str) -> Sheet:
         problem.check(examples, f"{folder}, synthetic/{client}.npz")
     split = folder / "split.json"
     clients = [*Split.load(split).clients] if split.exists() else in_order(sets)
-    return Sheet(label, problem, sets, [*dict.fromkeys([*clients, *sets])], _often(run, sets), _leak(row))
+    everyone = [*dict.fromkeys([*clients, *sets])]
+    return Sheet(label, problem, sets, everyone, _often(run, sets), _leak(row), _class_names(folder, problem))
+
+
+def _class_names(folder: Path, problem: Problem) -> tuple[str, ...]:
+    """As the config has them; none if there are many classes or it has no name for each."""
+    data = read_config(folder).get("data")
+    given = data.get("labels") if isinstance(data, dict) else None
+    names = tuple(map(str, given)) if isinstance(given, list) else ()
+    return names if len(names) == problem.classes <= MOST_NAMED else ()
 
 
 def _leak(row: Row) -> str:
@@ -133,10 +147,11 @@ def figure_of(sheets: Sequence[Sheet], per_class: int | None = None, title: str 
     everyone = list(dict.fromkeys(client for sheet in sheets for client in sheet.clients))
     shown = everyone[:MOST_CLIENTS]
     layouts = [lay_out(sheet.sets, shown, sheet.problem, each) for sheet in sheets]
-    figure, places = _places(layouts, [sheet.problem for sheet in sheets])
+    captions = _captions(sheets, layouts)
+    figure, places = _places(layouts, [sheet.problem for sheet in sheets], max(map(len, captions)))
     for number, (sheet, layout, place) in enumerate(zip(sheets, layouts, places, strict=True)):
         names = [_named(name) for name in shown] if number % ACROSS == 0 else []
-        _draw(figure.add_axes(place), sheet, layout, names)
+        _draw(figure.add_axes(place), sheet, layout, names, captions[number])
     _write_around(figure, title, layouts, len(everyone))
     return figure
 
@@ -145,41 +160,66 @@ def _fitting(sheets: Sequence[Sheet]) -> int:
     return 4 if len(sheets) == 1 or max(sheet.problem.shape[-1] for sheet in sheets) >= 16 else 1
 
 
-def _places(layouts: Sequence[Layout], problems: Sequence[Problem]) -> tuple[Figure, list[Box]]:
-    """An empty figure of the size needed, and where each sheet goes: left, bottom, width, height."""
+def _captions(sheets: Sequence[Sheet], layouts: Sequence[Layout]) -> list[list[str]]:
+    """Each in as many lines as fit above its sheet; one sheet has the width of the page."""
+    if len(sheets) == 1:
+        wide = LEAST_WIDTH - NAMES
+    else:
+        wide = max(NARROWEST, *(min(one.columns * LARGEST_CELL, _room(ACROSS)) for one in layouts))
+    return [textwrap.wrap(sheet.caption, int(wide / LETTER)) for sheet in sheets]
+
+
+def _room(across: int) -> float:
+    return (WIDTH - NAMES - GAP * across) / across
+
+
+def _places(layouts: Sequence[Layout], problems: Sequence[Problem], lines: int) -> tuple[Figure, list[Box]]:
+    """An empty figure of the size needed, and where each sheet goes below its caption of so many ``lines``: left,
+    bottom, width, height."""
     across = min(len(layouts), ACROSS)
-    room = (WIDTH - NAMES - GAP * across) / across
+    room, head = _room(across), HEAD + (lines - 1) * LINE
     shapes = [problem.shape[1] / problem.shape[2] for problem in problems]  # height of a cell over its width
     # All rows have the same height, so that a client's row continues in the next sheet.
     cell = min(min(room / one.columns, LARGEST_CELL) * tall for one, tall in zip(layouts, shapes, strict=True))
     widths = [one.columns * cell / tall for one, tall in zip(layouts, shapes, strict=True)]
     high = cell * layouts[0].rows
     step = max(*widths, NARROWEST) + GAP
-    width = NAMES + across * step
-    height = TITLE + math.ceil(len(layouts) / across) * (high + HEAD) + FOOT
+    width = max(NAMES + across * step, LEAST_WIDTH)
+    height = TITLE + math.ceil(len(layouts) / across) * (high + head) + FOOT
     places = []
     for number, wide in enumerate(widths):
         row, column = divmod(number, across)
-        bottom = height - TITLE - (row + 1) * (high + HEAD)
+        bottom = height - TITLE - (row + 1) * (high + head)
         places.append(((NAMES + column * step) / width, bottom / height, wide / width, high / height))
     return empty_figure(width, height), places
 
 
-def _draw(axes: Axes, sheet: Sheet, layout: Layout, names: list[str]) -> None:
+def _draw(axes: Axes, sheet: Sheet, layout: Layout, names: list[str], caption: Sequence[str]) -> None:
     extent = (0, layout.columns, layout.rows, 0)
     axes.imshow(paint(layout, sheet.problem), extent=extent, aspect="auto", interpolation="antialiased")
     axes.tick_params(length=0, colors=SOFT, labelsize=8, pad=2, top=False, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
     axes.set_xticks([])
     if layout.by_class:
-        axes.set_xticks([c + 0.5 for c in range(layout.columns)], [str(c) for c in range(layout.columns)])
+        heads = [_class_named(sheet, c, layout) for c in range(layout.columns)]
+        axes.set_xticks([c + 0.5 for c in range(layout.columns)], heads)
     else:
         _number(axes, layout)
     axes.set_yticks([row + 0.5 for row in range(len(names))], names, color=INK)
     over = axes.annotate
     place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
-    over(sheet.label, (0, 1), (0, 32), fontsize=10.5, fontweight="bold", color=INK, **place)
-    over(sheet.caption, (0, 1), (0, 19), fontsize=8, color=SOFT, **place)
+    up = 72 * LINE * (len(caption) - 1)
+    over(sheet.label, (0, 1), (0, 32 + up), fontsize=10.5, fontweight="bold", color=INK, **place)
+    over("\n".join(caption), (0, 1), (0, 19), fontsize=8, color=SOFT, **place)
+
+
+def _class_named(sheet: Sheet, label: int, layout: Layout) -> str:
+    """As much of its name as fits over a column."""
+    if label >= len(sheet.names):
+        return str(label)
+    most = max(3, int(min(LARGEST_CELL, _room(1) / layout.columns) / LETTER))
+    name = sheet.names[label]
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _number(axes: Axes, layout: Layout) -> None:

@@ -123,8 +123,17 @@ class Imitation:
         made = Examples(self.generator.sample(state, labels, self.problem, client.rng("fedssyn images")), labels)
         why = complaint(made.x, made.y) if self.settings.sound_only else None
         if why is not None:
-            raise Unsound(f"{why.rstrip('.')}; its images are not sent unless sound_only is false.")
+            raise Unsound(f"{why.rstrip('.')}, so its images are not sent; {self._to_try()}.")
         return made
+
+    def _to_try(self) -> str:
+        """Never from the images: from what the config says of the generator."""
+        known, more = self.settings.generator, []
+        if known.get("name") == "vae" and known.get("gamma", 0) > 1:
+            more.append("gamma: 1 and capacity: 0, which few or small images need")
+        if known.get("epochs") is not None:
+            more.append(f"more epochs than {known['epochs']}, or smaller batches")
+        return f"try in generator {', or '.join(more) or 'another name'}; sound_only: false sends them anyway"
 
     def wanted(self, records: int) -> int:
         """ñ"""
