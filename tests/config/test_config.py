@@ -143,9 +143,7 @@ def test_the_last_name_of_an_add_ons_setting_is_enough_where_the_add_on_is_there
 
 
 def test_a_short_name_that_several_settings_have_lists_their_full_names() -> None:
-    with pytest.raises(
-        UserError, match=r"^'steps' could be 'method\.steps' or 'method\.server\.steps'; write the full"
-    ):
+    with pytest.raises(UserError, match=r"^'steps' could be 'method\.steps' or 'method\.server\.steps'; write"):
         resolve({}, pairs(["method=feddm", "steps=3"]))
     with pytest.raises(UserError, match=r"'name' could be 'data\.name', 'model\.name', .* or 'engine\.name'"):
         resolve({}, pairs(["name=digits"]))
@@ -239,7 +237,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"lrr": 3}, r"There is no setting 'lrr'\. Did you mean 'method\.local\.lr'\?"),
     (
         {"method": {"local": {"lrr": 3}}},
-        r"There is no setting 'method\.local\.lrr'\. Did you mean 'method\.local\.lr'\?",
+        r"no setting 'method\.local\.lrr'\. Did you mean 'method\.local\.lr'\?",
     ),
     ({"method": {"local": {"lr": "fast"}}}, r"'method\.local\.lr': .*valid number.*\(it is 'fast'\)"),
     ({"method": {"local": {"lr": -1}}}, r"'method\.local\.lr': .*greater than 0"),
@@ -258,7 +256,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": {"name": "mlp", "hiden": [3]}}, r"There is no setting 'model\.hiden'\. Did you mean 'model\.hidden'\?"),
     (
         {"data": {"split": {"kind": "dirichlet", "alfa": 1}}},
-        r"'data\.split\.alfa'\. Did you mean 'data\.split\.alpha'\?",
+        r"split\.alfa'\. Did you mean 'data\.split\.alpha'\?",
     ),
     ({"data": {"split": {"kind": "dirichlett"}}}, r"'data\.split'.*dirichlet"),
     ({"data": {"clients": 0}}, r"'data\.clients'"),

@@ -15,10 +15,10 @@ from typing import Any
 from understudy.config.schema import Config
 from understudy.errors import UserError
 from understudy.files import write_whole
-from understudy.papers.made_by import made_by
 from understudy.reading import json_of, text_of
 from understudy.runs.branching import branch
 from understudy.runs.folder import Line, RunFolder
+from understudy.runs.made_by import made_by
 from understudy.runs.play import play
 from understudy.runs.watching import Observer, RunDiverged
 
