@@ -15,7 +15,7 @@ from understudy.errors import UserError
 from understudy.federation.round_record import RoundRecord
 from understudy.methods.fedavg import fedavg
 from understudy.methods.shared.averaging import AveragingSettings
-from understudy.runs.api import next_folder
+from understudy.runs.asked import next_folder
 from understudy.runs.compare import Row, compare
 from understudy.runs.folder import RunFolder
 from understudy.runs.lost_work import Spent, UnderWay, lost

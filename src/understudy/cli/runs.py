@@ -22,7 +22,7 @@ def run(
     """Run one federation from a config or a preset."""
     from understudy.config.read import pairs, read
     from understudy.config.resolve import resolve
-    from understudy.runs.api import begun_with, next_folder
+    from understudy.runs.asked import begun_with, next_folder
     from understudy.runs.play import play
     from understudy.view.progress import RichProgress
     from understudy.view.tables import print_summary

@@ -31,6 +31,8 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
     live = live or Live()
     check_keys({**words, **(changes or {})})
     words = override(words, changes or {}, _keys(live))
+    if live.data is not None:
+        _check_no_data(words, changes or {}, live)
     for key in words:
         if key not in (*SECTIONS, *IGNORED, BRANCHED, *Top.model_fields):
             raise unknown_key(key, [*SECTIONS, *settings_of(words, live)], "")
@@ -53,6 +55,15 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
         live,
         checked(Branched, _section(words, BRANCHED), BRANCHED) if words.get(BRANCHED) else None,
     )
+
+
+def _check_no_data(words: Words, changes: Mapping[str, Any], live: Live) -> None:
+    """Beside records that were passed, a change to `data` would do nothing."""
+    for key, path in paths_of(words, changes, _keys(live)).items():
+        if path[0] == "data":
+            raise UserError(
+                f"'{key}' says how records are read and split, but they were passed as a Federation; leave it out."
+            )
 
 
 def within(section: str, words: Words, changes: Mapping[str, Any]) -> Words:

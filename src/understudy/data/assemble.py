@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from understudy import patience
 from understudy.base_settings import Settings
+from understudy.complaints import unknown_name
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation, Holding, holding, remote_federation
@@ -19,7 +20,7 @@ from understudy.data.resize import resized, shrunk
 from understudy.data.sets import SETTINGS, load
 from understudy.data.settings import OF_OWN_DATA, DataSettings, names_a_path
 from understudy.data.splits.make import make_split
-from understudy.data.spread import by_constants
+from understudy.data.spread import Spread, by_constants
 from understudy.data.standardise import by_itself, each_by_itself
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
@@ -92,6 +93,14 @@ def build_federation(settings: DataSettings, *, seed: int) -> Federation:
     data = _unscaled(settings, seed)
     _check_scale(settings, data.pixels)
     return each_by_itself(data) if settings.scale == "site" else data
+
+
+def scale_of_site(settings: DataSettings, site: str, *, seed: int) -> Spread:
+    """With ``data.scale: site``, what that site's records are scaled by."""
+    sites = _unscaled(settings, seed).sites
+    if site not in sites:
+        raise unknown_name("site", site, sites)
+    return Spread.of(sites[site].own.x)
 
 
 def _check_scale(settings: DataSettings, pixels: bool) -> None:

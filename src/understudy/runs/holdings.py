@@ -23,6 +23,7 @@ class Holdings:
     records: Mapping[str, int]  # by client; with several labels per record, fewer than its labels
     held_out: Mapping[str, int]
     counts: Mapping[str, Mapping[int, int]]  # by client and class; classes that it lacks are left out
+    pixels: bool | None = None  # uint8 records, or floats; None: older folders do not tell
 
     def row(self, client: str) -> list[int]:
         """Of every class."""
@@ -38,6 +39,7 @@ def holdings_of(data: Federation) -> Holdings:
         {name: len(holding.own) for name, holding in data.sites.items()},
         {name: len(holding.held_out) for name, holding in data.sites.items()},
         {name: {label: count for label, count in enumerate(row) if count} for name, row in counts.items()},
+        data.pixels,
     )
 
 
@@ -49,7 +51,7 @@ def note_holdings(run: RunFolder, data: Federation) -> None:
         name: {"records": found.records[name], "held_out": found.held_out[name], "classes": found.counts[name]}
         for name in found.records
     }
-    run.write_json(HOLDINGS_FILE, {"classes": list(found.classes), "clients": clients})
+    run.write_json(HOLDINGS_FILE, {"classes": list(found.classes), "pixels": found.pixels, "clients": clients})
 
 
 def read_holdings(folder: Path) -> Holdings | None:
@@ -74,4 +76,5 @@ def _holdings(found: Mapping[str, Any]) -> Holdings:
         {str(name): int(one["records"]) for name, one in clients.items()},
         {str(name): int(one["held_out"]) for name, one in clients.items()},
         counts,
+        found.get("pixels"),
     )

@@ -21,7 +21,7 @@ from understudy.runs.folder import RunFolder
 from understudy.runs.holdings import note_holdings
 from understudy.runs.machine import note_machine
 from understudy.runs.resuming import check_not_edited, check_same_run, digest_of_data
-from understudy.runs.rounds import Result, Rounds
+from understudy.runs.rounds import Rounds, RunResult
 from understudy.runs.status import StatusKeeper
 from understudy.runs.tracking.tracking import tracked, trackers_named
 from understudy.runs.watching import Observer, RunStopped
@@ -36,7 +36,7 @@ def play(
     observer: Observer | None = None,
     engine: OpenEngine | None = None,
     wait: float = 60.0,
-) -> Result:
+) -> RunResult:
     """Everything is checked and built before the folder is touched. An ``engine`` overrides the config's: then sites
     are elsewhere, and the run's folder, with what they sent, is private to the user who runs the server.
     ``wait``: seconds that a resumed run waits for another process in its folder.

@@ -32,7 +32,7 @@ from understudy.privacy.policy import Policy
 from understudy.reading import json_of, text_of
 from understudy.runs.play import play
 from understudy.runs.resuming import digest_of_config
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 from understudy.runs.status import WAITING_FOR_SITES, StatusKeeper
 from understudy.runs.watching import Observer
 from understudy.threads import one_thread
@@ -48,7 +48,7 @@ def play_as_server(
     resume: bool,
     observer: Observer,
     command: str | None = None,
-) -> Result:
+) -> RunResult:
     """Without ``keys``: no TLS, and only sites on this machine can reach it. ``command`` continues the run."""
     certificates = None if keys is None else server_certificates(keys)
     port_of(listen)

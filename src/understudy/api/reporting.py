@@ -5,10 +5,10 @@ from pathlib import Path
 
 from understudy.audits.measure_quality import qualities
 from understudy.runs.reported import read_reported
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 from understudy.view.html.report import check_page_name, report_page, write_page
 
-GivenRun = Result | str | Path
+GivenRun = RunResult | str | Path
 
 
 def report(
@@ -24,7 +24,7 @@ def report(
     worth, if nobody has yet.
     """
     file = check_page_name(Path(out))  # before anything is measured
-    listed = [runs] if isinstance(runs, Result | str | Path) else runs
-    folders = [one.folder if isinstance(one, Result) else Path(one) for one in listed]
+    listed = [runs] if isinstance(runs, RunResult | str | Path) else runs
+    folders = [one.folder if isinstance(one, RunResult) else Path(one) for one in listed]
     found = read_reported(folders, target)
     return write_page(report_page(found, qualities([run.folder for run in found if run.sets], measure=quality)), file)
