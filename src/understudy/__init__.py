@@ -12,8 +12,10 @@ __version__ = "0.2.0"
 _HOMES = {
     "run": "understudy.api.run",
     "load": "understudy.api.run",
+    "sweep": "understudy.api.sweep",
     "report": "understudy.api.reporting",
     "Result": "understudy.api.result",
+    "Sweep": "understudy.api.sweep_result",
     "Federation": "understudy.data.federation",
     "Examples": "understudy.data.examples",
     "Problem": "understudy.data.problem",
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from understudy.api.result import Result as Result
     from understudy.api.run import load as load
     from understudy.api.run import run as run
+    from understudy.api.sweep import sweep as sweep
+    from understudy.api.sweep_result import Sweep as Sweep
     from understudy.base_settings import Settings as Settings
     from understudy.data.examples import Examples as Examples
     from understudy.data.federation import Federation as Federation

@@ -44,7 +44,7 @@ class Result(RunResult):
     3
     """
 
-    live: Live = field(default=Live())
+    live: Live = field(default_factory=Live)
 
     # ---- the model
 

@@ -5,7 +5,7 @@ Nothing heavy is imported here, so that a call says something within two seconds
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from understudy.api.shown import shown
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from understudy.federation.method import Method
     from understudy.runs.watching import Observer
 
-Settled = Union[str, Mapping[str, Any], None]  # a name, or settings
+Settled = str | Mapping[str, Any] | None  # a name, or settings
 
 
 def run(

@@ -56,6 +56,37 @@ def pairs(overrides: Sequence[str]) -> Words:
     return found
 
 
+def choices(overrides: Sequence[str]) -> dict[str, list[Any]]:
+    """``["lr=0.01,0.1"]`` as a mapping from keys to lists of values. A comma inside brackets or quotes separates
+    nothing: ``hidden=[64],[64, 32]`` are two values."""
+    found: dict[str, list[Any]] = {}
+    for text in overrides:
+        key, equals, values = text.partition("=")
+        parts = _at_commas(values)
+        if len(parts) > 1 and not all(part.strip() for part in parts):
+            raise UserError(f"'{text}' has an empty value between its commas; write null if none is meant.")
+        found[key.strip()] = [value for part in parts for value in pairs([f"{key}{equals}{part}"]).values()]
+    return found
+
+
+def _at_commas(text: str) -> list[str]:
+    parts, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "[{":
+            depth += 1
+        elif letter in "]}":
+            depth -= 1
+        if letter == "," and not quote and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
 def check_keys(words: object) -> None:
     """YAML and Python allow anything as a key, and a value may contain itself; settings have names, and an end."""
     _check_keys(words, [], set())

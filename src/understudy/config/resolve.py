@@ -61,9 +61,7 @@ def _check_no_data(words: Words, changes: Mapping[str, Any], live: Live) -> None
     """Beside records that were passed, a change to `data` would do nothing."""
     for key, path in paths_of(words, changes, _keys(live)).items():
         if path[0] == "data":
-            raise UserError(
-                f"'{key}' says how records are read and split, but they were passed as a Federation; leave it out."
-            )
+            raise UserError(f"'{key}': the data was passed as a Federation, which no setting changes; leave it out.")
 
 
 def within(section: str, words: Words, changes: Mapping[str, Any]) -> Words:

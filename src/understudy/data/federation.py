@@ -1,9 +1,10 @@
 """Who holds what: the sites, each with its records, and what the server keeps to score on."""
 
+import functools
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -50,6 +51,15 @@ class Federation:
     @property
     def pixels(self) -> bool:
         return next(iter(self.sites.values())).own.x.dtype == torch.uint8
+
+    def with_validation(self, share: float, *, seed: int) -> Self:
+        """Keeps a share of every site's records back on the server, to choose settings on."""
+        left, kept = dict[str, Holding](), list[Examples]()
+        for name, held in self.sites.items():
+            own, back = hold_out(np.arange(len(held.own)), held.own, share, seed, f"{name}, validation")
+            left[name] = Holding(held.own.take(own.tolist()), held.held_out)
+            kept.append(held.own.take(back.tolist()))
+        return replace(self, sites=left, validation=functools.reduce(Examples.and_also, kept))
 
     @classmethod
     def from_split(cls, dataset: Dataset, split: Split) -> Self:

@@ -1,4 +1,4 @@
-"""Records as a trained model takes them: as they were scaled in training. Everything that predicts comes through here."""
+"""Records as a trained model takes them: scaled as in training. Everything that predicts comes through here."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class TrainedModel:
 
     folder: Path
     weights: Mapping[str, Tensor]
-    live: Live = Live()
+    live: Live = field(default_factory=Live)
 
     def module(self, site: str | None = None) -> nn.Module:
         """In evaluation mode, on the CPU, independent of the run; it takes scaled records (`problem.scale`)."""
@@ -77,9 +77,7 @@ class TrainedModel:
         network: then its weights do not fit."""
         words, live = {**self.words, "data": {}}, self.live
         if _name(words, "model") == LIVE and live.model is None:
-            raise UserError(
-                f"This run was given its network in Python; pass it again: understudy.load({str(self.folder)!r}, model=…)."
-            )
+            raise self._pass_again("network", "model")
         if _name(words, "method") == LIVE and live.method is None:
             words["method"] = {"rounds": words["method"]["rounds"]}
         return resolve(words, live=Live(None, live.model, live.method))
@@ -138,11 +136,13 @@ class TrainedModel:
         with one_thread():
             return self.method.personal(client, self.method.model_brief(checkpoint.state)["model"])
 
+    def _pass_again(self, what: str, argument: str) -> UserError:
+        again = f"understudy.load({str(self.folder)!r}, {argument}=…)"
+        return UserError(f"This run was given its {what} in Python; pass it again: {again}.")
+
     def _data(self) -> Federation:
         if self.live.data is None and _name(self.words, "data") == LIVE:
-            raise UserError(
-                f"This run was given its data in Python; pass it again: understudy.load({str(self.folder)!r}, data=…)."
-            )
+            raise self._pass_again("data", "data")
         return build_data(resolve(self.words, live=self.live))
 
 

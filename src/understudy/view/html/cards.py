@@ -9,10 +9,12 @@ from typing import Any
 from understudy.errors import UserError
 from understudy.papers.study import Drawing
 from understudy.runs.compare import data_of, label_of, read_config
+from understudy.runs.swept import Swept
 from understudy.view.canvas import SCREEN_DOTS_PER_INCH
 from understudy.view.curves import curves_of_runs
 from understudy.view.html.page import render
 from understudy.view.panels import drawing_figure
+from understudy.view.sweeps import sweep_drawing, sweep_notes, sweep_table
 from understudy.view.tables import summary_lines
 
 
@@ -28,6 +30,14 @@ def run_card(folder: Path, summary: Mapping[str, Any]) -> str:
         return card(title, facts, [curves_of_runs([folder], " ")], [])
     except UserError:
         return card(title, facts, [], ["No round has been scored."])
+
+
+def sweep_card(swept: Swept) -> str:
+    columns, rows = sweep_table(swept)
+    drawings = [sweep_drawing(swept)] if any(run.validation is not None for run in swept.runs) else []
+    count = len(list(swept.runs))
+    title = f"{len(rows)} {'combination' if len(rows) == 1 else 'combinations'}, {count} runs"
+    return card(title, [], drawings, sweep_notes(swept), columns, rows, swept.chosen)
 
 
 def card(
