@@ -139,9 +139,10 @@ class Result(RunResult):
         """
         from understudy.api.run import run
 
-        live: dict[str, Any] = {key: value for key, value in vars(self.live).items() if value is not None}
-        more = {} if rounds is None else {"rounds": rounds}
-        return run(out=self.folder, resume=True, observer=observer, progress=progress, **live, **more)
+        words: dict[str, Any] = {key: value for key, value in vars(self.live).items() if value is not None}
+        if rounds is not None:
+            words["rounds"] = rounds
+        return run(out=self.folder, resume=True, observer=observer, progress=progress, **words)
 
 
 def loaded(folder: object, **objects: Any) -> Result:

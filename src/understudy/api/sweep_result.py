@@ -12,9 +12,9 @@ from understudy.errors import UserError
 from understudy.runs.asked import asked, check_kinds
 from understudy.runs.run_store import RunStore
 from understudy.runs.sweep import sweep
-from understudy.runs.swept import Swept
+from understudy.runs.swept import Swept, SweptSettings
 from understudy.runs.watching import Observer
-from understudy.view.sweeps import keep_sweep
+from understudy.view.combinations import keep_sweep
 
 if TYPE_CHECKING:
     import pandas
@@ -61,7 +61,7 @@ class Sweep(Swept):
         objects = {key: value for key, value in vars(self.live).items() if value is not None}
         return [loaded(run.folder, **objects) for run in self._chosen().runs]
 
-    def _chosen(self) -> Any:
+    def _chosen(self) -> SweptSettings:
         if self.chosen is None:
             why = next((line.why_failed for line in self.lines if line.why_failed), "no run has a score")
             raise UserError(f"Nothing was chosen: {why.rstrip('.')}.")
@@ -82,8 +82,8 @@ class Sweep(Swept):
     def plot(self) -> "Figure":
         """Every combination and every seed, as a matplotlib figure."""
         from understudy.view.canvas import showing_itself
+        from understudy.view.combinations import sweep_drawing
         from understudy.view.panels import drawing_figure
-        from understudy.view.sweeps import sweep_drawing
 
         return showing_itself(drawing_figure(sweep_drawing(self)))
 

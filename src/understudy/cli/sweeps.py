@@ -35,9 +35,9 @@ def sweep(
     from understudy.runs.asked import asked
     from understudy.runs.run_store import RunStore
     from understudy.runs.sweep import sweep as swept
+    from understudy.view.combinations import draw_sweep, keep_sweep, print_sweep
     from understudy.view.csv_files import write_csv
     from understudy.view.progress import RichProgress
-    from understudy.view.sweeps import draw_sweep, keep_sweep, print_sweep
 
     given = choices(values or [])
     seeds = given.pop("seed", [0])

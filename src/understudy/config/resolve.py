@@ -82,7 +82,7 @@ def settings_of(words: Words, live: Live | None = None) -> list[str]:
     live = live or Live()
     plan: MethodPlan = checked(MethodPlan, _only_name(words, "method"), "method")
     entry = _entry(plan.name, "method") if live.method is None else _live_method(live)
-    kinds = [("", Top), *PLANS.items(), ("method", entry.settings)]
+    kinds: list[tuple[str, type[Settings]]] = [("", Top), *PLANS.items(), ("method", entry.settings)]
     model: ModelPlan = checked(ModelPlan, _only_name(words, "model"), "model")
     if live.model is None and not is_own(model.name):
         kinds.append(("model", models.entry(model.name).settings))

@@ -21,7 +21,7 @@ from understudy.runs.swept import Swept, SweptRun, SweptSettings
 from understudy.runs.watching import Observer
 
 VALIDATION = 0.2  # of the training records, where the config keeps none back
-Grid = Mapping[str, Sequence[Any]]  # values to try, by setting
+SweptValues = Mapping[str, Sequence[Any]]  # values to try, by setting
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class PlannedRun:
 
 def sweep(
     asked: Asked,
-    grid: Grid,
+    grid: SweptValues,
     seeds: Sequence[int],
     *,
     store: RunStore,
@@ -57,7 +57,7 @@ def sweep(
     return Swept(f"{name}-{_digest(plan)}", list(grid), list(seeds), lines, on, notes)  # type: ignore[arg-type]
 
 
-def planned(asked: Asked, grid: Grid, seeds: Sequence[int]) -> list[PlannedRun]:
+def planned(asked: Asked, grid: SweptValues, seeds: Sequence[int]) -> list[PlannedRun]:
     """Combination by combination, each with all seeds."""
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     return [_planned(asked, settings, seed) for settings in combinations for seed in seeds]
@@ -78,7 +78,7 @@ def _digest(plan: Sequence[PlannedRun]) -> str:
 # ---- records to choose on
 
 
-def _with_validation(asked: Asked, grid: Grid) -> tuple[Asked, list[str]]:
+def _with_validation(asked: Asked, grid: SweptValues) -> tuple[Asked, list[str]]:
     """The same with records to choose on, and what was done for that in sentences."""
     first = next((one.stored.config for one in planned(asked, grid, [0]) if one.stored is not None), None)
     if first is None:

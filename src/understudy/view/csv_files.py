@@ -27,9 +27,10 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """What is inside a mapping gets a column of its own: ``leak.caught``."""
     found: dict[str, Any] = {}
     for key, value in row.items():
-        found |= (
-            {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, Mapping) else {key: value}
-        )
+        if isinstance(value, Mapping):
+            found |= {f"{key}.{name}": inner for name, inner in value.items()}
+        else:
+            found[key] = value
     return found
 
 

@@ -11,10 +11,10 @@ from understudy.papers.study import Drawing
 from understudy.runs.compare import data_of, label_of, read_config
 from understudy.runs.swept import Swept
 from understudy.view.canvas import SCREEN_DOTS_PER_INCH
+from understudy.view.combinations import sweep_drawing, sweep_notes, sweep_table
 from understudy.view.curves import curves_of_runs
 from understudy.view.html.page import render
 from understudy.view.panels import drawing_figure
-from understudy.view.sweeps import sweep_drawing, sweep_notes, sweep_table
 from understudy.view.tables import summary_lines
 
 

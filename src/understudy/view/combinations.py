@@ -66,11 +66,12 @@ def sweep_notes(swept: Swept) -> list[str]:
 
 def sweep_drawing(swept: Swept) -> Drawing:
     """Every seed of every combination: what chose, and what is reported."""
-    names = [label_of_line(line) for line in swept.lines]
+    lines = list(reversed(swept.lines))  # names go up the side, and the first should be on top
+    names = [label_of_line(line) for line in lines]
     chooser = "validation: this chose" if swept.chosen_on == "validation" else "held out: this chose"
-    scores = {chooser: [[run.validation for run in line.runs] for line in swept.lines]}
+    scores = {chooser: [[run.validation for run in line.runs] for line in lines]}
     if any(run.test is not None for run in swept.runs):
-        scores["test: only reported"] = [[run.test for run in line.runs] for line in swept.lines]
+        scores["test: only reported"] = [[run.test for run in line.runs] for line in lines]
     panels = []
     for look, (heading, by_line) in enumerate(scores.items()):
         points = [(at, 100 * one) for at, line in enumerate(by_line) for one in line if one is not None]
