@@ -20,8 +20,10 @@ from understudy.errors import UserError
 from understudy.federation.client import Client, Memory
 from understudy.federation.method import Method
 from understudy.federation.tensor_store import TensorStore
+from understudy.federation.working import OF_SCORES, SCORE
 from understudy.models.network import Network
 from understudy.models.zoo import FastPath
+from understudy.randomness import private_global_stream, seed_from
 from understudy.runs.as_trained import as_trained
 from understudy.runs.compare import read_config
 from understudy.runs.folder import RunFolder
@@ -131,9 +133,9 @@ class TrainedModel:
             raise UserError(f"{self.folder} no longer has what {site} kept; run it again in a folder of its own.")
         memory = Memory(store.get(version)[0] if version else {})
         held = data.sites[site]
-        seed, round = self.config.top.seed, checkpoint.round + 1
+        seed, round = seed_from(self.config.top.seed, OF_SCORES), checkpoint.round + 1
         client = Client(site, round, own=held.own, held_out=held.held_out, memory=memory, seed=seed)
-        with one_thread():
+        with one_thread(), private_global_stream(site, round, SCORE):
             return self.method.personal(client, self.method.model_brief(checkpoint.state)["model"])
 
     def _pass_again(self, what: str, argument: str) -> UserError:
