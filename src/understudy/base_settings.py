@@ -13,7 +13,14 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Settings(BaseModel):
-    """Frozen values with defaults; a key that is not a field is an error."""
+    """Frozen values with defaults; a key that is not a field is an error. The comment behind a field is its meaning.
+
+    >>> import understudy as us
+    >>> class Halfway(us.Settings):
+    ...     share: float = 0.5  # how far to go
+    >>> Halfway(share=0.3).share
+    0.3
+    """
 
     instead: ClassVar[tuple[tuple[str, str], ...]] = ()  # pairs of keys where one replaces the other
 

@@ -22,6 +22,11 @@ def report(
 
     ``target``: the accuracy to count rounds and megabytes to, at first. ``quality``: measure what synthetic sets are
     worth, if nobody has yet.
+
+    >>> import understudy as us
+    >>> runs = [us.run("digits-skewed", rounds=1, model="softmax", method=name) for name in ("fedavg", "fedprox")]
+    >>> us.report(runs, "both.html").name
+    'both.html'
     """
     file = check_page_name(Path(out))  # before anything is measured
     listed = [runs] if isinstance(runs, RunResult | str | Path) else runs

@@ -36,7 +36,7 @@ class Result(RunResult):
 
     `run` returns it and `load` reads it from a folder again. In a notebook it shows itself.
 
-    >>> import understudy as us
+    >>> import numpy as np, understudy as us
     >>> result = us.run("digits-skewed", rounds=2, model="softmax")
     >>> result.predict(np.zeros((3, 8, 8), np.uint8)).shape
     (3,)

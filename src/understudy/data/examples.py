@@ -23,6 +23,11 @@ class Examples:
 
     ``x`` is (n, …): uint8 pixels, channels first, or float32 features exactly as a network takes them.
     ``y`` is (n,) int64 class numbers, or (n, classes) float32 zeros and ones where a record has several labels.
+
+    >>> import numpy as np, understudy as us
+    >>> some = us.Examples.from_arrays(np.zeros((3, 8, 8), np.uint8), [0, 1, 1])
+    >>> len(some), tuple(some.x.shape)
+    (3, (3, 1, 8, 8))
     """
 
     x: Tensor

@@ -33,6 +33,16 @@ class Holding:
 
 @dataclass(frozen=True)
 class Federation:
+    """Who holds what: the records of every site, and what the server scores on. `from_arrays` makes one.
+
+    >>> import numpy as np, understudy as us
+    >>> x, y = np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2
+    >>> data = us.Federation.from_arrays({"north": (x, y), "south": (x, y)}, held_out=0.2)
+    >>> {name: len(site.own) for name, site in data.sites.items()}
+    {'north': 16, 'south': 16}
+    >>> result = us.run(data=data, model="softmax", rounds=1)
+    """
+
     problem: Problem
     sites: Mapping[str, Holding]
     test: Examples | None
@@ -90,6 +100,7 @@ class Federation:
         """From your own arrays, one pair (records, labels) per site; a list of pairs becomes client-0, client-1, …
 
         ``mean`` and ``std`` have one number per channel or feature: of pixels between 0 and 1, or of your floats.
+        Without a ``test`` set, clients score on what ``held_out`` keeps back of their records.
         """
         if not isinstance(sites, Mapping | list | tuple):
             raise UserError(f"sites: give a mapping from names to pairs (records, labels), not {type(sites).__name__}.")

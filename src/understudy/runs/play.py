@@ -107,9 +107,10 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
         )
     at_home = data.remote or any(len(holding.held_out) for holding in data.sites.values())
     if method.scored_at_home and not at_home:
+        how = "data.held_out, such as 0.2" if config.live.data is None else "Federation.from_arrays(…, held_out=0.2)"
         raise UserError(
             "Part of the model stays with the clients (its head, or its buffers), so they must score it: "
-            "hold out records there with data.held_out, such as 0.2."
+            f"hold out records there with {how}."
         )
     if config.plan.rounds == 0:
         watcher.says("method.rounds is 0: the run ends after its opening.")

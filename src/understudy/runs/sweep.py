@@ -171,5 +171,9 @@ def _swept(one: PlannedRun, store: RunStore, trouble: str) -> tuple[SweptRun, bo
     accuracy, validation = last.get("accuracy"), last.get("validation_accuracy")
     if at_home:
         accuracy, validation = None, accuracy
-    why = "" if validation is not None else "there is nothing to choose on; hold records out with data.held_out: 0.2"
+    why = (
+        ""
+        if validation is not None
+        else "there is nothing to choose on: no record is held out, neither at the clients nor on the server"
+    )
     return SweptRun(one.settings, one.seed, folder, validation, accuracy, found.summary, why), at_home
