@@ -137,7 +137,7 @@ def _beforehand(plan: Sequence[PlannedRun], missing: int, processes: int) -> str
 def _processes(plan: Sequence[PlannedRun], workers: int, runs: int) -> int:
     """One where runs need a device, or processes, of their own."""
     configs = [one.stored.config for one in plan if one.stored is not None]
-    apart = all(config.engine.name != "flower" and device(config).type == "cpu" for config in configs)
+    apart = all(config.engine.name in ("inline", "workers") and device(config).type == "cpu" for config in configs)
     return max(1, min(workers, runs)) if apart else 1
 
 
