@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import cast
 
 from understudy.papers.carrying_out import PlayedLines, played_lines
-from understudy.papers.made_by import made_by
+from understudy.runs.made_by import made_by
 from understudy.papers.published import Experiment, FromRuns, Later, Study
 from understudy.papers.reproduce import STUDIES
-from understudy.papers.run_store import RunStore
+from understudy.runs.run_store import RunStore
 from understudy.papers.stored import read_table, write_table
 from understudy.papers.study import Findings, Scale
 from understudy.papers.telling import told

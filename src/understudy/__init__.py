@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 _HOMES = {
-    "run": "understudy.runs.api",
-    "load": "understudy.runs.api",
-    "report": "understudy.reporting",
+    "run": "understudy.api.run",
+    "load": "understudy.api.run",
+    "sweep": "understudy.api.sweep",
+    "report": "understudy.api.reporting",
+    "Result": "understudy.api.result",
+    "Sweep": "understudy.api.sweep_result",
     "split": "understudy.models.split",
-    "Result": "understudy.runs.rounds",
     "Federation": "understudy.data.federation",
     "Examples": "understudy.data.examples",
     "Problem": "understudy.data.problem",
@@ -32,6 +34,12 @@ _HOMES = {
 __all__ = [*_HOMES]
 
 if TYPE_CHECKING:
+    from understudy.api.reporting import report as report
+    from understudy.api.result import Result as Result
+    from understudy.api.run import load as load
+    from understudy.api.run import run as run
+    from understudy.api.sweep import sweep as sweep
+    from understudy.api.sweep_result import Sweep as Sweep
     from understudy.base_settings import Settings as Settings
     from understudy.data.examples import Examples as Examples
     from understudy.data.federation import Federation as Federation
@@ -46,14 +54,17 @@ if TYPE_CHECKING:
     from understudy.federation.registry import method as method
     from understudy.federation.server import Server as Server
     from understudy.models.split import split as split
-    from understudy.reporting import report as report
-    from understudy.runs.api import load as load
-    from understudy.runs.api import run as run
-    from understudy.runs.rounds import Result as Result
 
 
 def __getattr__(name: str) -> Any:
     """Imported when first used: torch takes seconds, and ``understudy --help`` does not need it."""
     if name not in _HOMES:
         raise AttributeError(f"module 'understudy' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    found = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """For completion, which does not import anything."""
+    return sorted({*__all__, "__version__", "__doc__"})

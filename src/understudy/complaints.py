@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from understudy.base_settings import Settings, settings_in
+from understudy.base_settings import Settings, names_within, settings_in
 from understudy.errors import UserError
 
 
@@ -28,11 +28,33 @@ def unknown_name(what: str, name: str, known: Iterable[str], more: str = "") -> 
 
 
 def unknown_key(key: str, known: Iterable[str], where: str) -> UserError:
-    names = list(known)
-    near = difflib.get_close_matches(key.rpartition(".")[2], names, 1, cutoff=0.5)
-    hint = f"Did you mean '{near[0]}'?" if near else f"Known settings: {', '.join(sorted(names))}."
-    full = f"{where}.{key}" if where else key
-    return UserError(f"There is no setting '{full}'. {hint}")
+    """``known``: full names of the settings in ``where`` and inside them. Suggests the one with the same last name, or
+    else the nearest by its letters."""
+    names, full = list(dict.fromkeys(known)), f"{where}.{key}" if where else key
+    within = [name for name in names if name.count(".") == full.count(".")]
+    if near := _meant(full, names, within):
+        shown = near if " " not in where else [name.removeprefix(f"{where}.") for name in near]  # a file, no section
+        return UserError(f"There is no setting '{full}'. Did you mean {either(shown)}?")
+    listed = ", ".join(sorted(name.rpartition(".")[2] for name in within))
+    return UserError(f"There is no setting '{full}'. Known settings: {listed}.")
+
+
+def either(names: Iterable[str]) -> str:
+    """'a', 'b' or 'c'"""
+    *before, last = (f"'{name}'" for name in names)
+    return f"{', '.join(before)} or {last}" if before else last
+
+
+def _meant(full: str, names: list[str], within: list[str]) -> list[str]:
+    last = full.rpartition(".")[2]
+    if same := [name for name in names if name.rpartition(".")[2] == last]:
+        outermost = min(name.count(".") for name in same)
+        return [name for name in same if name.count(".") == outermost]
+    for candidates in (within, names):
+        by_last = {name.rpartition(".")[2]: name for name in reversed(candidates)}
+        if near := difflib.get_close_matches(last, by_last, 1, cutoff=0.5 if candidates is within else 0.6):
+            return [by_last[near[0]]]
+    return []
 
 
 def _sentence(error: Any, settings: type[Settings], where: str) -> str:
@@ -40,15 +62,15 @@ def _sentence(error: Any, settings: type[Settings], where: str) -> str:
     kinds = {settings}
     shown = [where] if where else []
     for part in path[:-1] if error["type"] == "extra_forbidden" else path:
-        inside = {k for kind in kinds for k in settings_in(_field(kind, part))}
+        below = {k for kind in kinds for k in settings_in(_field(kind, part))}
         if any(part in kind.model_fields for kind in kinds):
             shown.append(part)
-            kinds = inside
+            kinds = below
         elif part.isdigit():
             shown[-1] += f"[{part}]"
     if error["type"] == "extra_forbidden":
-        names = [name for kind in kinds for name in kind.model_fields]
-        return str(unknown_key(path[-1], names, ".".join(shown)))
+        inside = ".".join(shown)
+        return str(unknown_key(path[-1], (name for kind in kinds for name in names_within(kind, inside)), inside))
     said = error["msg"].removeprefix("Value error, ")
     said = said[0].lower() + said[1:]
     if error["type"] == "missing":

@@ -6,7 +6,15 @@ from typing import ClassVar
 
 
 class UserError(Exception):
-    """One sentence for the person who has to act: what was wrong, where, and what to write instead."""
+    """One sentence for the person who has to act: what was wrong, where, and what to write instead.
+
+    >>> import understudy as us
+    >>> try:
+    ...     us.run("digits-skewed", method="fedvag")
+    ... except us.UserError as error:
+    ...     print(str(error)[:54])
+    There is no method 'fedvag'. Did you mean 'fedavg'? Th
+    """
 
     code: ClassVar[str] = "failed"  # all that a server learns of an error at a site: federation/failures.py
 
@@ -44,6 +52,16 @@ def speaking_to_a_command_line() -> Iterator[None]:
 def option(name: str, in_python: str = "") -> str:
     """``--out`` on a command line, ``out`` in Python; ``in_python`` if Python needs more than the name."""
     return f"--{name}" if _on_a_command_line else in_python or name
+
+
+def command(words: str, in_python: str) -> str:
+    """``understudy run`` in backticks on a command line, and the call that does the same in Python."""
+    return f"`understudy {words}`" if _on_a_command_line else in_python
+
+
+def in_python(words: str) -> str:
+    """Only said to somebody who calls from Python."""
+    return "" if _on_a_command_line else words
 
 
 def resuming() -> str:

@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 FIRST, NEXT = 1.5, 15.0  # seconds of silence before a message, and before repeating it
 
@@ -11,10 +12,11 @@ _at = "Working"
 _so_far = ""
 
 
-def begin() -> None:
-    """Starts watching this process, until ``over``."""
+def begin(says: Callable[[str], None] | None = None) -> None:
+    """Starts watching this process, until ``over``; by default it speaks on stderr."""
     _said_something.clear()
-    threading.Thread(target=_watch, args=(time.monotonic(),), name="patience", daemon=True).start()
+    speaks = says or _print
+    threading.Thread(target=_watch, args=(time.monotonic(), speaks), name="patience", daemon=True).start()
 
 
 def doing(what: str, so_far: str = "") -> None:
@@ -29,11 +31,15 @@ def over() -> None:
     _said_something.set()
 
 
-def _watch(began: float) -> None:
+def _print(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _watch(began: float, says: Callable[[str], None]) -> None:
     told, when = "", began
     while not _said_something.wait(FIRST):
         now = time.monotonic()
         if _at != told or now - when >= NEXT:
             what, so_far = _at, f"{_so_far}, " if _so_far else ""
-            print(f"{what} … ({so_far}{now - began:.0f} s)", file=sys.stderr, flush=True)
+            says(f"{what} … ({so_far}{now - began:.0f} s)")
             told, when = what, now

@@ -74,7 +74,7 @@ def test_a_new_method_in_one_file_outside_the_package_runs_by_name(tmp_path: Pat
 WRONG = [
     (["run", "digits-skewd"], "Did you mean 'digits-skewed'?"),
     (["run", "digits-skewed", "method=fedvag"], "Did you mean 'fedavg'?"),
-    (["run", "digits-skewed", "data.nam=mnist"], "There is no setting 'data.nam'. Did you mean 'name'?"),
+    (["run", "digits-skewed", "data.nam=mnist"], "There is no setting 'data.nam'. Did you mean 'data.name'?"),
     (["run"], "Name a config file or a preset"),
     (["run", "--resume"], "--resume needs --out"),
     (["run", "--resume", "--out", "nowhere"], "nowhere holds no run to resume"),
@@ -82,6 +82,9 @@ WRONG = [
     (["compare", "nowhere"], "nowhere"),
     (["methods", "fedvag"], "There is no method 'fedvag'"),
     (["data", "describe", "digitz"], "Did you mean 'digits'?"),
+    (["data", "describe", "digits", "alfa=1"], "There is no setting 'data.alfa'. Did you mean 'data.split.alpha'?"),
+    (["data", "describe", "digits", "rounds=1"], "'method.rounds' is not a setting of 'data'; leave it out."),
+    (["run", "digits-skewed", "method=feddm", "steps=1"], "'steps' could be 'method.steps' or 'method.server.steps'"),
     (["data", "get", "digitz"], "Did you mean 'digits'?"),
 ]
 

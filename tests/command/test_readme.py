@@ -48,15 +48,15 @@ def test_the_config_of_the_readme_runs_on_files(tmp_path: Path, monkeypatch: pyt
 
 def test_every_command_of_the_readme_is_one(tmp_path: Path) -> None:
     commands = re.findall(
-        r"^understudy (run digits.*?|sheet.*?|methods.*?|generators.*?|data.*?|privacy epsilon.*?)(?:\s+#.*)?$",
+        r"^understudy ((?:run digits|sweep|sheet|methods|generators|data|privacy epsilon).*?)(?:\s+#.*)?$",
         README,
         re.MULTILINE,
     )
-    assert len(commands) == 9
+    assert len(commands) == 10
     quick = ["rounds=1", "data.limit=100", "clients=3", "model=softmax"]
     for command in commands:
         words = shlex.split(command)
-        if words[0] == "run":
+        if words[0] in ("run", "sweep"):
             words += quick
         if "method=feddm" in words:
             words += ["method.steps=2", "method.server.epochs=2"]

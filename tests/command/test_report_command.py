@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from in_a_fork import understudy
+from understudy.api.reporting import report
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
-from understudy.reporting import report
 from understudy.runs.folder import RunFolder
 from written_runs import change_config, keep, line, write_run
 

@@ -19,7 +19,7 @@ from understudy.federation.exchange import Answer, Engine, Request, failed
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 from understudy.runs.play import play
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 
 ROUNDS = 3
 
@@ -68,11 +68,11 @@ class Case:
         }
         return resolve(words, changes, live)
 
-    def play(self, out: Path, data: Federation | None = None, *, resume: bool = False, **changes: Any) -> Result:
+    def play(self, out: Path, data: Federation | None = None, *, resume: bool = False, **changes: Any) -> RunResult:
         return play(self.config(data or self.federation(), **changes), out, resume=resume)
 
 
-def model_bytes(result: Result) -> bytes:
+def model_bytes(result: RunResult) -> bytes:
     return (result.folder / "model.safetensors").read_bytes()
 
 
@@ -137,7 +137,7 @@ class Watched(Engine):
 
 def watched_play(
     case: Case, out: Path, spoil: Callable[[Request], str | None], *, data: Federation | None = None, **changes: Any
-) -> tuple[Result, Watched]:
+) -> tuple[RunResult, Watched]:
     engines: list[Watched] = []
 
     def choose(_: object, sites: Mapping[str, Site], method: Method) -> Engine:

@@ -18,7 +18,7 @@ from understudy.federation.exchange import Answer, Engine, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.site import Site
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 
 Tamper = Callable[[Request, Answer], Answer]
 VICTIM = "beech"  # the site that holds records of every class
@@ -39,7 +39,7 @@ class Tampered(Engine):
         self._inner.settle(clients)
 
 
-def tampered_play(case: Case, out: Path, tamper: Tamper, data: Federation | None = None, **changes: Any) -> Result:
+def tampered_play(case: Case, out: Path, tamper: Tamper, data: Federation | None = None, **changes: Any) -> RunResult:
     def choose(_: object, sites: Mapping[str, Site], method: Method) -> Engine:
         return Tampered(sites, method, tamper)
 
@@ -58,7 +58,7 @@ def sends(body: bytes) -> Tamper:
     return lambda request, answer: replace(answer, message=None, read=lambda: body)
 
 
-def check_only_the_victim_failed(result: Result, round: int, others: int) -> None:
+def check_only_the_victim_failed(result: RunResult, round: int, others: int) -> None:
     line = result.metrics[round]
     assert {failure["client"] for failure in line["failures"]} <= {VICTIM}, line["failures"]
     assert all(failure["why"].isprintable() for failure in line["failures"])
@@ -156,6 +156,6 @@ HARMS = (
 )
 
 
-def as_json(result: Result) -> str:
+def as_json(result: RunResult) -> str:
     """A line that is no JSON for others (NaN, Infinity) is refused here."""
     return json.dumps([result.metrics, result.summary], allow_nan=False)

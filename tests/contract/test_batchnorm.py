@@ -18,7 +18,7 @@ from understudy.federation import registry
 from understudy.methods.dp_fedavg import PrivateAveraging
 from understudy.methods.shared.averaging import Averaging
 from understudy.runs.play import play
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 
 BUILT = {entry.name: _built(entry) for entry in registry.entries() if entry.role == "method"}
 PRIVATE = [name for name, method in BUILT.items() if isinstance(method, PrivateAveraging)]  # they refuse such networks
@@ -48,7 +48,7 @@ def federation() -> Federation:
     return Federation.from_arrays(sites, test=sites["beech"], held_out=0.25, classes=3)
 
 
-def normed_run(name: str, policy: str, out: Path) -> Result:
+def normed_run(name: str, policy: str, out: Path) -> RunResult:
     torch.manual_seed(0)  # of the live module, which comes with its weights
     words = {
         "method": {"name": name, "rounds": 2, **QUICK.get(name, {}), "buffers": policy},
@@ -57,7 +57,7 @@ def normed_run(name: str, policy: str, out: Path) -> Result:
     return play(resolve(words, {}, Live(data=federation(), model=Normed())), out)
 
 
-def running(result: Result) -> dict[str, Tensor]:
+def running(result: RunResult) -> dict[str, Tensor]:
     return {name: value for name, value in result.weights.items() if "running" in name}
 
 

@@ -14,7 +14,7 @@ from test_contract import CASES, ONE_SHOT, QUICK
 from understudy.federation.exchange import Answer, Request
 from understudy.federation.message import Message
 from understudy.federation.secure.party import AGREED
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 
 BY_NAME = {harm.name: harm for harm in HARMS}
 # Of no part of any method can these be taken.
@@ -52,7 +52,7 @@ def parts_sent(name: str, folder: Path) -> dict[tuple[str, str], int]:
     return found
 
 
-def spoilt(name: str, task: str, part: str, harm: Harm, folder: Path, rounds: int) -> Result:
+def spoilt(name: str, task: str, part: str, harm: Harm, folder: Path, rounds: int) -> RunResult:
     def tamper(request: Request, answer: Answer) -> Answer:
         return harm(part)(request, answer) if request.task == task else answer
 
@@ -101,7 +101,7 @@ def test_parts_of_any_make_cost_nobody_but_their_sender(name: str, tmp_path: Pat
         as_json(result)
 
 
-def check_left_out(result: Result, round: int) -> None:
+def check_left_out(result: RunResult, round: int) -> None:
     """The victim has undone this round, and never another one."""
     failures = result.metrics[round]["failures"]
     assert {failure["client"] for failure in failures} == {VICTIM}

@@ -29,7 +29,7 @@ from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 from understudy.runs.play import play
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 
 Sent = Callable[[Request, RecordDict], RecordDict | Error]  # what the victim sends in place of its answer
 
@@ -75,7 +75,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
 
-def played(case: Case, folder: Path, sent: Sent, rounds: int = 1) -> Result:
+def played(case: Case, folder: Path, sent: Sent, rounds: int = 1) -> RunResult:
     @contextmanager
     def opened(sites: Mapping[str, Site], method: Method) -> Iterator[Engine]:
         yield Flower(Nodes(sites, method, sent), folder / "spool", timeout=60)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from understudy.federation.exchange import Request
 from understudy.federation.site import Site
 from understudy.privacy.charges import Charge, ChargeLog
 from understudy.runs.play import play
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 from understudy.runs.watching import Observer
 
 TWO = {"name": "workers", "workers": 2}
@@ -111,7 +111,7 @@ MOMENTS = {
 }
 
 
-def charged(result: Result, client: str) -> list[Charge]:
+def charged(result: RunResult, client: str) -> list[Charge]:
     return ChargeLog(result.folder / "clients" / client / "charges.jsonl").charges()
 
 

@@ -15,10 +15,10 @@ from understudy.config.schema import Config
 from understudy.federation.method import State
 from understudy.learning.evaluate import evaluate
 from understudy.models.network import Network
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 
 
-def with_saved_weights(config: Config, result: Result) -> Network:
+def with_saved_weights(config: Config, result: RunResult) -> Network:
     data = federation()
     net = build_method(config, data, "eager").net
     saved = load_file(result.folder / "model.safetensors")

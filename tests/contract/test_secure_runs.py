@@ -11,7 +11,7 @@ from contract_checks import Case, federation, model_bytes, watched_play
 
 from understudy.federation.exchange import Request
 from understudy.federation.secure.grid import grid_for
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 
 LOCAL = {"local": {"epochs": 2, "batch": 4, "lr": 0.1}}
 SECURE: Mapping[str, Any] = {"name": "secure-aggregation"}
@@ -26,11 +26,11 @@ def pair(method: str, *others: Mapping[str, Any], **settings: Any) -> tuple[Case
     return Case(method, words, others), Case(method, words, (SECURE, *others))
 
 
-def apart(one: Result, other: Result) -> float:
+def apart(one: RunResult, other: RunResult) -> float:
     return max(float((one.weights[name] - other.weights[name]).abs().max()) for name in one.weights)
 
 
-def bound(result: Result, records: float = RECORDS, clients: int = 4) -> float:
+def bound(result: RunResult, records: float = RECORDS, clients: int = 4) -> float:
     """Of a mean: clients · step / 2 over the records; and both models are rounded to float32."""
     largest = max(float(tensor.abs().max()) for tensor in result.weights.values())
     return clients * grid_for(4, range=1e6, bits=48).step / 2 / records + largest * 2.0**-23

@@ -77,7 +77,7 @@ def test_an_unknown_name_brings_the_nearest_and_the_list() -> None:
 def test_options_that_a_set_does_not_have_are_refused() -> None:
     with pytest.raises(UserError, match="digits has no option 'size'"):
         sets.load("digits", size=3)
-    with pytest.raises(UserError, match=r"no setting 'shapes\.sizes'\. Did you mean 'size'"):
+    with pytest.raises(UserError, match=r"no setting 'shapes\.sizes'\. Did you mean 'shapes\.size'"):
         sets.load("shapes", sizes=3)
 
 

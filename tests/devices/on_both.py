@@ -13,7 +13,7 @@ from understudy.config.resolve import resolve
 from understudy.config.schema import Live
 from understudy.data.federation import Federation
 from understudy.runs.play import play
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 
 DEVICE = "second:0"
 # Both compute with the same kernels, but not always with the same ones: batch-last layers are the processor's alone,
@@ -22,7 +22,7 @@ DEVICE = "second:0"
 CLOSE = 1e-4
 
 
-def assert_same_on_both(run: Callable[[Path, str], Result], folder: Path, close: float = CLOSE) -> Result:
+def assert_same_on_both(run: Callable[[Path, str], RunResult], folder: Path, close: float = CLOSE) -> RunResult:
     """``run``: in a folder, on a device, which has no float64 here, as Apple's."""
     expected = run(folder / "processor", "cpu")
     with without_doubles():
@@ -53,7 +53,7 @@ def pictures(side: int = 8, channels: int = 1, *, test: bool = True) -> Federati
 
 def run_words(
     words: dict[str, Any], out: Path, device: str, data: Federation | None = None, *, resume: bool = False
-) -> Result:
+) -> RunResult:
     """A config as a person writes it, but for its data."""
     given = {"seed": 3, "model": {"name": "small-convnet", "width": 8}, "engine": {"name": "inline"}, **words}
     return play(resolve({**given, "device": device}, {}, Live(data=data or pictures())), out, resume=resume)

@@ -13,7 +13,7 @@ from test_contract import CASES
 from second_device import without_doubles
 from understudy.config.schema import Config
 from understudy.data.federation import Federation
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 
 SHORT = {"dense": 3}  # rounds; 2 where nothing is written: DENSE averages first
 QUICK = [*(name for name in CASES if "+" not in name), "fedavg+fedcog", "fedavg+fedssyn", "fedavg+secure-aggregation"]
@@ -22,7 +22,7 @@ TRIED = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for
 
 @pytest.mark.parametrize("name", TRIED)
 def test_a_run_ends_with_the_weights_of_the_processor(name: str, tmp_path: Path) -> None:
-    def run(folder: Path, device: str) -> Result:
+    def run(folder: Path, device: str) -> RunResult:
         return CASES[name].play(folder, rounds=SHORT.get(name, 2), device=device)
 
     assert_same_on_both(run, tmp_path)

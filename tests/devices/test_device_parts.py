@@ -25,12 +25,12 @@ from understudy.privacy.gradients import clipped_gradient_sum
 from understudy.privacy.sgd import _clipped_piece
 from understudy.randomness import generator
 from understudy.runs.measure import measure
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 
 FEDAVG = {"name": "fedavg", "rounds": 2, **QUICK["fedavg"]}
 
 
-def assert_same(words: dict[str, Any], folder: Path, close: float = CLOSE, data: Federation | None = None) -> Result:
+def assert_same(words: dict[str, Any], folder: Path, close: float = CLOSE, data: Federation | None = None) -> RunResult:
     return assert_same_on_both(lambda out, device: run_words(words, out, device, data), folder, close)
 
 
@@ -268,7 +268,7 @@ def test_metrics_and_measured_quantities(tmp_path: Path) -> None:
 
 
 def test_a_run_stopped_and_resumed_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
-    def run(name: str, rounds: int, resume: bool = False) -> Result:
+    def run(name: str, rounds: int, resume: bool = False) -> RunResult:
         method = {"name": "scaffold", "local": LOCAL, "rounds": rounds}
         words = {"method": method, "with": [{"name": "fedcog", **QUICK["fedcog"]}]}
         return run_words(words, tmp_path / name, DEVICE, resume=resume)

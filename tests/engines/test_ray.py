@@ -22,7 +22,7 @@ from understudy.federation.exchange import Engine
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 from understudy.runs.play import built, play
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 
 
 class Died(Exception):
@@ -77,7 +77,7 @@ class InProcess(Cluster):
         pass
 
 
-def run_on(tmp_path: Path, method: str, **how: Any) -> tuple[Result, InProcess]:
+def run_on(tmp_path: Path, method: str, **how: Any) -> tuple[RunResult, InProcess]:
     """A run of the contract's four sites whose slots share no disk with it."""
     data = contract_checks.federation()
     words = {"model": "small-convnet", "method": {"name": method, "rounds": 3}, "engine": {"name": "inline"}}
@@ -95,14 +95,14 @@ def run_on(tmp_path: Path, method: str, **how: Any) -> tuple[Result, InProcess]:
     return play(config, tmp_path / "run", engine=opened), made[0]
 
 
-def inline(tmp_path: Path, method: str) -> Result:
+def inline(tmp_path: Path, method: str) -> RunResult:
     data = contract_checks.federation()
     words = {"model": {"name": "small-convnet", "width": 4}, "method": {"name": method, "rounds": 3}}
     changes = {"method.local.epochs": 1, "method.local.batch": 4, "engine.name": "inline"}
     return play(resolve(words, changes, Live(data=data)), tmp_path / "inline")
 
 
-def same_weights(a: Result, b: Result) -> bool:
+def same_weights(a: RunResult, b: RunResult) -> bool:
     return all(torch.equal(a.weights[name], b.weights[name]) for name in a.weights)
 
 

@@ -27,7 +27,7 @@ from understudy.privacy.ledger import Release
 from understudy.runs.folder import RunFolder
 from understudy.runs.play import play
 from understudy.runs.releases import Releases
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 from understudy.runs.watching import Observer, RunStopped
 
 # One round: 200 releases at rate 0.0256 and σ = 1, ε 2.787 after it; two rounds 3.6, three 4.3.
@@ -85,7 +85,7 @@ def sites() -> Federation:
     return Federation.from_arrays(made, test=made["ash"])
 
 
-def private_run(out: Path, method: type[Method] = Spender, plan: Any = None, **words: Any) -> Result:
+def private_run(out: Path, method: type[Method] = Spender, plan: Any = None, **words: Any) -> RunResult:
     given = {"model": {"name": "softmax"}, "method": plan or {"rounds": 3}, "engine": {"name": "inline"}, **words}
     return play(resolve(given, {}, Live(data=sites(), method=method)), out, resume=True)
 

@@ -36,7 +36,7 @@ from understudy.privacy.mechanism import NoisyMeans
 from understudy.randomness import generator, private_global_stream
 from understudy.runs.folder import RunFolder
 from understudy.runs.play import play
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 from understudy.runs.watching import RunStopped
 
 
@@ -86,7 +86,7 @@ def sites(records: int = 12) -> Federation:
 
 def dp_run(
     out: Path, model: nn.Module | None = None, *, privacy: dict[str, Any] | None = None, **method: Any
-) -> Result:
+) -> RunResult:
     words = {
         "model": {"name": "softmax"},
         "method": {"name": "dp-fedavg", "rounds": 1, **method},
@@ -176,7 +176,7 @@ def with_terms(*terms: Term) -> PrivateAveraging:
     return PrivateAveraging(DpSettings(local=local, clip=1.0, noise=0.5), terms=terms)
 
 
-def run_with(out: Path, *terms: Term, rounds: int = 2) -> Result:
+def run_with(out: Path, *terms: Term, rounds: int = 2) -> RunResult:
     privacy = {"delta": 1e-5, "records": 12, "test_noise": True}
     words = {
         "model": {"name": "mlp", "hidden": [4]},
@@ -187,7 +187,7 @@ def run_with(out: Path, *terms: Term, rounds: int = 2) -> Result:
     return play(resolve(words, {}, Live(data=sites(), method=with_terms(*terms))), out)
 
 
-def all_weights(result: Result) -> Tensor:
+def all_weights(result: RunResult) -> Tensor:
     return torch.cat([value.reshape(-1) for value in result.weights.values()])
 
 

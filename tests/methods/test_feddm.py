@@ -10,6 +10,7 @@ import torch
 from stage import Body, Stage, bound, coin, image_net, pictures, play, records, sigmoid
 from torch import Tensor, nn
 
+from understudy.api.run import run
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
@@ -24,7 +25,6 @@ from understudy.methods.feddm import FedDM, FedDMSettings
 from understudy.methods.shared import pooled
 from understudy.models.network import Network
 from understudy.randomness import generator
-from understudy.runs.api import run
 
 ONE_STEP = Local(epochs=1, batch=100, lr=0.1)
 SITES = {"a": pictures([0] * 12 + [1] * 9 + [2] * 11, name="a"), "b": pictures([1] * 15 + [2], name="b")}

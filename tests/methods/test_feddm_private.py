@@ -27,7 +27,7 @@ from understudy.privacy.mechanism import gaussian
 from understudy.privacy.promise import PrivacySettings
 from understudy.randomness import generator
 from understudy.runs.play import play
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 from understudy.synthesis.matching import Draws, embedding
 from understudy.synthesis.private_matching import PrivateMeans
 
@@ -180,7 +180,7 @@ def sites() -> Federation:
     return Federation.from_arrays(made, test=made["ash"], classes=3)
 
 
-def private_run(out: Path, privacy: Mapping[str, Any] | None, **words: Any) -> Result:
+def private_run(out: Path, privacy: Mapping[str, Any] | None, **words: Any) -> RunResult:
     quick = {"name": "feddm", "rounds": 2, "ipc": 2, "steps": 3, "real_batch": 5, "server": {"epochs": 3}}
     given = {"model": {"name": "mlp", "hidden": [4]}, "method": {**quick, **words}, "engine": {"name": "inline"}}
     return play(resolve({**given, "privacy": privacy}, {}, Live(data=sites())), out)

@@ -11,6 +11,7 @@ from fedlap_toys import QUICK, SITES, Paying, still  # noqa: F401
 from stage import batchnorm_net, bound, image_net, pictures
 from torch import Tensor
 
+from understudy.api.run import run
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
 from understudy.errors import UserError
@@ -26,7 +27,6 @@ from understudy.privacy.charges import BudgetSpent
 from understudy.privacy.mechanism import NoisyMeans, poisson_rows
 from understudy.privacy.planning import NoisePlan
 from understudy.privacy.promise import PrivacySettings
-from understudy.runs.api import run
 
 PRIVACY = {"delta": 1e-5, "records": 20, "test_noise": True}
 

@@ -27,7 +27,7 @@ from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import Charge, composed
 from understudy.privacy.promise import PrivacySettings
 from understudy.runs.play import play
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +156,7 @@ def sites() -> Federation:
     return Federation.from_arrays(made, test=made["ash"], classes=3)
 
 
-def run(out: Path, fedssyn: Mapping[str, Any], privacy: Mapping[str, Any], **method: Any) -> Result:
+def run(out: Path, fedssyn: Mapping[str, Any], privacy: Mapping[str, Any], **method: Any) -> RunResult:
     said = {"name": "fedavg", "rounds": 1, "local": {"steps": 2, "batch": 4}, **method}
     words = {
         "model": {"name": "mlp", "hidden": [8]},

@@ -28,7 +28,7 @@ from understudy.federation.site import Site
 from understudy.methods.fedssyn.kept_generators import KEPT
 from understudy.privacy.policy import Policy
 from understudy.runs.play import play
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 from understudy.runs.watching import RunStopped
 from understudy.synthesis.vae.vae import Vae
 
@@ -53,7 +53,7 @@ def sites(labels: Mapping[str, list[int]] = LABELS) -> Federation:
 
 def run(
     out: Path, data: Federation | None = None, engine: OpenEngine | None = None, rounds: int = 1, **fedssyn: Any
-) -> Result:
+) -> RunResult:
     words = {
         "model": {"name": "mlp", "hidden": [8]},
         "method": {"name": "fedavg", "rounds": rounds, "local": {"epochs": 1, "batch": 4}},

@@ -6,6 +6,7 @@ import pytest
 import torch
 from stage import Stage, batchnorm_net, bound, cloud, coin, records, softmax_net
 
+from understudy.api.run import run
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
 from understudy.errors import UserError
@@ -20,7 +21,6 @@ from understudy.privacy.accounting import Spending, epsilon
 from understudy.privacy.charges import ChargeLog
 from understudy.privacy.gradients import clipped_gradient_sum
 from understudy.privacy.promise import PrivacySettings
-from understudy.runs.api import run
 
 PRIVACY = PrivacySettings(delta=1e-5, records=20)
 OWN = cloud("a", 15)

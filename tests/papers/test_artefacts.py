@@ -15,10 +15,10 @@ from understudy.papers.claims import PaperClaim, above, as_printed
 from understudy.papers.comparison import Comparison
 from understudy.papers.published import Direct, FromRuns, Later, Published, Study
 from understudy.papers.reproduce import ARTEFACTS, STUDIES, experiment
-from understudy.papers.run_store import RunStore
 from understudy.papers.scoreboard import packaged, scores, stored_at, summary
 from understudy.papers.stored import write_table
 from understudy.papers.study import Findings, StudyLine
+from understudy.runs.run_store import RunStore
 from understudy.runs.watching import Observer
 from understudy.view.papers_listed import scoreboard_text
 

@@ -13,10 +13,10 @@ from understudy.papers.carrying_out import NeededRun, carry_out, every_run, miss
 from understudy.papers.compared import compared, standings_drawing, standings_table
 from understudy.papers.comparison import Comparison, Contender, FirstRounds, ShuffledImages
 from understudy.papers.published import FromRuns
-from understudy.papers.run_store import RunStore
 from understudy.papers.stored import write_table
 from understudy.papers.study import StudyLine
 from understudy.runs.folder import RunFolder
+from understudy.runs.run_store import RunStore
 from understudy.runs.watching import Observer
 from understudy.view.findings import markdown
 

@@ -21,9 +21,9 @@ from understudy.papers.fedcog.main_experiment import BALANCED, CIFAR10, FASHION,
 from understudy.papers.fedcog.twelve_methods import COLUMNS, every_line, tell
 from understudy.papers.planning import samples_of
 from understudy.papers.published import FromRuns, Study
-from understudy.papers.run_store import RunStore
 from understudy.papers.study import StudyLine
 from understudy.runs.play import play
+from understudy.runs.run_store import RunStore
 from understudy.runs.watching import Observer
 
 BY_NAME = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)

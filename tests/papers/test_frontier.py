@@ -10,8 +10,8 @@ from understudy.papers.frontier.plan import FrontierPlan, Point
 from understudy.papers.frontier.points import POINTS
 from understudy.papers.frontier.standings import Stand, findings, frontier
 from understudy.papers.reproduce import experiment
-from understudy.papers.run_store import RunStore
 from understudy.papers.study import StudyLine
+from understudy.runs.run_store import RunStore
 from understudy.runs.watching import Observer
 from understudy.view.findings import write_findings
 

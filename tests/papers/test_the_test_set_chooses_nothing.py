@@ -20,10 +20,10 @@ from understudy.papers.carrying_out import carry_out, played_lines, tuning_runs
 from understudy.papers.comparison import TUNING_SEED, Comparison, Contender
 from understudy.papers.published import FromRuns, Later
 from understudy.papers.reproduce import STUDIES
-from understudy.papers.run_store import RunStore
 from understudy.papers.study import StudyLine
 from understudy.runs.compare import compare
 from understudy.runs.folder import RunFolder
+from understudy.runs.run_store import RunStore
 from understudy.runs.watching import Observer
 
 LEARNS, IDLES = 0.5, 1e-6

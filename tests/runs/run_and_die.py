@@ -12,7 +12,7 @@ from understudy.federation import tensor_store as store
 from understudy.files import write_whole
 from understudy.runs import folder, releases, rounds
 from understudy.runs import play as run
-from understudy.runs.api import begun_with
+from understudy.runs.asked import begun_with
 
 COMMON: dict[str, Any] = {
     "seed": 1,

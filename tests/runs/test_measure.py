@@ -22,7 +22,7 @@ from understudy.runs.folder import RunFolder
 from understudy.runs.measure import Cost, Measured, Speed, _final, measure
 from understudy.runs.play import play
 from understudy.runs.quantities import Shuffled, dealt_examples
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 from understudy.view.measured import measured_notes, measured_table
 
 # Real records are shuffled, so that no generator is trained.
@@ -36,18 +36,18 @@ WORDS = {
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     return us.run(WORDS, out=tmp_path_factory.mktemp("measure") / "run", measure=2)
 
 
-def test_metrics_have_the_quantities_every_so_many_rounds(run: Result) -> None:
+def test_metrics_have_the_quantities_every_so_many_rounds(run: RunResult) -> None:
     assert ["zeta2" in line for line in run.metrics] == [True, False, True]
     last = run.metrics[-1]
     assert last["zeta2_shuffled"] < last["zeta2"]
     assert last["smoothness"] > 0
 
 
-def test_before_the_first_round_a_pool_counts_as_it_will_be_dealt(run: Result) -> None:
+def test_before_the_first_round_a_pool_counts_as_it_will_be_dealt(run: RunResult) -> None:
     first = run.metrics[0]
     assert first["zeta2_shuffled"] < 0.5 * first["zeta2"]
     share = first["share_shuffled"]
@@ -70,13 +70,13 @@ def test_clients_that_were_not_asked_yet_count_with_their_part(tmp_path: Path) -
     assert found.cost.images_dealt == pytest.approx(found.cost.images / 2, rel=0.05)
 
 
-def test_measuring_changes_nothing(run: Result, tmp_path: Path) -> None:
+def test_measuring_changes_nothing(run: RunResult, tmp_path: Path) -> None:
     us.run(WORDS, out=tmp_path / "other")
     name = "model.safetensors"
     assert (tmp_path / "other" / name).read_bytes() == (run.folder / name).read_bytes()
 
 
-def test_the_command_says_what_the_metrics_say(run: Result) -> None:
+def test_the_command_says_what_the_metrics_say(run: RunResult) -> None:
     found, last = measure(str(run.folder)), run.metrics[-1]
     assert (found.zeta2, found.sigma2) == (last["zeta2"], last["sigma2"])
     assert found.shuffled is not None
@@ -88,7 +88,7 @@ def test_the_command_says_what_the_metrics_say(run: Result) -> None:
     assert found.shuffled.delta2 < 0.01 * found.zeta2
 
 
-def test_the_cost_is_the_formula_but_for_envelopes(run: Result) -> None:
+def test_the_cost_is_the_formula_but_for_envelopes(run: RunResult) -> None:
     cost = measure(str(run.folder)).cost
     assert cost is not None
     # 65·10 numbers of 4 bytes; 45 images of 64 pixels and a label.
@@ -178,7 +178,7 @@ def test_own_images_are_no_pool_and_were_not_sent(tmp_path: Path) -> None:
     assert "M_s" not in notes
 
 
-def test_the_speed_up_is_how_many_times_more_rounds_the_other_run_needs(tmp_path: Path, run: Result) -> None:
+def test_the_speed_up_is_how_many_times_more_rounds_the_other_run_needs(tmp_path: Path, run: RunResult) -> None:
     # 70 % is reached after 4 rounds, and after 10 by the other one: 2.5 times as many.
     climbing = {"quick": [0.1, 0.3, 0.5, 0.69, 0.7], "slow": [0.1, *[0.6] * 9, 0.75, 0.5]}
     for name, accuracies in climbing.items():
@@ -228,7 +228,7 @@ def test_l_is_called_approximate_in_the_json_and_below_the_table() -> None:
     assert any(note.startswith("L is approximate") for note in measured_notes(found))
 
 
-def test_a_row_of_the_table_by_hand(run: Result) -> None:
+def test_a_row_of_the_table_by_hand(run: RunResult) -> None:
     # Of ζ² = 8 a quarter is left with the synthetic records, of σ² = 2 half as much again is there, of L all.
     found = measure(str(run.folder), at="initial")
     assert found.shuffled is not None
@@ -242,7 +242,7 @@ def test_a_row_of_the_table_by_hand(run: Result) -> None:
     ]
 
 
-def test_the_table_and_the_notes(run: Result) -> None:
+def test_the_table_and_the_notes(run: RunResult) -> None:
     found = measure(str(run.folder), at="initial")
     assert measured_table(found).row_count == 3
     notes = " ".join(measured_notes(found))
@@ -250,7 +250,7 @@ def test_the_table_and_the_notes(run: Result) -> None:
     assert "2·M_s + 2·R·M_c" in notes
 
 
-def test_what_cannot_be_measured_is_said(run: Result, tmp_path: Path) -> None:
+def test_what_cannot_be_measured_is_said(run: RunResult, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="at is 'half'"):
         measure(str(run.folder), at="half")
     with pytest.raises(UserError, match="settings are fixed; leave out seed=1"):
@@ -263,7 +263,7 @@ def test_what_cannot_be_measured_is_said(run: Result, tmp_path: Path) -> None:
         us.run(WORDS, out=tmp_path / "private", measure=1, changes={"with": [], "privacy": {"epsilon": 1.0}})
 
 
-def test_the_command_prints_one_json_document(run: Result, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_one_json_document(run: RunResult, capsys: pytest.CaptureFixture[str]) -> None:
     import understudy.cli  # noqa: F401
 
     app(["measure", str(run.folder), "--json"], standalone_mode=False)

@@ -15,14 +15,14 @@ from understudy.errors import UserError
 from understudy.federation.round_record import RoundRecord
 from understudy.methods.fedavg import fedavg
 from understudy.methods.shared.averaging import AveragingSettings
-from understudy.runs.api import next_folder
+from understudy.runs.asked import next_folder
 from understudy.runs.compare import Row, compare
 from understudy.runs.folder import RunFolder
 from understudy.runs.lost_work import Spent, UnderWay, lost
 from understudy.runs.measure import cost_of
 from understudy.runs.watching import Observer
 from understudy.view.numbers import epsilon_shown, megabytes
-from understudy.view.tables import _summary_lines, comparison_notes
+from understudy.view.tables import comparison_notes, summary_lines
 
 QUICK: dict[str, Any] = {"model": "softmax", "method": {"name": "fedavg", "rounds": 1, "local": {"epochs": 1}}}
 
@@ -163,7 +163,7 @@ def test_resumed_it_still_shows_them_and_so_does_the_summary(tmp_path: Path) -> 
     assert (row.bytes_up, row.bytes_down) == (10 * each_up, 11 * each_down)  # nine of three rounds, and the lost ones
     assert (result.summary["bytes_up"], result.summary["bytes_down"]) == (row.bytes_up, row.bytes_down)
     assert result.summary["seconds"] == row.seconds
-    assert dict(_summary_lines(result.folder, result.summary))["sent"].endswith("interrupted rounds that were repeated")
+    assert dict(summary_lines(result.folder, result.summary))["sent"].endswith("interrupted rounds that were repeated")
     assert row.seconds is not None
     assert before.seconds is not None
     assert row.seconds > before.seconds

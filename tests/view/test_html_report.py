@@ -10,7 +10,7 @@ from hostile_run import MARK, write_hostile_run
 
 import understudy as us
 from browser import serious_violations, visit
-from understudy.reporting import report
+from understudy.api.reporting import report
 from understudy.runs.folder import RunFolder
 from written_runs import change_config, write_run
 

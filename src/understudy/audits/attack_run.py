@@ -20,8 +20,8 @@ from understudy.audits.members import SMALL
 from understudy.audits.nearest_pairs import copies_of
 from understudy.audits.result import AttackRow, Audit, write_audit
 from understudy.audits.scene import AttackScores, Scene, scene_of
-from understudy.audits.spread import spread
 from understudy.config.schema import Live
+from understudy.engines.spread import spread
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 from understudy.runs.watching import Observer

@@ -16,7 +16,7 @@ from torch import Tensor
 from understudy.audits.attacks.lira import lira
 from understudy.audits.scene import AttackScores, Scene
 from understudy.audits.shadows import SHADOWS, shadow
-from understudy.audits.spread import spread
+from understudy.engines.spread import spread
 from understudy.errors import UserError
 from understudy.federation.transcript import Exchanged
 from understudy.randomness import generator

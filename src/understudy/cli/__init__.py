@@ -21,6 +21,7 @@ from understudy.cli import (  # noqa: F401
     report,
     runs,
     studies,
+    sweeps,
     theory,
 )
 from understudy.cli.app import app

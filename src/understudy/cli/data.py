@@ -45,14 +45,14 @@ def data_describe(
     """Show how skewed a split is: `understudy data describe digits clients=10 split.alpha=0.1 --plot split.png`."""
     from understudy.config.build import build_data
     from understudy.config.read import pairs
-    from understudy.config.resolve import resolve
+    from understudy.config.resolve import resolve, within
     from understudy.data.inspection import kind_in_words
     from understudy.data.skew import measure_skew
     from understudy.view.listings import print_skew
     from understudy.view.split import draw_split
 
-    inside = {key if key.startswith("data.") else f"data.{key}": value for key, value in pairs(changes or []).items()}
-    config = resolve({"seed": seed, "data": {"name": name}}, inside)
+    words = {"seed": seed, "data": {"name": name}}
+    config = resolve(words, within("data", words, pairs(changes or [])))
     federation = build_data(config)
     skew = measure_skew(federation)
     if plot is not None:
@@ -72,12 +72,11 @@ def data_check(
     """Tell what a source holds and what looks wrong: copies, leaks into the test set, labels, scale."""
     from understudy.config.build import build_data
     from understudy.config.read import pairs, read
-    from understudy.config.resolve import resolve
+    from understudy.config.resolve import resolve, within
     from understudy.data.inspection import inspect
     from understudy.view.listings import print_inspection
 
-    inside = {key if key.startswith("data.") else f"data.{key}": value for key, value in pairs(changes or []).items()}
     alone = {"data": {"name": source, "clients": 1, "split": "iid"}}
     words = {"data": read(source).get("data")} if Path(source).suffix in (".yaml", ".yml") else alone
-    found = inspect(build_data(resolve(words, inside)))
+    found = inspect(build_data(resolve(words, within("data", words, pairs(changes or [])))))
     print_json(found.as_dict()) if as_json else print_inspection(found)

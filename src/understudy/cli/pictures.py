@@ -64,11 +64,11 @@ def demo(
     """Five methods on real images that four clients will not share: one table, three pictures, one report."""
     from rich.console import Console
 
+    from understudy.api.reporting import report
     from understudy.config.build import build_data
     from understudy.config.read import read
     from understudy.config.resolve import resolve
     from understudy.papers.demo import PRESET, audit_demo, clear, play_demo
-    from understudy.reporting import report
     from understudy.view.progress import RichProgress
     from understudy.view.story import INTRO, print_story
 

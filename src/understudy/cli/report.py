@@ -19,7 +19,7 @@ def report(
     ] = True,
 ) -> None:
     """Write what runs did into one HTML file that opens offline."""
-    from understudy.reporting import report as write_report
+    from understudy.api.reporting import report as write_report
     from understudy.view.numbers import size
 
     written = write_report(folders, out, target=target, quality=quality)

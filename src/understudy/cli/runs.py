@@ -23,7 +23,7 @@ def run(
     """Run one federation from a config or a preset."""
     from understudy.config.read import pairs, read
     from understudy.config.resolve import resolve
-    from understudy.runs.api import begun_with, next_folder
+    from understudy.runs.asked import begun_with, next_folder
     from understudy.runs.play import play
     from understudy.view.progress import RichProgress
     from understudy.view.tables import print_summary
@@ -60,13 +60,17 @@ def run(
 def compare(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders.")],
     target: Annotated[float | None, typer.Option(help="Count the rounds to this accuracy, such as 0.8.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the rows as CSV.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare runs in a table."""
     from understudy.runs.compare import compare as rows_of
+    from understudy.view.csv_files import flat, write_csv
     from understudy.view.tables import print_comparison
 
     rows = rows_of(folders, target=target)
+    if csv is not None:
+        write_csv([flat(row.as_dict()) for row in rows], csv)
     if as_json:
         print_json([row.as_dict() for row in rows])
     else:

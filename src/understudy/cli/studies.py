@@ -9,8 +9,8 @@ from understudy.cli.app import Json, app, print_json
 from understudy.errors import UserError
 
 if TYPE_CHECKING:
-    from understudy.papers.run_store import RunStore
     from understudy.papers.study import Scale
+    from understudy.runs.run_store import RunStore
 
 
 @app.command()
@@ -33,7 +33,7 @@ def reproduce(
 ) -> None:
     """Repeat a table or figure of a paper: printed numbers beside ours, and whether its claims hold."""
     from understudy.papers.reproduce import ARTEFACTS
-    from understudy.papers.run_store import RunStore
+    from understudy.runs.run_store import RunStore
 
     if name is not None and every:
         raise UserError(f"--all means every table and figure; leave it out, or leave out '{name}'.")
@@ -82,11 +82,11 @@ def _carried_out(name: str, scale: str, store: "RunStore", workers: int | None, 
     import os
     from dataclasses import asdict
 
-    from understudy.papers.made_by import made_by
     from understudy.papers.planning import planned
     from understudy.papers.reproduce import STUDIES, experiment
     from understudy.papers.stored import write_table
     from understudy.papers.telling import told
+    from understudy.runs.made_by import made_by
     from understudy.view.findings import write_findings
     from understudy.view.html.findings_page import findings_page
     from understudy.view.html.report import write_page

@@ -2,13 +2,13 @@
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from understudy.complaints import unknown_name
+from understudy.complaints import either, unknown_name
 from understudy.errors import UserError
 from understudy.reading import text_of, yaml_of
 from understudy.site_names import check_site_name
@@ -56,6 +56,37 @@ def pairs(overrides: Sequence[str]) -> Words:
     return found
 
 
+def choices(overrides: Sequence[str]) -> dict[str, list[Any]]:
+    """``["lr=0.01,0.1"]`` as a mapping from keys to lists of values. A comma inside brackets or quotes separates
+    nothing: ``hidden=[64],[64, 32]`` are two values."""
+    found: dict[str, list[Any]] = {}
+    for text in overrides:
+        key, equals, values = text.partition("=")
+        parts = _at_commas(values)
+        if len(parts) > 1 and not all(part.strip() for part in parts):
+            raise UserError(f"'{text}' has an empty value between its commas; write null if none is meant.")
+        found[key.strip()] = [value for part in parts for value in pairs([f"{key}{equals}{part}"]).values()]
+    return found
+
+
+def _at_commas(text: str) -> list[str]:
+    parts, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "[{":
+            depth += 1
+        elif letter in "]}":
+            depth -= 1
+        if letter == "," and not quote and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
 def check_keys(words: object) -> None:
     """YAML and Python allow anything as a key, and a value may contain itself; settings have names, and an end."""
     _check_keys(words, [], set())
@@ -80,21 +111,22 @@ def _check_keys(words: object, path: list[str], seen: set[int]) -> None:
 
 @dataclass(frozen=True)
 class Keys:
-    """What may be written where: the keys of each section, and those a method or network adds."""
+    """What may be written where: the keys of each section, those a method or network adds, and all full names."""
 
     of_sections: Mapping[str, Sequence[str]]
     of_name: Callable[[str, str], Sequence[str]]  # (section, name)
+    full_names: Callable[[Words], Collection[str]] = lambda words: ()  # of a config with these sections
 
-    def path(self, key: str) -> list[str]:
-        """``rounds`` is ``method.rounds``: a key that does not begin with a section is looked up in all of them."""
+    def path(self, key: str) -> list[str] | None:
+        """``rounds`` is ``method.rounds``: a key that does not begin with a section is looked up in all of them. None:
+        no section has it, but something inside one may."""
         path = key.split(".")
         if path[0] in self.of_sections:
             return path
         homes = [section for section, names in self.of_sections.items() if path[0] in names]
         if len(homes) > 1:
-            both = " or ".join(f"{home}.{key}" for home in homes)
-            raise UserError(f"'{key}' could be {both}; write the full name.")
-        return [homes[0], *path] if homes else path
+            raise _several(key, [f"{home}.{key}" for home in homes])
+        return [homes[0], *path] if homes else None
 
 
 def override(words: Words, changes: Mapping[str, Any], keys: Keys) -> Words:
@@ -103,8 +135,38 @@ def override(words: Words, changes: Mapping[str, Any], keys: Keys) -> Words:
     If a change names another method or network, the old one's settings stay as far as the new one has
     them too.
     """
+    paths = paths_of(words, changes, keys)
+    return _overridden(words, [(paths[key], value) for key, value in changes.items()], keys)
+
+
+def paths_of(words: Words, changes: Mapping[str, Any], keys: Keys) -> dict[str, list[str]]:
+    """Where each change belongs. ``lr`` is ``method.local.lr`` if no other setting of the changed config ends so."""
+    known = {key: path for key in changes if (path := keys.path(key)) is not None}
+    short = [key for key in changes if key not in known]
+    if short:
+        full = keys.full_names(_overridden(words, [(path, changes[key]) for key, path in known.items()], keys))
+        known |= {key: _by_its_end(key, full) for key in short}
+    given: dict[str, str] = {}
+    for key, path in known.items():
+        if (other := given.setdefault(".".join(path), key)) != key:
+            raise UserError(f"'{other}' and '{key}' are the same setting; give it once.")
+    return {key: known[key] for key in changes}
+
+
+def _by_its_end(key: str, full: Collection[str]) -> list[str]:
+    ends = sorted((name for name in full if name.endswith(f".{key}")), key=lambda name: name.count("."))
+    if len(ends) > 1:
+        raise _several(key, ends)
+    return (ends[0] if ends else key).split(".")
+
+
+def _several(key: str, full: Sequence[str]) -> UserError:
+    return UserError(f"'{key}' could be {either(full)}; write the full name.")
+
+
+def _overridden(words: Words, changes: Sequence[tuple[list[str], Any]], keys: Keys) -> Words:
     result = copy.deepcopy(words)
-    laid = _outer_first(changes, keys)
+    laid = _outer_first(changes)
     for path, value in laid:
         _lay(result, path, value)
     changed = {tuple(inner) for path, value in laid for inner in _inside(path, value)}
@@ -116,12 +178,11 @@ def override(words: Words, changes: Mapping[str, Any], keys: Keys) -> Words:
     return result
 
 
-def _outer_first(changes: Mapping[str, Any], keys: Keys) -> list[tuple[list[str], Any]]:
-    """The path and value of each change; a bare name for a section is its ``name``."""
-    laid = sorted(((keys.path(key), value) for key, value in changes.items()), key=lambda one: len(one[0]))
+def _outer_first(changes: Sequence[tuple[list[str], Any]]) -> list[tuple[list[str], Any]]:
+    """A bare name for a section is its ``name``."""
     return [
         ([*path, "name"], value) if len(path) == 1 and path[0] in NAMED and isinstance(value, str) else (path, value)
-        for path, value in laid
+        for path, value in sorted(changes, key=lambda one: len(one[0]))
     ]
 
 

@@ -1,13 +1,14 @@
 """From plain settings to a Config: names looked up, keys checked, defaults filled in."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from understudy import methods as _registered  # noqa: F401  (registers every method by being imported)
-from understudy.base_settings import NoSettings, Settings, settings_in
+from understudy.base_settings import NoSettings, Settings, names_within
 from understudy.complaints import checked, unknown_key, unknown_name
-from understudy.config.read import Keys, Words, check_keys, override
+from understudy.config.read import Keys, Words, check_keys, override, paths_of
 from understudy.config.schema import LIVE, Branched, Chosen, Config, EngineSettings, Live, MethodPlan, ModelPlan, Top
+from understudy.data.sets import SETTINGS
 from understudy.data.settings import DataSettings
 from understudy.errors import UserError
 from understudy.federation import registry
@@ -31,10 +32,12 @@ BRANCHED = "branched"  # written by `runs.branching` alone
 def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live | None = None) -> Config:
     live = live or Live()
     check_keys({**words, **(changes or {})})
-    words = _overridden(words, changes or {})
+    words = _overridden(words, changes or {}, live)
+    if live.data is not None:
+        _check_no_data(words, changes or {}, live)
     for key in words:
         if key not in (*SECTIONS, *IGNORED, BRANCHED, *Top.model_fields):
-            raise _unknown(key, words, live)
+            raise unknown_key(key, [*SECTIONS, *settings_of(words, live)], "")
     top = checked(Top, {key: words[key] for key in Top.model_fields if key in words}, "")
     plan, method = _method(_section(words, "method"), live)
     add_ons = sorted(map(_add_on, _list(words.get("with"))), key=lambda chosen: (chosen.entry.layer, chosen.name))
@@ -59,11 +62,11 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
     )
 
 
-def _overridden(words: Words, changes: Mapping[str, Any]) -> Words:
+def _overridden(words: Words, changes: Mapping[str, Any], live: Live) -> Words:
     """``changes`` over what a preset says of the chosen method and add-ons (``sizes``) over the rest of the preset."""
     words, sizes = dict(words), words.get(SIZES)
     words.pop(SIZES, None)
-    changed = override(words, changes, _keys())
+    changed = override(words, changes, _keys(live))
     if sizes is None:
         return changed
     if not isinstance(sizes, Mapping) or not all(isinstance(size, Mapping) for size in sizes.values()):
@@ -72,7 +75,7 @@ def _overridden(words: Words, changes: Mapping[str, Any]) -> Words:
     name = str(method.get("name", MethodPlan().name))
     if name in sizes and "preset" not in method:
         words["method"] = _laid_over(_section(words, "method"), sizes[name])
-        changed = override(words, changes, _keys())
+        changed = override(words, changes, _keys(live))
     if any(item["name"] in sizes for item in items):
         changed["with"] = [
             item if "preset" in item else _laid_over(sizes.get(item["name"], {}), item) for item in items
@@ -80,30 +83,46 @@ def _overridden(words: Words, changes: Mapping[str, Any]) -> Words:
     return changed
 
 
-def _unknown(key: str, words: Words, live: Live) -> UserError:
-    """Suggests ``method.steps`` for ``steps``, if exactly one setting of that name is outermost."""
-    named = {"name": _section(words, "method").get("name", MethodPlan().name)}
-    plan: MethodPlan = checked(MethodPlan, named, "method")
+def _check_no_data(words: Words, changes: Mapping[str, Any], live: Live) -> None:
+    """Beside records that were passed, a change to `data` would do nothing."""
+    for key, path in paths_of(words, changes, _keys(live)).items():
+        if path[0] == "data":
+            raise UserError(f"'{key}': the data was passed as a Federation, which no setting changes; leave it out.")
+
+
+def within(section: str, words: Words, changes: Mapping[str, Any]) -> Words:
+    """``changes`` by their full names, where all must belong to one section: ``name`` is that section's."""
+    known = settings_of(words)
+    here = {f"{section}.{key}" if f"{section}.{key}" in known else key: value for key, value in changes.items()}
+    full = {".".join(path): here[key] for key, path in paths_of(words, here, _keys(Live())).items()}
+    for key in full:
+        if key in known and not key.startswith(f"{section}."):
+            raise UserError(f"'{key}' is not a setting of '{section}'; leave it out.")
+        if not key.startswith(f"{section}."):
+            raise unknown_key(key, [name for name in known if name.startswith(f"{section}.")], section)
+    return full
+
+
+def settings_of(words: Words, live: Live | None = None) -> list[str]:
+    """The full name of every setting that a config with this method, network and these add-ons has."""
+    live = live or Live()
+    plan: MethodPlan = checked(MethodPlan, _only_name(words, "method"), "method")
     entry = _entry(plan.name, "method") if live.method is None else _live_method(live)
-    every = [*PLANS.items(), ("method", entry.settings)]
-    homes = {path for section, kind in every for path in _paths(kind, section) if path.endswith(f".{key}")}
-    outermost = min((path.count(".") for path in homes), default=0)
-    near = [path for path in homes if path.count(".") == outermost]
-    if len(near) == 1:
-        return UserError(f"There is no setting '{key}'. Did you mean '{near[0]}'?")
-    return unknown_key(key, [*SECTIONS, *Top.model_fields], "")
+    kinds: list[tuple[str, type[Settings]]] = [("", Top), *PLANS.items(), ("method", entry.settings)]
+    model: ModelPlan = checked(ModelPlan, _only_name(words, "model"), "model")
+    if live.model is None and not is_own(model.name):
+        kinds.append(("model", models.entry(model.name).settings))
+    for given in _list(words.get("with")):
+        kinds.append((f"with.{given['name']}", _entry(given["name"], "add-on").settings))
+    elsewhere = tuple(f"data.{name}." for name in SETTINGS if name != _section(words, "data").get("name"))
+    every = (name for section, kind in kinds for name in names_within(kind, section))
+    return [name for name in dict.fromkeys(every) if not name.startswith(elsewhere)]
 
 
-def _paths(kind: type[Settings], where: str) -> Iterator[str]:
-    for name, field in kind.model_fields.items():
-        yield f"{where}.{name}"
-        for inner in settings_in(field.annotation):
-            yield from _paths(inner, f"{where}.{name}")
-
-
-def _keys() -> Keys:
+def _keys(live: Live) -> Keys:
     sections: dict[str, Sequence[str]] = {name: [*plan.model_fields] for name, plan in PLANS.items()}
-    return Keys({**sections, "with": [], **{key: [] for key in Top.model_fields}}, _keys_of_name)
+    of_sections = {**sections, "with": [], **{key: [] for key in Top.model_fields}}
+    return Keys(of_sections, _keys_of_name, lambda words: settings_of(words, live))
 
 
 def _keys_of_name(section: str, name: str) -> Sequence[str]:
@@ -119,6 +138,10 @@ def _section(words: Words, name: str) -> Words:
     if not isinstance(given, dict):
         raise UserError(f"'{name}' must be a name or keys and values, not {given!r}.")
     return dict(given)
+
+
+def _only_name(words: Words, section: str) -> Words:
+    return {key: value for key, value in _section(words, section).items() if key == "name"}
 
 
 def _list(given: object) -> list[Words]:
@@ -146,10 +169,10 @@ def _method(given: Words, live: Live) -> tuple[MethodPlan, Chosen]:
     entry = _live_method(live) if live.method is not None else _entry(plan.name, "method")
     name = LIVE if live.method is not None else full_name(plan.name)
     given = _over_defaults(_over_preset(given, entry, "method"), entry)
-    known = [*MethodPlan.model_fields, *entry.settings.model_fields]
     for key in given:
         if key not in entry.settings.model_fields:
-            raise unknown_key(key, known, "method")
+            kinds = (MethodPlan, entry.settings)
+            raise unknown_key(key, (name for kind in kinds for name in names_within(kind, "method")), "method")
     return plan.model_copy(update={"name": name}), Chosen(name, checked(entry.settings, given, "method"), entry)
 
 

@@ -27,6 +27,11 @@ class Examples:
     Its shape shows what kind of record it is (`data.kinds`).
     ``y`` is (n,) int64 class numbers, or (n, classes) float32 zeros and ones where a record has several labels.
     ``person`` is (n,) int64, whose record each is; None: not known. It never leaves.
+
+    >>> import numpy as np, understudy as us
+    >>> some = us.Examples.from_arrays(np.zeros((3, 8, 8), np.uint8), [0, 1, 1])
+    >>> len(some), tuple(some.x.shape)
+    (3, (3, 1, 8, 8))
     """
 
     x: Tensor

@@ -1,5 +1,6 @@
 """Who holds what: the sites, each with its records, and what the server keeps to score on."""
 
+import functools
 import math
 import operator
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,16 @@ class Holding:
 
 @dataclass(frozen=True)
 class Federation:
+    """Who holds what: the records of every site, and what the server scores on. `from_arrays` makes one.
+
+    >>> import numpy as np, understudy as us
+    >>> x, y = np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2
+    >>> data = us.Federation.from_arrays({"north": (x, y), "south": (x, y)}, held_out=0.2)
+    >>> {name: len(site.own) for name, site in data.sites.items()}
+    {'north': 16, 'south': 16}
+    >>> result = us.run(data=data, model="softmax", rounds=1)
+    """
+
     problem: Problem
     sites: Mapping[str, Holding]
     test: Examples | None
@@ -56,6 +67,15 @@ class Federation:
     @property
     def pixels(self) -> bool:
         return next(iter(self.sites.values())).own.x.dtype == torch.uint8
+
+    def with_validation(self, share: float, *, seed: int) -> Self:
+        """Keeps a share of every site's records back on the server, to choose settings on."""
+        left, kept = dict[str, Holding](), list[Examples]()
+        for name, held in self.sites.items():
+            own, back = hold_out(np.arange(len(held.own)), held.own, share, seed, f"{name}, validation")
+            left[name] = Holding(held.own.take(own.tolist()), held.held_out)
+            kept.append(held.own.take(back.tolist()))
+        return replace(self, sites=left, validation=functools.reduce(Examples.and_also, kept))
 
     @classmethod
     def from_split(cls, dataset: Dataset, split: Split) -> Self:
@@ -101,6 +121,7 @@ class Federation:
         ``kind``: image, vector, sequence or tokens, if the guess is wrong (`problem.kind` tells it). ``tokens``: how
         many token ids there are, with 0, the padding. ``categories``: where in a vector a category begins, and how many
         words it has, one feature each.
+        Without a ``test`` set, clients score on what ``held_out`` keeps back of their records.
         """
         from understudy.data.standardise import on_scale  # which needs this class
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
 
-from understudy.errors import UserError
+from understudy.errors import UserError, command
 from understudy.files import write_whole
 
 PATIENCE = 30.0  # seconds without a byte
@@ -76,9 +76,10 @@ def find(names: Sequence[str], folders: Sequence[Path]) -> Path | None:
 
 def missing(data_set: str, file: str, folders: Sequence[Path]) -> UserError:
     searched = ", ".join(str(folder) for folder in folders)
+    how = command(f"data get {data_set}", f"understudy.data.sets.get({data_set!r})")
     return UserError(
         f"{data_set} needs the file {file}, which is in none of {searched}; "
-        f"fetch it with `understudy data get {data_set}`, or put it there by hand."
+        f"fetch it with {how}, or put it there by hand."
     )
 
 

@@ -44,7 +44,19 @@ class Memory(UserDict[str, Tensor]):
 
 
 class Client:
-    """One party, for the duration of one task."""
+    """One party, for the duration of one task: its records, its memory and its random streams.
+
+    >>> import torch, understudy as us
+    >>> class Drawing(us.Method):
+    ...     @us.task(number="statistics")
+    ...     def draw(self, client: us.Client, brief: us.Message) -> us.Message:
+    ...         client.memory["last"] = torch.rand(1, generator=client.rng("draw"))
+    ...         return us.Message(number=client.memory["last"])
+    ...     def round(self, server, state):
+    ...         numbers = [reply["number"] for reply in server.ask(self.draw, us.Message(), to=server.cohort())]
+    ...         return state.but(mean=torch.stack(numbers).mean())
+    >>> result = us.run("digits-skewed", method=Drawing(), model="softmax", rounds=1)
+    """
 
     def __init__(
         self,

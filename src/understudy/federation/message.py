@@ -35,6 +35,11 @@ class Message(Mapping[str, Tensor]):
     """A brief, a reply, the server's State: a read-only mapping.
 
     On the wire it is safetensors (a short header, then the raw numbers); nothing in it can run code.
+
+    >>> import torch, understudy as us
+    >>> state = us.Message(model=torch.zeros(3))
+    >>> state.but(rounds=torch.tensor(1))
+    Message(model: float32[3], rounds: int64[])
     """
 
     def __init__(self, parts: Mapping[str, Tensor] | None = None, /, **named: Tensor):

@@ -56,7 +56,17 @@ Exchange = TypeVar("Exchange", bound=Callable[..., State])
 
 
 def task(**kinds: Kind) -> Callable[[Work], Work]:
-    """Marks a method as client work and declares what each part of its reply is."""
+    """Marks a method as client work and declares what each part of its reply is. Nothing else leaves the client.
+
+    >>> import torch, understudy as us
+    >>> class Counting(us.Method):
+    ...     @us.task(records="statistics")
+    ...     def count(self, client, brief):
+    ...         return us.Message(records=torch.tensor(float(len(client.own))))
+    ...     def round(self, server, state): ...
+    >>> sorted(Counting().jobs())
+    ['Counting.count', 'Method.score']
+    """
 
     def mark(function: Work) -> Work:
         function.__understudy_kinds__ = kinds  # type: ignore[attr-defined]
@@ -89,6 +99,20 @@ class Summed:
 
 
 class Method(ABC):
+    """What clients do (methods marked with `task`) and what the server does in a `round`; one file per method.
+
+    >>> import torch, understudy as us
+    >>> class Counting(us.Method):
+    ...     @us.task(records="statistics")
+    ...     def count(self, client, brief):
+    ...         return us.Message(records=torch.tensor(float(len(client.own))))
+    ...     def round(self, server, state):
+    ...         replies = list(server.ask(self.count, us.Message(), to=server.cohort()))
+    ...         return state.but(records=sum(reply["records"] for reply in replies))
+    >>> us.run("digits-skewed", method=Counting(), model="softmax", rounds=1).summary["rounds"]
+    1
+    """
+
     net: Network  # set by `bind`, before anything else is called
     rounds: int
     privacy: PrivacySettings | None = None  # what the config promises; set before `bind`

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 from understudy.base_settings import NoSettings, Settings
 from understudy.complaints import unknown_name
-from understudy.errors import UserError
+from understudy.errors import UserError, in_python
 from understudy.federation.method import Method
 
 Role = Literal["method", "add-on"]
@@ -54,15 +54,33 @@ class About(TypedDict, total=False):
 
 
 def method(name: str, *, settings: type[Settings] = NoSettings, **about: Unpack[About]) -> Registering:
-    """Registers a Method class, or a function from settings to a Method. ``presets`` are settings by name, for
-    values that a paper and its released code give differently; the defaults are the paper's."""
+    """Registers a Method class, or a function from settings to a Method, under a name that configs use. ``presets`` are
+    settings by name, for values that a paper and its released code give differently; the defaults are the paper's.
+
+    >>> import understudy as us
+    >>> @us.method("stays")
+    ... class Stays(us.Method):
+    ...     def __init__(self, settings): ...
+    ...     def round(self, server, state):
+    ...         return state
+    >>> us.run("digits-skewed", method="stays", rounds=1, model="softmax").config["method"]["name"]
+    'stays'
+    """
     return _register(name, "method", settings=settings, **about)
 
 
 def add_on(
     name: str, *, settings: type[Settings] = NoSettings, layer: int = ADDS_A_TERM, **about: Unpack[About]
 ) -> Registering:
-    """Registers a function from settings and a method to a method; ``layer`` says how close to the method it is."""
+    """Registers a function from settings and a method to a method; ``layer`` says how close to the method it is.
+
+    >>> import understudy as us
+    >>> @us.add_on("as-it-was")
+    ... def as_it_was(settings, method):
+    ...     return method
+    >>> us.run("digits-skewed", add=["as-it-was"], rounds=1, model="softmax").config["with"]
+    [{'name': 'as-it-was'}]
+    """
     return _register(name, "add-on", settings=settings, layer=layer, **about)
 
 
@@ -94,8 +112,9 @@ def entry(name: str, role: Role) -> Entry:
 
 
 def _misplaced(name: str, role: Role) -> UserError:
-    is_one, place = ("a method", "`method`") if role == "add-on" else ("an add-on", "`with`")
-    return UserError(f"'{name}' is {is_one}: write it under {place}.")
+    if role == "add-on":
+        return UserError(f"'{name}' is a method: write it under `method`.")
+    return UserError(f"'{name}' is an add-on: write it under `with`{in_python(f', or pass add=[{name!r}]')}.")
 
 
 def entry_of(build: object, name: str, role: Role) -> Entry:

@@ -38,6 +38,17 @@ class Reply(Message):
 
 
 class Server(ABC):
+    """What a method's `round` sees of the federation: whom it may ask, and their replies.
+
+    >>> import understudy as us
+    >>> class Quiet(us.Method):
+    ...     def round(self, server: us.Server, state: us.State) -> us.State:
+    ...         print(server.round, len(server.clients), len(server.cohort()))
+    ...         return state
+    >>> result = us.run("digits-skewed", method=Quiet(), model="softmax", rounds=1, cohort=3)
+    1 10 3
+    """
+
     clients: Sequence[str]  # all names, whether or not they take part in this round
     round: int  # 0 is the opening
 

@@ -17,6 +17,8 @@ from understudy.learning.evaluate import tally
 from understudy.privacy.charges import Charge
 from understudy.randomness import private_global_stream, seed_from
 
+OF_SCORES = "scoring"  # the streams of a client that scores
+
 
 @dataclass(frozen=True)
 class Worked:
@@ -104,7 +106,7 @@ def _client(site: Site, request: Request, memory: Memory, *words: str) -> Client
 
 def _scores(site: Site, method: Method, request: Request, kept: Message, brief: Message) -> dict[str, torch.Tensor]:
     """Of the brief's model on held-out records; uses a copy of memory and separate streams, so it changes nothing."""
-    client = _client(site, request, Memory(kept), "scoring")
+    client = _client(site, request, Memory(kept), OF_SCORES)
     if "model" not in brief or not len(client.held_out):
         return {}
     client = method.prepared(client, brief)

@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 from understudy.audits.attack_run import audit_run
 from understudy.audits.result import read_audit
-from understudy.audits.spread import spread
 from understudy.config.resolve import resolve
 from understudy.config.schema import Config
+from understudy.engines.spread import spread
 from understudy.errors import UserError
 from understudy.papers.comparison import TUNING_SEED, VALIDATION, Comparison, Contender
 from understudy.papers.line_of_runs import line_of_runs
-from understudy.papers.run_store import Diverged, FinishedRun, RunStore, StoredConfig
 from understudy.papers.study import Changes, StudyLine
+from understudy.runs.run_store import Diverged, FinishedRun, RunStore, StoredConfig
 from understudy.runs.watching import Observer
 
 Purpose = Literal["generators", "first rounds", "tuning", "counted", "audit"]

@@ -18,7 +18,7 @@ from understudy.config.resolve import resolve
 from understudy.errors import UserError
 from understudy.runs.folder import RunFolder
 from understudy.runs.play import play
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 from understudy.runs.watching import Observer
 
 PRESET = "mnist-disjoint"
@@ -71,7 +71,7 @@ ACTS = (
 )
 
 
-def play_demo(out: Path, observer: Observer) -> Iterator[tuple[Act, Result]]:
+def play_demo(out: Path, observer: Observer) -> Iterator[tuple[Act, RunResult]]:
     """One act after another, each in its own folder below ``out``."""
     for act in ACTS:
         observer.says(f"\n{act.name}: {act.says}")

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from understudy.files import MEGABYTE
-from understudy.papers.run_store import FinishedRun
 from understudy.papers.study import StudyLine
 from understudy.runs.folder import Line
 from understudy.runs.leak import read_audited
+from understudy.runs.run_store import FinishedRun
 
 FURTHER = ("corrected_accuracy", "local_accuracy", "personal_accuracy", "local_distance", "macro_f1")
 

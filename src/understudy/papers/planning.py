@@ -17,8 +17,8 @@ from understudy.data.sets import SOURCES
 from understudy.errors import UserError
 from understudy.federation.cohorts import cohort_size
 from understudy.papers.carrying_out import NeededRun
-from understudy.papers.run_store import FinishedRun, RunStore, StoredConfig
 from understudy.runs.folder import RunFolder
+from understudy.runs.run_store import FinishedRun, RunStore, StoredConfig
 from understudy.threads import one_thread
 
 SECONDS_OF_TIMING = 0.5

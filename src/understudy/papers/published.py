@@ -8,8 +8,8 @@ from typing import Protocol
 from understudy.papers.carrying_out import NeededRun, PlayedLines, carry_out, every_run, played_lines
 from understudy.papers.claims import ONE_POINT, Evidence, PaperClaim, Verdict
 from understudy.papers.comparison import Comparison
-from understudy.papers.run_store import RunStore
 from understudy.papers.study import Findings, Scale, Shown, TableCell
+from understudy.runs.run_store import RunStore
 from understudy.runs.watching import Observer
 
 

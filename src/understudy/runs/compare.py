@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from understudy.config.read import check_keys
 from understudy.config.schema import LIVE
-from understudy.errors import UserError
+from understudy.errors import UserError, command
 from understudy.files import MEGABYTE
 from understudy.runs.folder import Line, RunFolder
 from understudy.runs.leak import Leak, read_audited
@@ -170,10 +170,14 @@ def best(metrics: Sequence[Line], measure: Measure = "accuracy") -> float | None
 # ---- reading
 
 
+def _writer() -> str:
+    return command("run", "understudy.run")
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     if not RunFolder(folder).holds_a_run:
         missing = "has no config.yaml" if folder.exists() else "does not exist"
-        raise UserError(f"{folder} is not a run folder: it {missing}; name a folder that `understudy run` wrote.")
+        raise UserError(f"{folder} is not a run folder: it {missing}; name a folder that {_writer()} wrote.")
     config = RunFolder(folder).config()
     if not isinstance(config.get("problem", {}), dict):
         raise UserError(f"{folder / 'config.yaml'} has an incomplete 'problem'; restore it from a copy.")

@@ -17,7 +17,6 @@ from safetensors.torch import load_file
 
 from understudy.data.examples import Examples
 from understudy.errors import UserError, option, resuming
-from understudy.federation.cohorts import in_order
 from understudy.federation.message import Message
 from understudy.federation.tensor_store import TensorStore
 from understudy.federation.transcript import Transcript
@@ -26,6 +25,7 @@ from understudy.privacy.ledger import Ledger
 from understudy.reading import json_of, text_of, yaml_of
 from understudy.runs.checkpoint import Checkpoint
 from understudy.runs.releases import Releases
+from understudy.runs.synthetic_sets import SyntheticSets
 
 Line = dict[str, Any]  # one round in metrics.jsonl
 GLANCE = 0.5  # seconds for which a lock may be held by someone who only looks whether it is held
@@ -224,5 +224,5 @@ class RunFolder:
 
     def synthetic(self, most: int | None = None) -> dict[str, Examples]:
         """The newest synthetic set that left each client, by client; of the first ``most`` clients, if given."""
-        files = {path.stem: path for path in (self.path / "synthetic").glob("[!.]*.npz")}
-        return {client: Examples.load(files[client]) for client in in_order(files)[:most]}
+        sets = SyntheticSets(self.path)
+        return {client: sets[client] for client in list(sets)[:most]}

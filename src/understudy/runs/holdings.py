@@ -24,6 +24,7 @@ class Holdings:
     records: Mapping[str, int]  # by client; with several labels per record, fewer than its labels
     held_out: Mapping[str, int]
     counts: Mapping[str, Mapping[int, int]]  # by client and class; classes that it lacks are left out
+    pixels: bool | None = None  # uint8 records, or floats; None: older folders do not tell
 
     # Records to learn from of one person, at most; by client, where it is known whose they are.
     most_of_one: Mapping[str, int] = field(default_factory=dict)
@@ -42,6 +43,7 @@ def holdings_of(data: Federation) -> Holdings:
         {name: len(holding.own) for name, holding in data.sites.items()},
         {name: len(holding.held_out) for name, holding in data.sites.items()},
         {name: {label: count for label, count in enumerate(row) if count} for name, row in counts.items()},
+        data.pixels,
         {name: most for name, one in data.sites.items() if (most := most_of_one(one.own)) is not None},
     )
 
@@ -59,7 +61,7 @@ def note_holdings(run: RunFolder, data: Federation) -> None:
         }
         for name in found.records
     }
-    run.write_json(HOLDINGS_FILE, {"classes": list(found.classes), "clients": clients})
+    run.write_json(HOLDINGS_FILE, {"classes": list(found.classes), "pixels": found.pixels, "clients": clients})
 
 
 def read_holdings(folder: Path) -> Holdings | None:
@@ -84,5 +86,6 @@ def _holdings(found: Mapping[str, Any]) -> Holdings:
         {str(name): int(one["records"]) for name, one in clients.items()},
         {str(name): int(one["held_out"]) for name, one in clients.items()},
         counts,
+        found.get("pixels"),
         {str(name): int(one[PERSON]) for name, one in clients.items() if PERSON in one},
     )

@@ -24,7 +24,7 @@ from understudy.runs.folder import RunFolder
 from understudy.runs.holdings import note_holdings
 from understudy.runs.machine import note_machine
 from understudy.runs.resuming import check_not_edited, check_same_run, digest_of_data
-from understudy.runs.rounds import Result, Rounds
+from understudy.runs.rounds import Rounds, RunResult
 from understudy.runs.scaling import note_scaling
 from understudy.runs.status import StatusKeeper
 from understudy.runs.tracking.tracking import tracked, trackers_named
@@ -40,7 +40,7 @@ def play(
     observer: Observer | None = None,
     engine: OpenEngine | None = None,
     wait: float = 60.0,
-) -> Result:
+) -> RunResult:
     """Everything is checked and built before the folder is touched. An ``engine`` overrides the config's: then sites
     are elsewhere, and the run's folder, with what they sent, is private to the user who runs the server.
     ``wait``: seconds that a resumed run waits for another process in its folder.
@@ -131,9 +131,10 @@ def _check(config: Config, data: Federation, method: Method, words: dict[str, An
         )
     at_home = data.remote or any(len(holding.held_out) for holding in data.sites.values())
     if method.scored_at_home and not at_home:
+        how = "data.held_out, such as 0.2" if config.live.data is None else "Federation.from_arrays(…, held_out=0.2)"
         raise UserError(
             "Part of the model stays with the clients (its head, or its buffers), so they must score it: "
-            "hold out records there with data.held_out, such as 0.2."
+            f"hold out records there with {how}."
         )
     if config.plan.rounds == 0:
         watcher.says("method.rounds is 0: the run ends after its opening.")

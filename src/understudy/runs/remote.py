@@ -33,7 +33,7 @@ from understudy.privacy.policy import Policy
 from understudy.reading import json_of, text_of
 from understudy.runs.play import play
 from understudy.runs.resuming import digest_of_config
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 from understudy.runs.scaling import note_own
 from understudy.runs.status import WAITING_FOR_SITES, StatusKeeper
 from understudy.runs.watching import Observer
@@ -50,7 +50,7 @@ def play_as_server(
     resume: bool,
     observer: Observer,
     command: str | None = None,
-) -> Result:
+) -> RunResult:
     """Without ``keys``: no TLS, and only sites on this machine can reach it. ``command`` continues the run."""
     certificates = None if keys is None else server_certificates(keys)
     port_of(listen)

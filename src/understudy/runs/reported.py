@@ -69,7 +69,7 @@ class ReportedRun:
 def read_reported(folders: Sequence[Path], target: float | None = None) -> list[ReportedRun]:
     """In order. The rows share one target, as in a comparison."""
     if not folders:
-        raise UserError("No run folder was given; name at least one that `understudy run` wrote.")
+        raise UserError("No run folder was given; name at least one.")
     return [_reported(row) for row in compare(folders, target)]
 
 

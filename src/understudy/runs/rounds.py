@@ -37,7 +37,9 @@ MOST_UNDONE = 3  # this many undone rounds in a row end a run
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
+    """What a run left, as plain values; `understudy.Result` also predicts and draws."""
+
     folder: Path
     summary: dict[str, Any]
     metrics: list[Line]
@@ -71,7 +73,7 @@ class Rounds:
         self.memories = Memories(folder.path, config.engine.client_memory * 2**20)
         self.scores = Scorekeeper(method, data, folder, observer, config.top.measure)
 
-    def to_the_end(self, open_engine: OpenEngine) -> Result:
+    def to_the_end(self, open_engine: OpenEngine) -> RunResult:
         if self.data.split is not None:
             self.data.split.save(self.folder.path / "split.json")
         with open_engine(self._sites(), self.method) as engine:
@@ -88,7 +90,7 @@ class Rounds:
             for name, holding in self.data.sites.items()
         }
 
-    def _run_with(self, engine: Engine) -> Result:
+    def _run_with(self, engine: Engine) -> RunResult:
         server = self._server(engine)
         try:
             done, state = self._restored_or_opened(server)
@@ -102,7 +104,7 @@ class Rounds:
             with contextlib.suppress(OSError, UserError):
                 self.folder.write_json("ledger.json", self.folder.ledger())
 
-    def _remaining_rounds(self, server: RunServer, state: State, done: int) -> Result:
+    def _remaining_rounds(self, server: RunServer, state: State, done: int) -> RunResult:
         for round in range(done + 1, self.last + 1):
             if not server.able():
                 gone = "has spent its privacy budget" + (" or is left out" if server.left_out else "")
@@ -258,7 +260,7 @@ class Rounds:
 
     # ---- the end
 
-    def _finish(self, server: RunServer, state: State) -> Result:
+    def _finish(self, server: RunServer, state: State) -> RunResult:
         if self.scores.waiting:
             self._ask_for_last_scores(server, state)
         weights = self.method.net.named(self.method.result(state))
@@ -268,7 +270,7 @@ class Rounds:
         with contextlib.suppress(UserError):  # of a charge log that cannot be read
             summary |= person_summary(self.folder.path, self.folder.ledger())
         self.folder.write_json("summary.json", summary)
-        return Result(self.folder.path, summary, metrics, weights)
+        return RunResult(self.folder.path, summary, metrics, weights)
 
     def _ask_for_last_scores(self, server: RunServer, state: State) -> None:
         """Asks once more, for scores of the last model. It is step 0 of a round that may still come."""

@@ -1,5 +1,6 @@
 """What all pictures share: colours, an empty figure that needs no screen, and saving to a file."""
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,7 +18,7 @@ INK, SOFT, FAINT = "#22303c", "#667784", "#e3e7ea"
 # Okabe and Ito's colours, which colour-blind people can tell apart, without the yellow, which is lost on white.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 DASHES = ("-", "--", ":", "-.")  # if there are more lines than colours
-DOTS_PER_INCH = 200
+DOTS_PER_INCH, SCREEN_DOTS_PER_INCH = 200, 100
 
 
 def empty_figure(width: float, height: float) -> Figure:
@@ -28,6 +29,18 @@ def empty_figure(width: float, height: float) -> Figure:
     empty = figure.Figure(figsize=(width, height))
     FigureCanvasAgg(empty)
     return empty
+
+
+def showing_itself(figure: Figure) -> Figure:
+    """A notebook shows it as the last value of a cell, also where pyplot was never imported."""
+
+    def png() -> bytes:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=SCREEN_DOTS_PER_INCH, facecolor="white", bbox_inches="tight")
+        return buffer.getvalue()
+
+    figure._repr_png_ = png  # type: ignore[attr-defined]
+    return figure
 
 
 def save_figure(figure: Figure, file: Path) -> Path:

@@ -33,18 +33,18 @@ class RichProgress(Observer):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
+        self.close()
 
     # ---- what a run tells
 
     def begins(self, rounds: int, done: int, clients: int, folder: Path) -> None:
         patience.over()
-        self.standing = HowFar(rounds, done, clients, _asked(folder, clients))
+        self.standing = HowFar(rounds, done, clients, asked_in(folder, clients))
         self._said = set()
         if done >= 0:
             self.says(f"Continuing after round {done} of {rounds}.")
         if self.live:
-            self._close()
+            self.close()
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(BAR),
@@ -70,7 +70,7 @@ class RichProgress(Observer):
                 self._print(self.standing.plain_line(line))
         self._draw()
         if line["round"] >= self.standing.rounds:
-            self._close()
+            self.close()
 
     def says(self, sentence: str) -> None:
         self._print(sentence)
@@ -98,7 +98,7 @@ class RichProgress(Observer):
         if self._bar is not None:
             self._bar.update(self._task, description=self.standing.heading, completed=self.standing.part_done)
 
-    def _close(self) -> None:
+    def close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -197,7 +197,7 @@ class _StandingColumn(ProgressColumn):
         return Text(self.standing.words(), no_wrap=True, overflow="ellipsis")
 
 
-def _asked(folder: Path, clients: int) -> int:
+def asked_in(folder: Path, clients: int) -> int:
     """How many clients a round asks, from the run's config."""
     run = RunFolder(folder)
     if not run.holds_a_run:

@@ -181,12 +181,12 @@ def print_summary(folder: Path, summary: Mapping[str, Any], console: Console | N
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column()
-    for name, value in _summary_lines(folder, summary):
+    for name, value in summary_lines(folder, summary):
         table.add_row(Text(name), Text(value))
     console.print(table)
 
 
-def _summary_lines(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+def summary_lines(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     repeated = ", including interrupted rounds that were repeated" if summary.get("lost_work") else ""
     best, spent = summary["best_accuracy"], summary["epsilon"]
     lines = [

@@ -1,6 +1,7 @@
-"""``understudy.run``: the same as the command line, from Python."""
+"""What a call from Python asks for: names, settings or objects, made into a config and a folder."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,47 +14,40 @@ from understudy.data.federation import Federation
 from understudy.errors import UserError
 from understudy.federation.method import Method
 from understudy.runs.folder import RunFolder
-from understudy.runs.play import play
-from understudy.runs.rounds import Result
-from understudy.runs.watching import Aloud, Observer
+from understudy.runs.watching import Observer
 
 
-def run(
-    config: str | Path | Mapping[str, Any] | None = None,
+@dataclass(frozen=True)
+class Asked:
+    """A config as it was asked for, before its settings are checked: a sweep changes it in many ways."""
+
+    words: Words
+    changes: Words
+    live: Live
+
+    def config(self, more: Mapping[str, Any] | None = None) -> Config:
+        return resolve(self.words, {**self.changes, **(more or {})}, self.live)
+
+
+def asked(
+    config: object,
     *,
-    data: Federation | str | Mapping[str, Any] | None = None,
-    model: nn.Module | str | Mapping[str, Any] | None = None,
-    method: Method | type[Method] | str | Mapping[str, Any] | None = None,
-    add: Sequence[str | Mapping[str, Any]] | None = None,
-    changes: Mapping[str, Any] | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    observer: Observer | None = None,
+    data: object = None,
+    model: object = None,
+    method: object = None,
+    add: Any = None,
+    changes: Any = None,
+    resumed: Path | None = None,
     **more: Any,
-) -> Result:
-    """Runs a preset, a YAML file or a mapping, changed by keywords.
-
-    ``data``, ``model`` and ``method`` take a name, settings, or your own object; ``add`` lists add-ons; ``changes``
-    are settings by dotted name (``{"method.local.lr": 0.1}``), and so is every other keyword (``rounds=5``). Without
-    ``out`` the folder is ``runs/NAME-1``, ``-2``, …
-    """
-    _check_kinds(config=config, changes=changes, add=add, out=out, observer=observer)
-    if resume and out is None:
-        raise UserError("resume needs out, the folder of the run to resume.")
-    live = _live(data, model, method)
+) -> Asked:
+    """The arguments of `understudy.run`. Without a config, a resumed run uses that of its folder."""
+    check_kinds(config=config, changes=changes, add=add)
+    live = live_objects(data, model, method)
     named = _in_words(live, data=data, model=model, method=method) | ({} if add is None else {"with": _listed(add)})
-    words = _words(config, Path(out) if out is not None and resume else None)
+    words = _words(config, resumed)
     if live.method is not None:
         words["method"] = _only_the_plan(words.get("method"))
-    resolved = resolve(words, {**(changes or {}), **more, **named}, live)
-    folder = Path(out) if out is not None else next_folder(config, resolved)
-    return play(resolved, folder, resume=resume, observer=observer or Aloud())
-
-
-def load(folder: str | Path) -> Result:
-    """An earlier run, from its folder: summary, metrics and weights as `run` returned them."""
-    run = RunFolder(Path(folder))
-    return Result(run.path, run.summary(), run.metrics(), run.weights())
+    return Asked(words, {**(changes or {}), **more, **named}, live)
 
 
 KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
@@ -66,14 +60,14 @@ KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
 LIVE_KINDS = {"data": "a Federation", "model": "a torch.nn.Module", "method": "a Method or its class"}
 
 
-def _check_kinds(**given: object) -> None:
+def check_kinds(**given: object) -> None:
     for name, value in given.items():
         kinds, what = KINDS[name]
         if value is not None and not isinstance(value, kinds):
             raise UserError(f"{name}: pass {what}, not {type(value).__name__}.")
 
 
-def _live(data: object, model: object, method: object) -> Live:
+def live_objects(data: object = None, model: object = None, method: object = None) -> Live:
     """Objects passed instead of names."""
     return Live(
         data if isinstance(data, Federation) else None,
@@ -103,11 +97,10 @@ def _named(key: str, value: object) -> object:
     raise UserError(f"{key}: pass a name, settings or {LIVE_KINDS[key]}, not {type(value).__name__}.")
 
 
-def _words(config: str | Path | Mapping[str, Any] | None, resumed: Path | None) -> Words:
-    """Without a config, a resumed run uses its folder's."""
+def _words(config: object, resumed: Path | None) -> Words:
     if config is None:
         return {} if resumed is None else begun_with(resumed)
-    return dict(config) if isinstance(config, Mapping) else read(config)
+    return dict(config) if isinstance(config, Mapping) else read(str(config))
 
 
 def begun_with(out: Path) -> Words:

@@ -9,16 +9,19 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from understudy.config.schema import Config
 from understudy.errors import UserError
 from understudy.files import write_whole
-from understudy.papers.made_by import made_by
+from understudy.own_code import is_own
 from understudy.reading import json_of, text_of
 from understudy.runs.branching import branch
+from understudy.runs.digests import digest_of_file, digest_of_live
 from understudy.runs.folder import Line, RunFolder
+from understudy.runs.made_by import made_by
 from understudy.runs.play import play
 from understudy.runs.watching import Observer, RunDiverged
 
@@ -50,7 +53,7 @@ class StoredConfig:
     changes: tuple[tuple[str, Any], ...] = ()  # what the branch changes in the run it continues from
     keep_all: bool = False  # other runs go on from it, or find generators with its clients
 
-    @property
+    @cached_property
     def digest(self) -> str:
         words = json.dumps(self._words(), sort_keys=True, default=str)
         return hashlib.sha256(words.encode()).hexdigest()[:20]
@@ -67,7 +70,16 @@ class StoredConfig:
             "measure": config.top.measure,
             "transcript": config.top.transcript,
         }
+        words |= _brought(config)
         return words if self.first is None else {**words, "after": self.first._words(), "by": list(self.changes)}
+
+
+def _brought(config: Config) -> dict[str, Any]:
+    """Objects passed in Python and the user's own files: what they hold, since their names do not tell."""
+    names = [config.model.name, config.plan.name, *(chosen.name for chosen in config.add_ons)]
+    files = {name: digest_of_file(Path(name.rpartition(":")[0])) for name in names if is_own(name)}
+    found = digest_of_live(config.live)
+    return {**({"code": files} if files else {}), **({"live": found} if found else {})}
 
 
 def _wherever_the_store_is(add_on: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,4 +149,4 @@ def _mark(folder: Path, words: Mapping[str, Any]) -> None:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in MARKED}
+    return {name: digest_of_file(folder / name) for name in MARKED}

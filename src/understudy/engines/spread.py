@@ -3,7 +3,9 @@
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
@@ -24,13 +26,41 @@ def spread(work: Callable[[Item], Done], items: Sequence[Item], workers: int) ->
         with one_thread():
             yield from map(work, items)
         return
+    with _pool(work, min(workers, len(items))) as pool:
+        yield from pool.map(_do, items)
+
+
+def spread_apart(
+    work: Callable[[Item], Done], items: Sequence[Item], workers: int
+) -> Iterator[tuple[int, Done | None]]:
+    """Like `spread`, but with the number of each item as it is done; None: its process died, twice."""
+    if workers <= 1:
+        with one_thread():
+            yield from enumerate(map(work, items))
+        return
+    died = []
+    with _pool(work, min(workers, len(items)) or 1) as pool:
+        numbers = {pool.submit(_do, item): number for number, item in enumerate(items)}
+        for done in as_completed(numbers):
+            try:
+                yield numbers[done], done.result()
+            except BrokenProcessPool:
+                died.append(numbers[done])
+    for number in sorted(died):  # whose fault it was is not known: each once more, by itself
+        with _pool(work, 1) as alone:
+            try:
+                yield number, alone.submit(_do, items[number]).result()
+            except BrokenProcessPool:
+                yield number, None
+
+
+@contextmanager
+def _pool(work: Callable[[Any], Any], workers: int) -> Iterator[ProcessPoolExecutor]:
     global _work
     _work = work
-    pool = ProcessPoolExecutor(
-        min(workers, len(items)), mp_context=get_context("fork"), initializer=_begin, initargs=(os.getpid(),)
-    )
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("fork"), initializer=_begin, initargs=(os.getpid(),))
     try:
-        yield from pool.map(_do, items)
+        yield pool
     except (KeyboardInterrupt, SystemExit):
         for child in active_children():  # they ignore Ctrl-C, and an item may take hours
             child.terminate()

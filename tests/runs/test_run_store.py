@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from understudy.config.resolve import resolve
-from understudy.papers.run_store import Diverged, FinishedRun, RunStore, StoredConfig
+from understudy.runs.run_store import Diverged, FinishedRun, RunStore, StoredConfig
 from understudy.runs.watching import Observer
 
 SMALL: dict[str, Any] = {

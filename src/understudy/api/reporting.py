@@ -5,10 +5,10 @@ from pathlib import Path
 
 from understudy.audits.measure_quality import qualities
 from understudy.runs.reported import read_reported
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 from understudy.view.html.report import check_page_name, report_page, write_page
 
-GivenRun = Result | str | Path
+GivenRun = RunResult | str | Path
 
 
 def report(
@@ -22,9 +22,14 @@ def report(
 
     ``target``: the accuracy to count rounds and megabytes to, at first. ``quality``: measure what synthetic sets are
     worth, if nobody has yet.
+
+    >>> import understudy as us
+    >>> runs = [us.run("digits-skewed", rounds=1, model="softmax", method=name) for name in ("fedavg", "fedprox")]
+    >>> us.report(runs, "both.html").name
+    'both.html'
     """
     file = check_page_name(Path(out))  # before anything is measured
-    listed = [runs] if isinstance(runs, Result | str | Path) else runs
-    folders = [one.folder if isinstance(one, Result) else Path(one) for one in listed]
+    listed = [runs] if isinstance(runs, RunResult | str | Path) else runs
+    folders = [one.folder if isinstance(one, RunResult) else Path(one) for one in listed]
     found = read_reported(folders, target)
     return write_page(report_page(found, qualities([run.folder for run in found if run.sets], measure=quality)), file)

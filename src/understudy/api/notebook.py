@@ -1,0 +1,33 @@
+"""A place on the page of a notebook that is written again and again. It needs IPython only where IPython runs."""
+
+import sys
+from html import escape
+from typing import Any
+
+
+def in_notebook() -> bool:
+    """Whether a kernel runs this code: something that shows HTML, unlike IPython in a terminal."""
+    shell = _shell()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def _shell() -> Any:
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else ipython.get_ipython()
+
+
+class NotebookPlace:
+    def __init__(self, text: str):
+        from IPython.display import display
+
+        self._shown: Any = display(_bundle(text, ""), raw=True, display_id=True)
+
+    def says(self, text: str) -> None:
+        self.shows(text, f"<span>{escape(text)}</span>")
+
+    def shows(self, text: str, html: str) -> None:
+        self._shown.update(_bundle(text, html), raw=True)
+
+
+def _bundle(text: str, html: str) -> dict[str, str]:
+    return {"text/plain": text, "text/html": html or f"<span>{escape(text)}</span>"}

@@ -1,0 +1,152 @@
+"""From a run folder back to a model that predicts."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from understudy.complaints import unknown_name
+from understudy.config.build import build_data, method_with_add_ons, module_of
+from understudy.config.resolve import resolve
+from understudy.config.schema import LIVE, Config, Live
+from understudy.data.federation import Federation
+from understudy.data.problem import Problem
+from understudy.errors import UserError
+from understudy.federation.client import Client, Memory
+from understudy.federation.method import Method
+from understudy.federation.tensor_store import TensorStore
+from understudy.federation.working import OF_SCORES, SCORE
+from understudy.models.network import Network
+from understudy.models.zoo import FastPath
+from understudy.randomness import private_global_stream, seed_from
+from understudy.runs.as_trained import as_trained
+from understudy.runs.compare import read_config
+from understudy.runs.folder import RunFolder
+from understudy.runs.reported import problem_of
+from understudy.threads import one_thread
+
+BATCH = 1024
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """The network of a run with its trained weights. ``live`` holds objects that the run was given in Python."""
+
+    folder: Path
+    weights: Mapping[str, Tensor]
+    live: Live = field(default_factory=Live)
+
+    def module(self, site: str | None = None) -> nn.Module:
+        """In evaluation mode, on the CPU, independent of the run; it takes scaled records (`problem.scale`)."""
+        self._load(site)
+        return copy.deepcopy(self.network.module).eval()
+
+    def logits(self, records: object, site: str | None = None) -> Tensor:
+        """(n, classes), of records scaled as in training."""
+        x = as_trained(records, self.folder, self.problem, site)
+        self._load(site)
+        parts = [self.network.logits(part) for part in torch.split(x, BATCH)]
+        return torch.cat(parts) if parts else torch.zeros(0, self.problem.classes)
+
+    def probabilities(self, records: object, site: str | None = None) -> Tensor:
+        """(n, classes): of exactly one class, or, where a record has several labels, of each."""
+        logits = self.logits(records, site)
+        return logits.sigmoid() if self.problem.multilabel else logits.softmax(1)
+
+    def labels(self, records: object, site: str | None = None) -> Tensor:
+        """(n,) class numbers, or (n, classes) zeros and ones."""
+        logits = self.logits(records, site)
+        return (logits > 0).to(torch.int64) if self.problem.multilabel else logits.argmax(1)
+
+    # ---- inside
+
+    @cached_property
+    def words(self) -> dict[str, Any]:
+        return read_config(self.folder)
+
+    @cached_property
+    def problem(self) -> Problem:
+        return problem_of(self.folder, self.words)
+
+    @cached_property
+    def config(self) -> Config:
+        """Without its data, which a model does not need. So does a method that was passed, unless it changed the
+        network: then its weights do not fit."""
+        words, live = {**self.words, "data": {}}, self.live
+        if _name(words, "model") == LIVE and live.model is None:
+            raise self._pass_again("network", "model")
+        if _name(words, "method") == LIVE and live.method is None:
+            words["method"] = {"rounds": words["method"]["rounds"]}
+        return resolve(words, live=Live(None, live.model, live.method))
+
+    @cached_property
+    def method(self) -> Method:
+        """Bound to its network."""
+        config = self.config
+        method = method_with_add_ons(config)
+        # Without waiting for a compiler: the numbers are the same but for rounding.
+        fast: FastPath = "channels-last" if config.model.fast == "channels-last" else "eager"
+
+        def build() -> nn.Module:
+            return method.adapt_network(module_of(config, self.problem), self.problem)
+
+        method.privacy = config.top.privacy
+        method.bind(Network(build, self.problem, seed=config.top.seed, fast=fast), config.plan.rounds)
+        return method
+
+    @property
+    def network(self) -> Network:
+        return self.method.net
+
+    def _load(self, site: str | None) -> None:
+        net = self.network
+        try:
+            weights = net.vector_of(self.weights)
+        except (KeyError, RuntimeError):
+            raise UserError(
+                f"The weights in {self.folder} are not those of {type(net.module).__name__}; pass model=, and method= "
+                "if it was passed, as they were for the run."
+            ) from None
+        if site is None and self.method.scored_at_home:
+            raise UserError(
+                "Part of every model of this run stayed with its client (its head, or its buffers); pass site=, whose "
+                "model is meant."
+            )
+        net.load(weights if site is None else self._personal(site))
+
+    def _personal(self, site: str) -> Tensor:
+        """The model that this client scored at home."""
+        run = RunFolder(self.folder)
+        checkpoint, data = run.newest_checkpoint(), self._data()
+        if site not in data.sites:
+            raise unknown_name(f"client in {self.folder} of the name", site, data.sites)
+        if checkpoint is None or data.remote:
+            raise UserError(f"What {site} kept is not in {self.folder}, so its own model cannot be put together.")
+        version = checkpoint.versions.get(site)
+        store = TensorStore(self.folder / "clients" / site / run.id / "memory")
+        if version and version not in store.entries():
+            raise UserError(f"{self.folder} no longer has what {site} kept; run it again in a folder of its own.")
+        memory = Memory(store.get(version)[0] if version else {})
+        held = data.sites[site]
+        seed, round = seed_from(self.config.top.seed, OF_SCORES), checkpoint.round + 1
+        client = Client(site, round, own=held.own, held_out=held.held_out, memory=memory, seed=seed)
+        with one_thread(), private_global_stream(site, round, SCORE):
+            return self.method.personal(client, self.method.model_brief(checkpoint.state)["model"])
+
+    def _pass_again(self, what: str, argument: str) -> UserError:
+        again = f"understudy.load({str(self.folder)!r}, {argument}=…)"
+        return UserError(f"This run was given its {what} in Python; pass it again: {again}.")
+
+    def _data(self) -> Federation:
+        if self.live.data is None and _name(self.words, "data") == LIVE:
+            raise self._pass_again("data", "data")
+        return build_data(resolve(self.words, live=self.live))
+
+
+def _name(words: Mapping[str, Any], section: str) -> object:
+    return words[section].get("name") if isinstance(words.get(section), dict) else None
