@@ -32,7 +32,7 @@ def test_a_run_ends_with_the_weights_of_the_processor(name: str, tmp_path: Path)
 def test_a_frozen_first_layer_stays_on_the_device_as_on_the_processor(name: str, tmp_path: Path) -> None:
     model = {"name": "mlp", "hidden": [8, 8], "frozen": ["body.1"]}
 
-    def run(folder: Path, device: str) -> Result:
+    def run(folder: Path, device: str) -> RunResult:
         return CASES[name].play(folder, rounds=2, device=device, model=model)
 
     assert_same_on_both(run, tmp_path)

@@ -11,16 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from understudy.complaints import unknown_name
-from understudy.config.build import build_data, method_with_add_ons, module_of
+from understudy.config.build import method_with_add_ons, module_of, with_network
 from understudy.config.resolve import resolve
 from understudy.config.schema import LIVE, Config, Live
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client, Memory
+from understudy.federation.memories import memory_of
 from understudy.federation.method import Method
-from understudy.federation.tensor_store import TensorStore
 from understudy.federation.working import OF_SCORES, SCORE
+from understudy.models.frozen import freeze
 from understudy.models.network import Network
 from understudy.models.zoo import FastPath
 from understudy.randomness import private_global_stream, seed_from
@@ -28,6 +29,7 @@ from understudy.runs.as_trained import as_trained
 from understudy.runs.compare import read_config
 from understudy.runs.folder import RunFolder
 from understudy.runs.reported import problem_of
+from understudy.runs.scaling import data_of_run
 from understudy.threads import one_thread
 
 BATCH = 1024
@@ -87,17 +89,26 @@ class TrainedModel:
     @cached_property
     def method(self) -> Method:
         """Bound to its network."""
-        config = self.config
-        method = method_with_add_ons(config)
+        config = with_network(self.config, self.problem)
+        method = method_with_add_ons(config, self.problem)
         # Without waiting for a compiler: the numbers are the same but for rounding.
         fast: FastPath = "channels-last" if config.model.fast == "channels-last" else "eager"
 
         def build() -> nn.Module:
-            return method.adapt_network(module_of(config, self.problem), self.problem)
+            module = module_of(config, self.problem)
+            freeze(module, config.model.frozen)
+            return self._begun(method.adapt_network(module, self.problem))
 
         method.privacy = config.top.privacy
         method.bind(Network(build, self.problem, seed=config.top.seed, fast=fast), config.plan.rounds)
         return method
+
+    def _begun(self, module: nn.Module) -> nn.Module:
+        """What is frozen is not in a network's vector, so it must be right from the beginning."""
+        there = module.state_dict()
+        fitting = {name: w for name, w in self.weights.items() if name in there and there[name].shape == w.shape}
+        module.load_state_dict(fitting, strict=False)
+        return module
 
     @property
     def network(self) -> Network:
@@ -128,10 +139,10 @@ class TrainedModel:
         if checkpoint is None or data.remote:
             raise UserError(f"What {site} kept is not in {self.folder}, so its own model cannot be put together.")
         version = checkpoint.versions.get(site)
-        store = TensorStore(self.folder / "clients" / site / run.id / "memory")
-        if version and version not in store.entries():
+        kept = memory_of(self.folder, run.id, site, version) if version else None
+        if version and kept is None:
             raise UserError(f"{self.folder} no longer has what {site} kept; run it again in a folder of its own.")
-        memory = Memory(store.get(version)[0] if version else {})
+        memory = Memory(kept or {})
         held = data.sites[site]
         seed, round = seed_from(self.config.top.seed, OF_SCORES), checkpoint.round + 1
         client = Client(site, round, own=held.own, held_out=held.held_out, memory=memory, seed=seed)
@@ -145,7 +156,7 @@ class TrainedModel:
     def _data(self) -> Federation:
         if self.live.data is None and _name(self.words, "data") == LIVE:
             raise self._pass_again("data", "data")
-        return build_data(resolve(self.words, live=self.live))
+        return data_of_run(resolve(self.words, live=self.live), self.folder)
 
 
 def _name(words: Mapping[str, Any], section: str) -> object:
