@@ -1,7 +1,7 @@
 """Builds the documentation site from README, docs/ and the pages beside them: ``make docs`` writes it to site/.
 
-Pages are written for GitHub and linked as files there. Here they are copied to build/docs, links lead to where each page
-goes in the site, and a link to a file that is not part of it (code) becomes plain text, or leads to the repository where
+Pages are written for GitHub and linked as files there. Here they are copied to build/docs with links to where each page
+goes in the site. A link to a file that is not part of it (code) becomes plain text, or leads to the repository where
 UNDERSTUDY_SOURCE holds its address (https://HOST/OWNER/NAME). Navigation and looks are in docs/site.toml. Nothing is
 fetched while building or reading.
 """
