@@ -21,6 +21,7 @@ test: .venv/ready lint
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
 test-all: .venv/ready .venv/docs-ready lint
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	$(BIN)/pytest -n 3 --dist worksteal
 
 # What builds the site and runs the notebooks.
