@@ -2,14 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all second-device mutants new-method lint bench clean
+.PHONY: demo test test-all docs second-device mutants new-method lint bench clean
 
 # Rebuilt when the dependencies change. The constraints file pins everything, torch included.
-# The group `dev` is read by hand: Python 3.11 comes with a pip that has no --group yet.
+# The groups `dev` and `docs` are read by hand: Python 3.11 comes with a pip that has no --group yet.
+GROUP = $(BIN)/python -c 'import sys, tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"][sys.argv[1]], sep="\n")'
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Understudy needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' > .venv/dev.txt
+	$(GROUP) dev > .venv/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images,parquet,diffusion,flower,secure,web]' -r .venv/dev.txt
 	touch $@
 
@@ -19,9 +20,19 @@ demo: .venv/ready
 test: .venv/ready lint
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
-test-all: .venv/ready lint
+test-all: .venv/ready .venv/docs-ready lint
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	$(BIN)/pytest -n 3 --dist worksteal
+
+# What builds the site and runs the notebooks.
+.venv/docs-ready: .venv/ready
+	$(GROUP) docs > .venv/docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r .venv/docs.txt
+	touch $@
+
+# The documentation as a site that opens without a server: site/index.html.
+docs: .venv/docs-ready
+	$(BIN)/python docs/make_site.py
 
 # Bugs planted one at a time in a copy of the code, to see whether the tests find them; not part of `make test`.
 mutants: .venv/ready
@@ -45,4 +56,4 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv demo runs
+	rm -rf .venv demo runs build site

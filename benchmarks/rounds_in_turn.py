@@ -7,7 +7,7 @@ from typing import Any
 
 import understudy as us
 from understudy.runs.folder import Line
-from understudy.runs.rounds import Result
+from understudy.runs.rounds import RunResult
 from understudy.runs.watching import Observer
 
 
@@ -15,10 +15,10 @@ class RoundsInTurn(Observer):
     """A run that waits before every round until it is told to go on. Files, ledger, checkpoint and scores are in it;
     what comes after the line of a round is in the turn of the next one."""
 
-    def __init__(self, play: Callable[[Observer], Result]):
+    def __init__(self, play: Callable[[Observer], RunResult]):
         self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
         self._broken: BaseException | None = None
-        self.result: Result | None = None
+        self.result: RunResult | None = None
         threading.Thread(target=self._run, args=(play,), daemon=True).start()
         self._wait()  # for the opening
 
@@ -31,7 +31,7 @@ class RoundsInTurn(Observer):
         self._done.release()
         self._go.acquire()
 
-    def _run(self, play: Callable[[Observer], Result]) -> None:
+    def _run(self, play: Callable[[Observer], RunResult]) -> None:
         try:
             self.result = play(self)
         except BaseException as broken:

@@ -1,8 +1,8 @@
-"""Writes docs/methods/*.md, a page per method, docs/settings.md and README's table of families: from the files of the
-methods, the comments behind their settings, the tables of finished studies (a study's `Shown` reads them) and what
-papers print (`papers.printed`). docs/papers/NAME/README.md, a page per table or figure of a paper, and the scoreboard
-come from docs/papers/NAME/SCALE.json. In docs/studies/*/README.md it writes what stands between
-`<!-- notes: … -->` and `<!-- end -->`: the sentences of table.json that begin so, or all of them.
+"""Writes docs/methods/*.md, a page per method, docs/settings.md, docs/api.md and README's table of families: from the
+files of the methods, the comments behind their settings, docstrings (make_api_page.py), the tables of finished studies
+(a study's `Shown` reads them) and what papers print (`papers.printed`). docs/papers/NAME/README.md, a page per table or
+figure of a paper, and the scoreboard come from docs/papers/NAME/SCALE.json. In docs/studies/*/README.md it writes what
+stands between `<!-- notes: … -->` and `<!-- end -->`: the sentences of table.json that begin so, or all of them.
 
 Run ``python docs/make_pages.py`` after a method, a setting or a table has changed; a test compares the pages with what
 it gives.
@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from make_api_page import api_page
 from understudy.base_settings import Settings, settings_in
 from understudy.config.describe import describe_generators, describe_methods, describe_models, reference
 from understudy.config.families import FAMILIES
@@ -403,6 +404,7 @@ def main() -> None:
         (folder / f"{name}.md").write_text(text)
     (folder / "README.md").write_text(index())
     (HERE / "settings.md").write_text(settings_page())
+    (HERE / "api.md").write_text(api_page())
     README.write_text(readme())
     for study in study_folders():
         (study / "README.md").write_text(study_page(study))
@@ -411,7 +413,7 @@ def main() -> None:
         (PAPERS / name / "README.md").write_text(artefact_page(name))
     (PAPERS / "README.md").write_text(papers_page())
     write_summary(PACKAGED, scores(ARTEFACTS, PAPERS))
-    print(f"{len(found)} pages in {folder.name}/, settings.md and the table of README")
+    print(f"{len(found)} pages in {folder.name}/, settings.md, api.md and the table of README")
 
 
 if __name__ == "__main__":

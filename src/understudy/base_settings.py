@@ -49,7 +49,7 @@ def meanings(kind: type[Settings]) -> dict[str, str]:
     said: dict[str, str] = {}
     for one in reversed(kind.__mro__):
         if issubclass(one, Settings):
-            said |= _comments(one)
+            said |= comments_behind(one)
     return {name: said.get(name, "") for name in kind.model_fields}
 
 
@@ -75,8 +75,8 @@ def _plain_kinds(annotation: Any) -> set[Any]:
     return {annotation} if not inside else {kind for part in inside for kind in _plain_kinds(part)}
 
 
-def _comments(kind: type[Settings]) -> dict[str, str]:
-    """Comments of the fields that this class itself defines, where there are any."""
+def comments_behind(kind: type) -> dict[str, str]:
+    """The comment of each field that this class itself defines, where there is one: behind it, or above."""
     try:
         source = textwrap.dedent(inspect.getsource(kind))
     except (OSError, TypeError):  # a class typed into a shell has no file

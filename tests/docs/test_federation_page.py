@@ -1,14 +1,13 @@
-"""The commands of the page on federations can be typed, and its files can be read."""
+"""The page on federations goes through all steps; tests/docs/test_snippets.py types its commands."""
 
 import re
 import shlex
 from pathlib import Path
 
-import pytest
 import typer
 import yaml
 
-import understudy.cli  # noqa: F401 the commands add themselves
+from shown_commands import parsed
 from understudy.cli.app import app
 from understudy.config.resolve import resolve
 from understudy.privacy.policy import read_policy
@@ -23,21 +22,6 @@ COMMANDS = [
     if line.startswith("understudy ")
 ]
 YAMLS = [text for language, text in BLOCKS if language == "yaml"]
-
-
-def parsed(words: list[str]) -> dict[str, object]:
-    """What the words mean to the command that they name; nothing is run."""
-    command = typer.main.get_command(app)
-    context = command.make_context("understudy", words, resilient_parsing=False)
-    while hasattr(command, "resolve_command"):
-        _, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-        context = command.make_context(command.name, rest, parent=context)
-    return dict(context.params)
-
-
-@pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_of_the_page_is_one(line: str) -> None:
-    parsed(shlex.split(line, comments=True)[1:])
 
 
 def test_the_page_goes_through_all_steps() -> None:
@@ -72,8 +56,3 @@ def test_the_policy_of_the_page_is_read(tmp_path: Path) -> None:
     file = tmp_path / "site.yaml"
     file.write_text(YAMLS[1])
     assert read_policy(file).kinds == ("weights", "scalars")
-
-
-def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)", PAGE):
-        assert Path(__file__).parents[2].joinpath("docs", target).exists(), target

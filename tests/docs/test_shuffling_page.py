@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 import understudy as us
-from understudy.config.read import pairs, read
-from understudy.config.resolve import resolve
 from understudy.errors import UserError
 from understudy.synthesis.generator import entry
 
@@ -43,14 +41,3 @@ def test_what_is_no_generator_is_named(tmp_path: Path) -> None:
         entry(f"{file}:Missing")
     with pytest.raises(UserError, match="There is no file"):
         entry(f"{tmp_path / 'nowhere.py'}:Blends")
-
-
-def test_every_setting_in_its_commands_is_known() -> None:
-    text = PAGE.read_text().replace("\\\n", " ")
-    commands = re.findall(r"^understudy run (digits-skewed[^\n#]*)", text, flags=re.MULTILINE)
-    assert len(commands) >= 8
-    for command in commands:
-        words = re.findall(r"'([^']*)'|(\S+)", command)
-        changes = [quoted or plain for quoted, plain in words][1:]
-        changes = changes[: changes.index("--out")] if "--out" in changes else changes
-        resolve(read("digits-skewed"), pairs(changes))
