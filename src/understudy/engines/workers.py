@@ -1,8 +1,9 @@
 """Clients spread over worker processes on this machine, one torch thread each.
 
 Workers are forked, so they share data and network with the run and start at once. Their pipes carry a JSON header and
-the bytes of a Message; replies wait in the client's folder for their turn. A killed worker is replaced, and its request
-is sent again: a step can be repeated, and gives the same bits.
+the bytes of Messages; replies wait in the client's folder for their turn. A killed worker is replaced, and its requests
+are sent again: a step can be repeated, and gives the same bits. If workers keep dying over a group of clients, these
+are asked one by one, so that only the client that causes it fails.
 """
 
 import contextlib
@@ -12,16 +13,17 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
+from typing import Any
 
 import torch
 
 from understudy.engines.inline import SitesHere
 from understudy.engines.with_parent import end_with_parent
-from understudy.federation.answering import answer, give_up
+from understudy.federation.answering import give_up
 from understudy.federation.exchange import Answer, Request
 from understudy.federation.method import Method
 from understudy.federation.site import Site
@@ -33,8 +35,9 @@ TRIES = 3  # workers that may die over one request before its client counts as f
 
 @dataclass(frozen=True)
 class Assignment:
-    request: Request
+    requests: tuple[Request, ...]  # one, or a group that works together
     deaths: int = 0  # of workers that were given it
+    before: int = 0  # deaths over a group that its request was in
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -50,28 +53,28 @@ class Worker:
 
 
 class Workers(SitesHere):
-    def __init__(self, sites: Mapping[str, Site], method: Method, workers: int):
-        super().__init__(sites, method)
+    def __init__(self, sites: Mapping[str, Site], method: Method, workers: int, together: int = 1):
+        super().__init__(sites, method, together)
         self._again: deque[Assignment] = deque()  # requests that workers died over
         self._workers = [self._start() for _ in range(workers)]
 
     def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
         self._let_go_of_unfinished()
-        coming = iter(requests)
+        coming = self.groups(requests)
         order: deque[str] = deque()
         early: dict[str, Answer] = {}
-        window = WAITING * len(self._workers)
+        window = WAITING * len(self._workers) * self._size
         exhausted = False
         while True:
             for worker in self._workers:
                 if worker.busy is None and self._again:
                     self._send(worker, self._again.popleft())
                 elif worker.busy is None and not exhausted and len(order) < window:
-                    request = next(coming, None)
-                    exhausted = request is None
-                    if request is not None:
-                        order.append(request.client)
-                        self._send(worker, Assignment(request))
+                    group = next(coming, None)
+                    exhausted = group is None
+                    if group is not None:
+                        order.extend(request.client for request in group)
+                        self._send(worker, Assignment(group))
             if not order:
                 return
             while order and order[0] in early:
@@ -96,9 +99,7 @@ class Workers(SitesHere):
     def _start(self) -> Worker:
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        process = context.Process(
-            target=_serve, args=(os.getpid(), theirs, ours, self._sites, self._method), daemon=True
-        )
+        process = context.Process(target=_serve, args=(os.getpid(), theirs, ours, self), daemon=True)
         # A signal that reaches the child before it can handle it would be lost, and we would wait forever for its end.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
@@ -111,8 +112,11 @@ class Workers(SitesHere):
     def _send(self, worker: Worker, job: Assignment) -> None:
         worker.busy = job
         with contextlib.suppress(ConnectionError):  # a dead worker is noticed when its answer is read
-            worker.pipe.send_bytes(job.request.header())
-            worker.pipe.send_bytes(job.request.body)
+            bodies = list(dict.fromkeys(request.body for request in job.requests))  # most often they share one
+            heads = [[bodies.index(request.body), request.header().decode()] for request in job.requests]
+            worker.pipe.send_bytes(json.dumps([len(bodies), heads]).encode())
+            for body in bodies:
+                worker.pipe.send_bytes(body)
 
     def _receive(self) -> Iterator[Answer]:
         ready = wait([worker.pipe for worker in self._workers if worker.busy])
@@ -128,22 +132,34 @@ class Workers(SitesHere):
                 yield from self._after_a_death(replace(job, deaths=job.deaths + 1), worker.process.exitcode)
                 continue
             worker.busy = None
-            read = self._sites[job.request.client].reply(job.request).read_bytes
-            yield Answer(**said, read=read, deaths=job.deaths, seconds=job.seconds)
+            yield from self._answers_of(job, said)
+
+    def _answers_of(self, job: Assignment, said: Sequence[Mapping[str, Any]]) -> Iterator[Answer]:
+        """Deaths over a group are counted once; its time is shared out."""
+        share = job.seconds / len(job.requests)
+        for at, (request, one) in enumerate(zip(job.requests, said, strict=True)):
+            read = self._sites[request.client].reply(request).read_bytes
+            yield Answer(**one, read=read, deaths=0 if at else job.before + job.deaths, seconds=share)
 
     def _after_a_death(self, job: Assignment, code: int | None) -> Iterator[Answer]:
         if job.deaths < TRIES:
             self._again.append(job)
             return
+        if len(job.requests) > 1:
+            first, *others = job.requests
+            self._again.append(Assignment((first,), before=job.deaths))
+            self._again.extend(Assignment((request,)) for request in others)
+            return
+        (request,) = job.requests
         why = (
-            f"its worker process died {job.deaths} times over {job.request.task} (last with code {code}); "
+            f"its worker process died {job.deaths} times over {request.task} (last with code {code}); "
             "if memory ran out, set fewer engine.workers"
         )
-        given_up = give_up(self._sites[job.request.client], job.request, why)
-        yield replace(given_up, deaths=job.deaths, lost=True, seconds=job.seconds)
+        given_up = give_up(self._sites[request.client], request, why)
+        yield replace(given_up, deaths=job.before + job.deaths, lost=True, seconds=job.seconds)
 
 
-def _serve(parent: int, pipe: Connection, other_end: Connection, sites: Mapping[str, Site], method: Method) -> None:
+def _serve(parent: int, pipe: Connection, other_end: Connection, here: SitesHere) -> None:
     other_end.close()  # so that the end of the run shows as end of file
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run itself handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -152,12 +168,17 @@ def _serve(parent: int, pipe: Connection, other_end: Connection, sites: Mapping[
     torch.set_num_threads(1)
     while True:
         try:
-            header, body = pipe.recv_bytes(), pipe.recv_bytes()
+            group = _received(pipe)
         except EOFError:
             os._exit(0)
-        request = Request.of(header, body)
-        done = answer(sites[request.client], method, request)
+        done = here.answers(group)
         try:
-            pipe.send_bytes(json.dumps(done.header()).encode())
+            pipe.send_bytes(json.dumps([one.header() for one in done]).encode())
         except BrokenPipeError:
             os._exit(0)
+
+
+def _received(pipe: Connection) -> list[Request]:
+    count, heads = json.loads(pipe.recv_bytes())
+    bodies = [pipe.recv_bytes() for _ in range(count)]
+    return [Request.of(header.encode(), bodies[at]) for at, header in heads]

@@ -25,16 +25,17 @@ from understudy.federation.release import Forbidden, check_against_policy, rows_
 from understudy.federation.site import SCORE, VERSION, Site
 from understudy.federation.site_log import SiteLog
 from understudy.federation.transcript import Exchanged
-from understudy.federation.working import Worked, job_of, work
+from understudy.federation.working import DoWork, Worked, job_of, work
 from understudy.files import write_whole
 from understudy.privacy.charges import LAST_PLACE, BudgetSpent, Charge
 
 RUN = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
-def answer(site: Site, method: Method, request: Request) -> Answer:
-    """Whatever a task does, the caller gets an answer and the federation continues."""
-    given = _whatever_happens(site, method, request)
+def answer(site: Site, method: Method, request: Request, do: DoWork = work) -> Answer:
+    """Whatever a task does, the caller gets an answer and the federation continues. ``do`` replaces how the work is
+    done: in a group, most of it is done already."""
+    given = _whatever_happens(site, method, request, do)
     if given.outcome == "waiting":
         return given
     given = replace(given, records_seen=_records_seen(site, request))
@@ -68,9 +69,9 @@ def _failure(site: Site, request: Request, given: Answer) -> Answer:
     return given
 
 
-def _whatever_happens(site: Site, method: Method, request: Request) -> Answer:
+def _whatever_happens(site: Site, method: Method, request: Request, do: DoWork) -> Answer:
     try:
-        return _answer(site, method, request)
+        return _answer(site, method, request, do)
     except UserError as error:
         return failed(site.name, str(error), outcome=_outcome(error), code=error.code)
     except Exception as error:
@@ -91,12 +92,12 @@ def _outcome(error: UserError) -> Outcome:
     return "refused" if isinstance(error, Refused | Forbidden | NotFinite) else "failed"
 
 
-def _answer(site: Site, method: Method, request: Request) -> Answer:
-    _check_request(site, request)
+def _answer(site: Site, method: Method, request: Request, do: DoWork) -> Answer:
+    check_request(site, request)
     step = _Step(site, method, request)
     before = step.answered_before()
     kept = before is not None and step.keeps_its_reply()
-    done = before if before is not None and kept else step.do()
+    done = before if before is not None and kept else step.do(do)
     # Not before the reply is listed: after a kill in between, the work is repeated, and the first reply never left.
     paid = [Charge.of(charge) for charge in done["charges"]]
     site.charge_log.close(paid)
@@ -133,9 +134,9 @@ class _Step:
     def keeps_its_reply(self) -> bool:
         return self.file.exists() or self.queue.holds(self.request)
 
-    def do(self) -> dict[str, Any]:
+    def do(self, do: DoWork) -> dict[str, Any]:
         """Does the work, checks it against the site's policy, writes it, then lists it: from then on it counts."""
-        worked, answered = work(self.site, self.method, self.request), self.answered
+        worked, answered = do(self.site, self.method, self.request), self.answered
         many = rows_of("examples", worked.reply, self.kinds, self.problem)
         self._check(worked.reply, answered["examples"], worked.paid)
         answered["examples"] += many
@@ -198,7 +199,7 @@ def _spent(site: Site, request: Request) -> list[Charge]:
     return site.charge_log.of_task(request.run, request.round, request.step, request.task)
 
 
-def _check_request(site: Site, request: Request) -> None:
+def check_request(site: Site, request: Request) -> None:
     if request.config != site.config:
         raise Refused("other-config")
     # Files here are named after what the server sends: no name may lead out of the site's folder.

@@ -24,6 +24,7 @@ class ModelEntry:
     settings: type[Settings]
     fast: FastPath  # the layout measured to be fastest on one thread
     repays_after: int  # training samples after which compiling has paid off; 0: never compiled
+    together: int  # clients that are trained fastest as one program, on one thread; 1: it does not pay
     about: str
 
 
@@ -36,6 +37,7 @@ def model(
     settings: type[Settings] = NoSettings,
     fast: FastPath = "eager",
     repays_after: int = 0,
+    together: int = 1,
 ) -> Callable[[Factory], Factory]:
     """Registers a factory ``(problem, settings) -> nn.Module``; the module has ``features`` and ``head``."""
     if fast not in get_args(FastPath):
@@ -46,7 +48,7 @@ def model(
         if known is not None and _origin(known.build) != _origin(build):
             raise UserError(f"There is already a model {name!r}; give the new one another name.")
         about = (build.__doc__ or "").strip().split("\n\n")[0]
-        _entries[name] = ModelEntry(name, build, settings, fast, repays_after, " ".join(about.split()))
+        _entries[name] = ModelEntry(name, build, settings, fast, repays_after, together, " ".join(about.split()))
         return build
 
     return register

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy import __version__
-from understudy.config.build import build_data, build_method, device
+from understudy.config.build import build_data, build_method, decide_together, device
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation
 from understudy.data.standardise import advice
@@ -48,6 +48,9 @@ def play(
         going_on = resume and folder.holds_a_run
         data = build_data(config)
         method, words = built(config, data, folder.config()["model"]["fast"] if going_on else None)
+        config, why = decide_together(config, data, method)
+        if why:
+            watcher.says(f"engine.together: the clients train one by one, because {why}.")
         _check(config, data, method, watcher)
         here = _engine(config, data, out, watcher) if engine is None else engine
         if not going_on:
@@ -82,7 +85,8 @@ def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Meth
     """The method, and the config as written to the run's folder."""
     method = build_method(config, data, fast)
     where, digest = str(device(config)), digest_of_data(data)
-    return method, config.words(__version__, data.problem, method.net.fast, where, digest, data.found)
+    decided, _ = decide_together(config, data, method)
+    return method, decided.words(__version__, data.problem, method.net.fast, where, digest, data.found)
 
 
 def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> OpenEngine:
