@@ -58,7 +58,9 @@ class ManyFlatten(ManyLayer):
     def forward(self, x: Tensor, blocks: Sequence[Tensor]) -> tuple[Tensor, Any]:
         if not self.images:
             return x.flatten(2), None
-        apart = x.view(len(x), len(blocks[0]), -1, *x.shape[2:]).transpose(0, 1)  # (clients, batch, channels, height, width)
+        apart = x.view(len(x), len(blocks[0]), -1, *x.shape[2:]).transpose(
+            0, 1
+        )  # (clients, batch, channels, height, width)
         return apart.flatten(2), apart.shape
 
     def backward(self, slope: Tensor, kept: Any, blocks: Sequence[Tensor], sink: Sink, deeper: bool) -> Tensor | None:
@@ -184,6 +186,7 @@ class ManyNorm(ManyLayer):
     wants = "images"
 
     def forward(self, x: Tensor, blocks: Sequence[Tensor]) -> tuple[Tensor, Any]:
+        x = x.contiguous(memory_format=torch.channels_last)  # the backward pass reads both in one layout
         weight, bias = blocks[self.weight].flatten(), blocks[self.bias].flatten()
         shape = len(x), x.shape[1], x.shape[2] * x.shape[3], len(blocks[0]) * self.groups
         out, mean, unit = _aten.native_group_norm(x, weight, bias, *shape, self.eps)

@@ -51,12 +51,19 @@ def program_for(net: Network) -> Program | str:
     """How to train several clients of this network; a string says why that cannot be done."""
     if net.needs_company:
         return "the network has BatchNorm, whose statistics belong to one client's batches"
+    if _tied(net.module):
+        return "several layers of the network share weights"
     chain = chain_of(net)
     if chain is not None:
         return Chain(chain, net.problem)
     mapped = Mapped(net)
     why = mapped.why_not()
     return mapped if why is None else f"the network cannot be computed for several clients at once ({why})"
+
+
+def _tied(module: nn.Module) -> bool:
+    """`functional_call` would leave other weights behind in such a network."""
+    return len(list(module.named_parameters(remove_duplicate=False))) > len(list(module.parameters()))
 
 
 # ---- by rules
@@ -78,7 +85,8 @@ class Chain(Program):
             slope = self._layers[at].backward(slope, stored[at], blocks, sink, at > 0)
 
     def _laid_out(self, x: Tensor) -> Tensor:
-        return x.flatten(1, 2).contiguous(memory_format=torch.channels_last) if self.layout == "images" else x
+        # Not `contiguous`: one channel counts as both layouts, and the first convolution must see the right one.
+        return x.flatten(1, 2).to(memory_format=torch.channels_last) if self.layout == "images" else x
 
     def _slope(self, logits: Tensor, batch: ManyBatches) -> Tensor:
         """Of the loss at the logits, (clients, batch, outputs)."""
@@ -98,7 +106,7 @@ def chain_of(net: Network) -> list[ManyLayer] | None:
     owners = [p for layer in plain for p in layer.parameters(recurse=False)]
     places = {id(p): at for at, p in enumerate(net.trained.values())}
     if sorted(map(id, owners)) != sorted(places):
-        return None  # a parameter that is used twice, or not at all
+        return None  # a parameter outside these layers
     layers = [many(layer, places) for layer in plain]
     if any(layer is None for layer in layers):
         return None

@@ -51,7 +51,7 @@ class Weights:
 
     def rows(self) -> Tensor:
         """(clients, size) on the processor: a model in each row."""
-        return torch.cat([block.flatten(1) for block in self._ordered], 1).cpu()
+        return torch.cat([block.reshape(len(block), -1) for block in self._ordered], 1).cpu()
 
 
 class Batches:

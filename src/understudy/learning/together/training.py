@@ -78,12 +78,12 @@ class _Steps:
     def _step(self, blocks: Blocks, gradients: Blocks) -> None:
         local, active = self.local, len(blocks[0])
         if local.clip is not None:
-            norm = torch.stack([grad.flatten(1).square().sum(1) for grad in gradients]).sum(0).sqrt()
+            norm = torch.stack([grad.reshape(active, -1).square().sum(1) for grad in gradients]).sum(0).sqrt()
             shorter = torch.clamp(local.clip / (norm + 1e-12), max=1)
             for grad in gradients:
                 grad.mul_(shorter.view(-1, *[1] * (grad.ndim - 1)))
         if self._pulls:
-            self._add_pulls(gradients, torch.cat([block.flatten(1) for block in blocks], 1))
+            self._add_pulls(gradients, torch.cat([block.reshape(active, -1) for block in blocks], 1))
         for block, grad in zip(blocks, gradients, strict=True):
             if local.weight_decay and (local.decay_on == "all" or block.ndim > 2):
                 grad.add_(block, alpha=local.weight_decay)
