@@ -32,10 +32,10 @@ from understudy.privacy.charges import LAST_PLACE, BudgetSpent, Charge
 RUN = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
-def answer(site: Site, method: Method, request: Request, do: DoWork = work) -> Answer:
+def answer(site: Site, method: Method, request: Request, do: DoWork | None = None) -> Answer:
     """Whatever a task does, the caller gets an answer and the federation continues. ``do`` replaces how the work is
     done: in a group, most of it is done already."""
-    given = _whatever_happens(site, method, request, do)
+    given = _whatever_happens(site, method, request, do or work)
     if given.outcome == "waiting":
         return given
     given = replace(given, records_seen=_records_seen(site, request))
