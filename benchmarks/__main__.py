@@ -18,6 +18,7 @@ PARTS = (
     "diffusion",
     "opening",
     "training",
+    "small_clients",
     "federation",
 )
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -393,33 +394,34 @@ def test_a_damaged_journal_is_said_in_a_sentence(line: bytes, tmp_path: Path) ->
 
 
 def test_what_came_too_late_is_in_the_ledger_of_the_round_in_which_it_came(tmp_path: Path) -> None:
-    """A reply of round 1 after its checkpoint: killed before the next one, the journal alone knows of it."""
+    """A reply of round 1 after its checkpoint; sent twice, it left once."""
     private_run(tmp_path / "run", plan={"rounds": 1}, privacy={"delta": 1e-5})
     folder = RunFolder(tmp_path / "run")
     before = folder.ledger()["clients"]["ash"][0]["releases"]
-    folder.releases.add(Release("ash", 1, 1, "Spender.release", {"mean": ("statistics", 16)}, (), "late", heard=2))
-    assert folder.ledger()["clients"]["ash"][0]["releases"] == before + 1
-    folder.releases.add(Release("ash", 1, 1, "Spender.release", {"mean": ("statistics", 16)}, (), "known", heard=1))
-    assert folder.ledger()["clients"]["ash"][0]["releases"] == before + 1
+    for _ in range(2):
+        folder.releases.add(Release("ash", 1, 1, "Spender.release", {"mean": ("statistics", 16)}, (), "late", heard=2))
+        assert folder.ledger()["clients"]["ash"][0]["releases"] == before + 1
+    folder.releases.close()
 
 
-def test_a_round_that_ends_while_the_ledger_is_read_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed, whole = (type("CutShort", (CutShort,), {"how": how}) for how in (Killed(), None))
-    with contextlib.suppress(Killed):
-        private_run(tmp_path / "run", killed, {"rounds": 2}, privacy={"delta": 1e-5})
-    reading = RunFolder(tmp_path / "run")
-    notes, first = reading.checkpoints.newest_notes, ["not yet"]
+def test_what_a_folder_of_an_older_version_kept_in_its_checkpoint_is_still_in_the_ledger(tmp_path: Path) -> None:
+    """There the journal was emptied at every checkpoint, which had the ledger; a line heard before it counts once."""
+    straight = private_run(tmp_path / "straight", plan={"rounds": 3}, privacy={"delta": 1e-5, "test_noise": True})
+    private_run(tmp_path / "run", plan={"rounds": 2}, privacy={"delta": 1e-5, "test_noise": True})
+    folder = RunFolder(tmp_path / "run")
+    _as_an_older_version_left_it(folder)
+    assert json.loads(json.dumps(folder.ledger())) == ledger(folder.path)
+    private_run(tmp_path / "run", plan={"rounds": 3}, privacy={"delta": 1e-5, "test_noise": True})
+    assert folder.ledger()["clients"] == RunFolder(straight.folder).ledger()["clients"]
+    assert "ledger" not in folder.checkpoints.newest_notes()
 
-    def slow() -> dict[str, Any]:
-        found = notes()
-        if first.pop():
-            monkeypatch.setattr(reading.checkpoints, "newest_notes", notes)
-            private_run(tmp_path / "run", whole, {"rounds": 2}, privacy={"delta": 1e-5})
-        return found
 
-    monkeypatch.setattr(reading.checkpoints, "newest_notes", slow)
-    lines = reading.releases.ledger().lines.values()
-    assert max(line["releases"] for line in lines) == 2, "round 1, and what was read of round 2"
+def _as_an_older_version_left_it(folder: RunFolder) -> None:
+    checkpoint, lines = folder.newest_checkpoint(), (folder.path / "releases.jsonl").read_text().splitlines()
+    assert checkpoint is not None
+    folder.save_checkpoint(replace(checkpoint, ledger=folder.ledger()))
+    of_last_round = [line for line in lines if json.loads(line)["round"] == 2]  # killed before they were deleted
+    (folder.path / "releases.jsonl").write_text("".join(line + "\n" for line in of_last_round))
 
 
 class Moody(Spender):
@@ -444,7 +446,7 @@ def test_what_was_spent_by_work_whose_failure_nobody_heard_of_is_in_every_later_
     knows only what these tell: they tell it again with their answer."""
     monkeypatch.setattr(Moody, "tries", 0)
     if logs_elsewhere:
-        monkeypatch.setattr(Releases, "ledger_with_charge_logs", Releases.ledger)
+        monkeypatch.setattr(Releases, "with_charge_logs", lambda self, ledger: ledger)
 
     def killed(*_: object) -> None:
         raise Killed

@@ -21,10 +21,10 @@ from understudy.engines.choose import OpenEngine
 from understudy.engines.inline import Inline
 from understudy.errors import UserError
 from understudy.federation.exchange import Engine
+from understudy.federation.memories import memory_of
 from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.site import Site
-from understudy.federation.tensor_store import TensorStore
 from understudy.methods.fedssyn.kept_generators import KEPT
 from understudy.privacy.policy import Policy
 from understudy.runs.play import play
@@ -64,8 +64,9 @@ def run(
 
 
 def memory(out: Path, client: str) -> Message:
-    store = TensorStore(out / "clients" / client / (out / "run-id").read_text() / "memory")
-    return store.get(store.entries()[-1])[0]
+    found = memory_of(out, (out / "run-id").read_text(), client)
+    assert found is not None
+    return found
 
 
 def images(out: Path) -> dict[str, Tensor]:

@@ -1,11 +1,14 @@
 """The run's ledger by itself: what left, how often, how much of it is covered, and what that makes of ε."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from understudy.privacy import ledger as of_ledger
 from understudy.privacy.accounting import Spending, epsilon
-from understudy.privacy.charges import Charge
+from understudy.privacy.charges import Charge, epsilon_of
 from understudy.privacy.ledger import Ledger, Release
 
 # 200 releases at rate 0.0256 and σ = 1 cost 2.787 at δ = 1e-5.
@@ -56,3 +59,48 @@ def test_a_run_is_as_private_as_its_least_private_client() -> None:
     assert of_beech is not None
     assert of_beech < 2
     assert ledger.epsilon == ledger.epsilon_of("ash") == pytest.approx(2.787, abs=1e-3)
+
+
+class Visited(dict[Any, Any]):
+    """Counts how often somebody goes through all of it."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.times += 1
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self.times += 1
+        return super().items()
+
+    def values(self) -> Any:
+        self.times += 1
+        return super().values()
+
+
+@pytest.mark.parametrize("kind", ["weights", "keys"])
+def test_a_round_does_not_go_through_all_clients_ever_seen(kind: str) -> None:
+    ledger = Ledger(Visited(), Visited())
+    for client in range(2000):
+        ledger.record(Release(f"client-{client}", 1, 1, "train", {"change": (kind, 8)}, sha256="1"))
+        assert ledger.epsilon == (None if kind == "weights" else 0.0)
+    assert (ledger.lines.times, ledger.charges.times) == (0, 0)  # type: ignore[attr-defined]
+
+
+def test_epsilon_is_worked_out_again_only_for_those_who_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked = []
+
+    def counted(charges: Any, *given: Any) -> float:
+        worked.append(len(charges))
+        return epsilon_of(charges, *given)
+
+    monkeypatch.setattr(of_ledger, "epsilon_of", counted)
+    ledger = Ledger()
+    for client in range(20):
+        ledger.record(replace(REPLY, client=f"client-{client}"))
+    assert ledger.epsilon == pytest.approx(2.787, abs=1e-3)
+    assert worked == [1] * 20
+    ledger.record(replace(REPLY, client="client-3", round=2, charges=(replace(CHARGE, round=2),), heard=2))
+    assert ledger.epsilon == pytest.approx(epsilon([Spending(0.0256, 1.0, 2 * 200)], 1e-5))
+    assert (ledger.epsilon, worked[20:]) == (ledger.epsilon_of("client-3"), [2])

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from understudy.config.resolve import resolve
-from understudy.federation import site
+from understudy.federation import answering, parcels_on_disk
 from understudy.federation import tensor_store as store
 from understudy.files import write_whole
-from understudy.runs import folder, rounds
+from understudy.runs import folder, releases, rounds
 from understudy.runs import play as run
 from understudy.runs.api import begun_with
 
@@ -56,7 +56,7 @@ def dying_writer(at: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         whole(path, data, durable=durable)
 
-    for module in (store, site, folder, rounds):
+    for module in (store, parcels_on_disk, answering, folder, rounds, releases):
         module.__dict__["write_whole"] = write
 
 

@@ -49,6 +49,8 @@ class EngineSettings(Settings):
     together: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = 1
     # processes, one thread each
     workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1, le=1024)
+    # megabytes of the clients' memories that a simulation keeps in RAM; what is beyond waits in the run's folder
+    client_memory: int = Field(default=1024, ge=0)
     # flower: how long a site may take to answer, in seconds, including time offline
     timeout: float = Field(default=600.0, gt=0)
     # flower: most held-out records a site may claim; more is a failure

@@ -21,7 +21,10 @@ class SitesHere(Engine):
 
     def settle(self, clients: Iterable[str]) -> None:
         for client in clients:
-            self._sites[client].forget_replies()
+            self._sites[client].settle()
+
+    def site(self, client: str) -> Site:
+        return self._sites[client]
 
     def groups(self, requests: Iterable[Request]) -> Iterator[tuple[Request, ...]]:
         """All requests of an ask have one task."""

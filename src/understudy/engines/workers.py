@@ -1,12 +1,14 @@
 """Clients spread over worker processes on this machine, one torch thread each.
 
 Workers are forked, so they share data and network with the run and start at once. Their pipes carry a JSON header and
-the bytes of Messages; replies wait in the client's folder for their turn. A killed worker is replaced, and its requests
-are sent again: a step can be repeated, and gives the same bits. If workers keep dying over a group of clients, these
-are asked one by one, so that only the client that causes it fails.
+the bytes of Messages: the brief and the clients' memories one way, the replies and what is new in memory the other way.
+A few replies may wait here for their turn. A killed worker is replaced, and its requests are sent again: a step can be
+repeated, and gives the same bits. If workers keep dying over a group of clients, these are asked one by one, so that
+only the client that causes it fails.
 """
 
 import contextlib
+import functools
 import json
 import multiprocessing
 import os
@@ -25,12 +27,16 @@ from understudy.engines.inline import SitesHere
 from understudy.engines.with_parent import end_with_parent
 from understudy.federation.answering import give_up
 from understudy.federation.exchange import Answer, Request
+from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 WAITING = 4  # answers that may wait for an earlier one, times the number of workers
+SAME = b"="  # instead of a brief: the one before, which is no Message and so cannot be mistaken for one
 TRIES = 3  # workers that may die over one request before its client counts as failed
+
+Said = tuple[dict[str, Any], bytes, bytes]  # header of an answer, reply, what is new in memory
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class Worker:
     process: ForkProcess
     pipe: Connection
     busy: Assignment | None = None
+    brief: bytes | None = None  # the one that it was sent last, and has still
 
 
 class Workers(SitesHere):
@@ -112,11 +119,17 @@ class Workers(SitesHere):
     def _send(self, worker: Worker, job: Assignment) -> None:
         worker.busy = job
         with contextlib.suppress(ConnectionError):  # a dead worker is noticed when its answer is read
-            bodies = list(dict.fromkeys(request.body for request in job.requests))  # most often they share one
-            heads = [[bodies.index(request.body), request.header().decode()] for request in job.requests]
-            worker.pipe.send_bytes(json.dumps([len(bodies), heads]).encode())
-            for body in bodies:
-                worker.pipe.send_bytes(body)
+            worker.pipe.send_bytes(json.dumps([request.header().decode() for request in job.requests]).encode())
+            for request in job.requests:
+                worker.pipe.send_bytes(SAME if worker.brief is request.body else request.body)
+                worker.pipe.send_bytes(self._memory_for(request))
+                worker.brief = request.body
+
+    def _memory_for(self, request: Request) -> bytes:
+        """Empty if there is none, or if the client itself knows where it is."""
+        memories = self._sites[request.client].memories
+        found = None if memories is None else memories.get(request.client, request.start)
+        return b"" if found is None else found.to_bytes()
 
     def _receive(self) -> Iterator[Answer]:
         ready = wait([worker.pipe for worker in self._workers if worker.busy])
@@ -125,7 +138,7 @@ class Workers(SitesHere):
             if worker.pipe not in ready or job is None:
                 continue
             try:
-                said = json.loads(worker.pipe.recv_bytes())
+                said = [_received_answer(worker.pipe) for _ in job.requests]
             except (EOFError, OSError):  # killed before its answer or in the middle of it
                 worker.process.join()
                 self._workers[at] = self._start()
@@ -134,12 +147,18 @@ class Workers(SitesHere):
             worker.busy = None
             yield from self._answers_of(job, said)
 
-    def _answers_of(self, job: Assignment, said: Sequence[Mapping[str, Any]]) -> Iterator[Answer]:
+    def _answers_of(self, job: Assignment, said: Sequence[Said]) -> Iterator[Answer]:
         """Deaths over a group are counted once; its time is shared out."""
         share = job.seconds / len(job.requests)
-        for at, (request, one) in enumerate(zip(job.requests, said, strict=True)):
-            read = self._sites[request.client].reply(request).read_bytes
-            yield Answer(**one, read=read, deaths=0 if at else job.before + job.deaths, seconds=share)
+        for at, (request, (header, reply, new)) in enumerate(zip(job.requests, said, strict=True)):
+            self._remember(request, header["version"], new, header.pop("unchanged"))
+            read = functools.partial(bytes, reply)
+            yield Answer(**header, read=read, deaths=0 if at else job.before + job.deaths, seconds=share)
+
+    def _remember(self, request: Request, version: str, new: bytes, unchanged: list[str]) -> None:
+        memories = self._sites[request.client].memories
+        if memories is not None and new:
+            memories.put(request.client, version, Message.from_bytes(new), request.start, unchanged)
 
     def _after_a_death(self, job: Assignment, code: int | None) -> Iterator[Answer]:
         if job.deaths < TRIES:
@@ -159,26 +178,62 @@ class Workers(SitesHere):
         yield replace(given_up, deaths=job.before + job.deaths, lost=True, seconds=job.seconds)
 
 
-def _serve(parent: int, pipe: Connection, other_end: Connection, here: SitesHere) -> None:
+def _serve(parent: int, pipe: Connection, other_end: Connection, here: Workers) -> None:
     other_end.close()  # so that the end of the run shows as end of file
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run itself handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     end_with_parent(parent)
     torch.set_num_threads(1)
+    brief = b""
     while True:
         try:
-            group = _received(pipe)
+            group, brief = _received(pipe, brief)
         except EOFError:
             os._exit(0)
-        done = here.answers(group)
         try:
-            pipe.send_bytes(json.dumps([one.header() for one in done]).encode())
+            for said in _answered(here, group):
+                for part in said:
+                    pipe.send_bytes(part)
         except BrokenPipeError:
             os._exit(0)
 
 
-def _received(pipe: Connection) -> list[Request]:
-    count, heads = json.loads(pipe.recv_bytes())
-    bodies = [pipe.recv_bytes() for _ in range(count)]
-    return [Request.of(header.encode(), bodies[at]) for at, header in heads]
+def _received_answer(pipe: Connection) -> Said:
+    return json.loads(pipe.recv_bytes()), pipe.recv_bytes(), pipe.recv_bytes()
+
+
+def _received(pipe: Connection, brief: bytes) -> tuple[list[tuple[Request, bytes]], bytes]:
+    """Requests, each with the client's memory, and the last brief, with which the next one may be the same."""
+    found = []
+    for header in json.loads(pipe.recv_bytes()):
+        body, memory = pipe.recv_bytes(), pipe.recv_bytes()
+        brief = brief if body == SAME else body
+        found.append((Request.of(header.encode(), brief), memory))
+    return found, brief
+
+
+def _answered(here: Workers, group: Sequence[tuple[Request, bytes]]) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """For each request the header of the answer, the reply, and what is new in the client's memory."""
+    sites = {request.client: here.site(request.client) for request, _ in group}
+    for kept in (site.memories for site in sites.values()):
+        if kept is not None:
+            kept.empty()
+    for request, memory in group:
+        kept = sites[request.client].memories
+        if memory and kept is not None:
+            kept.put(request.client, request.start, Message.from_bytes(memory))
+    given = here.answers([request for request, _ in group])
+    for (request, _), done in zip(group, given, strict=True):
+        yield _parts_of(sites[request.client], request, done)
+
+
+def _parts_of(site: Site, request: Request, done: Answer) -> tuple[bytes, bytes, bytes]:
+    if site.memories is None:
+        return json.dumps({**done.header(), "unchanged": []}).encode(), done.read(), b""
+    new, unchanged = b"", list[str]()
+    found = site.memories.changes(site.name, done.version) if done.version != request.start else None
+    if found is not None:
+        new, unchanged = found[0].to_bytes(), list(found[1])
+    said = {**done.header(), "repeatable": done.repeatable, "unchanged": unchanged}
+    return json.dumps(said).encode(), done.read(), new

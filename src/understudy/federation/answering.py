@@ -2,13 +2,15 @@
 
 A step has one brief. Asked again, a client sends the same bytes; it refuses another brief for that step, and any
 unanswered step older than its newest. A task works on a copy of the memory that the request names and produces a new
-version. A reply that a person must review first is kept like any other, and waits.
+version. A reply that a person must review first is kept like any other, and waits. In a simulation, quick steps that
+cost nothing are not kept but repeated.
 """
 
 import contextlib
 import hashlib
 import json
 import re
+import time
 import traceback
 from dataclasses import asdict, replace
 from typing import Any
@@ -19,6 +21,7 @@ from understudy.federation.client import Memory
 from understudy.federation.exchange import NOTHING, Answer, Outcome, Request, failed
 from understudy.federation.failures import NotFinite, Refused
 from understudy.federation.held import Leaving
+from understudy.federation.memories import Memories
 from understudy.federation.message import Kind, Message
 from understudy.federation.method import Method
 from understudy.federation.release import Forbidden, check_against_policy, rows_of
@@ -29,6 +32,7 @@ from understudy.federation.working import DoWork, Worked, job_of, work
 from understudy.files import write_whole
 from understudy.privacy.charges import LAST_PLACE, BudgetSpent, Charge
 
+LONG = 1.0  # seconds: work that took longer is kept in files, also in a simulation, so that a kill does not lose it
 RUN = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -36,7 +40,7 @@ def answer(site: Site, method: Method, request: Request, do: DoWork | None = Non
     """Whatever a task does, the caller gets an answer and the federation continues. ``do`` replaces how the work is
     done: in a group, most of it is done already."""
     given = _whatever_happens(site, method, request, do or work)
-    if given.outcome == "waiting":
+    if given.outcome == "waiting" or given.repeatable:
         return given
     given = replace(given, records_seen=_records_seen(site, request))
     return given if given.outcome == "done" else _failure(site, request, given)
@@ -94,17 +98,35 @@ def _outcome(error: UserError) -> Outcome:
 
 def _answer(site: Site, method: Method, request: Request, do: DoWork) -> Answer:
     check_request(site, request)
+    worked = None
+    if site.memories is not None and not site.answered(request.run).exists():
+        began = time.perf_counter()
+        worked = do(site, method, request)
+        if time.perf_counter() - began < LONG:
+            return _repeatable(site, request, worked, site.memories)
     step = _Step(site, method, request)
     before = step.answered_before()
     kept = before is not None and step.keeps_its_reply()
-    done = before if before is not None and kept else step.do(do)
+    done = before if before is not None and kept else step.keep(worked or do(site, method, request))
     # Not before the reply is listed: after a kill in between, the work is repeated, and the first reply never left.
     paid = [Charge.of(charge) for charge in done["charges"]]
     site.charge_log.close(paid)
     if kept:
         step.check_again(done, paid)
     step.let_go(done, paid)
-    return Answer(site.name, "done", "", done["version"], step.file.read_bytes, [*done["charges"], *step.in_vain(paid)])
+    spent = [*done["charges"], *step.in_vain(paid)]
+    repeatable = site.memories is not None
+    return Answer(site.name, "done", "", done["version"], step.file.read_bytes, spent, repeatable=repeatable)
+
+
+def _repeatable(site: Site, request: Request, worked: Worked, memories: Memories) -> Answer:
+    """In a simulation, quick work that costs neither privacy nor a person's time is simply done again after a kill."""
+    version = request.start
+    if worked.memory.changed:
+        version = _name_of(request)
+        memories.put(site.name, version, worked.memory, request.start, worked.memory.unchanged)
+    reply = worked.reply.to_bytes()
+    return Answer(site.name, "done", "", version, lambda: reply, repeatable=True)
 
 
 class _Step:
@@ -125,7 +147,8 @@ class _Step:
         answered, request = self.answered, self.request
         before: dict[str, Any] | None = answered["steps"].get(str(request.step))
         last = max(map(int, answered["steps"]), default=0)
-        if request.round < answered["round"] or (before is None and request.step < last):
+        past = request.round < answered["round"] or (before is None and request.step < last)
+        if past and self.site.memories is None:  # in a simulation only long steps are listed, and others come again
             raise Refused("past", f"it is already at round {answered['round']}, step {last}")
         if before is not None and before["digest"] != self.digest:
             raise Refused("other-brief")
@@ -134,9 +157,9 @@ class _Step:
     def keeps_its_reply(self) -> bool:
         return self.file.exists() or self.queue.holds(self.request)
 
-    def do(self, do: DoWork) -> dict[str, Any]:
-        """Does the work, checks it against the site's policy, writes it, then lists it: from then on it counts."""
-        worked, answered = do(self.site, self.method, self.request), self.answered
+    def keep(self, worked: Worked) -> dict[str, Any]:
+        """Checks it against the site's policy, writes it, then lists it: from then on it counts."""
+        answered = self.answered
         many = rows_of("examples", worked.reply, self.kinds, self.problem)
         self._check(worked.reply, answered["examples"], worked.paid)
         answered["examples"] += many
@@ -225,11 +248,16 @@ def _answered(site: Site, request: Request) -> dict[str, Any]:
     return answered
 
 
+def _name_of(request: Request) -> str:
+    """Of the version of memory that this step makes."""
+    return f"r{request.round}s{request.step}"
+
+
 def _keep(site: Site, request: Request, memory: Memory) -> str:
     """Stores a new version if memory changed. All versions of this round stay until the round counts."""
     store, version = site.memory(request.run), request.start
     if memory.changed:
-        version = f"r{request.round}s{request.step}"
+        version = _name_of(request)
         store.put(version, memory)
     of_this_round = {entry for entry in store.entries() if entry.startswith(f"r{request.round}s")}
     store.keep_only({request.start, request.settled, *of_this_round} - {NOTHING})

@@ -28,10 +28,16 @@ class Memory(UserDict[str, Tensor]):
     @property
     def changed(self) -> bool:
         """Whether something was added, removed, or written in place."""
-        now = {name: (tensor, tensor._version) for name, tensor in self.items()}
-        return now.keys() != self._before.keys() or any(
-            now[name][0] is not tensor or now[name][1] != version for name, (tensor, version) in self._before.items()
-        )
+        return self.keys() != self._before.keys() or len(self.unchanged) < len(self)
+
+    @property
+    def unchanged(self) -> list[str]:
+        """The parts that are as they were."""
+        return [
+            name
+            for name, (tensor, version) in self._before.items()
+            if self.get(name) is tensor and tensor._version == version
+        ]
 
     def __setitem__(self, name: str, tensor: Tensor) -> None:
         self.data[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)

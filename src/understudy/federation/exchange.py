@@ -48,10 +48,12 @@ class Answer:
     outcome: Outcome
     why: str  # if not "done": a sentence for people who may see the records
     version: str  # of the client's memory after the task
-    read: Callable[[], bytes]  # early answers wait on disk for their turn
+    read: Callable[[], bytes]  # its reply
     charges: Sequence[Mapping[str, Any]] = ()  # what the task spent, as the site's charge log has it
     code: str = ""  # of a failure; `why` stays on the site's machine, the code may travel
     records_seen: bool = False  # a person decided on the reply with records in view, which no mechanism covers
+    # Asked again, it would send the same bytes, so nobody needs a digest to recognise them; never reported by a site.
+    repeatable: bool = False
     deaths: int = 0  # of processes working for it; counted by the engine, never reported by a site
     lost: bool = False  # whether it failed because of them
     seconds: float = 0.0  # from the request to this answer; measured by the engine, never reported by a site

@@ -12,7 +12,7 @@ import torch
 from understudy.errors import UserError
 from understudy.federation.exchange import Answer
 from understudy.federation.message import Kind, Message
-from understudy.federation.method import Method
+from understudy.federation.method import Method, known_jobs
 from understudy.federation.round_record import Ask, RoundRecord
 from understudy.federation.site import SCORE, check_version
 from understudy.learning.evaluate import Tally
@@ -30,7 +30,7 @@ class Incoming:
         self, method: Method, run: str, held_out: Mapping[str, int], released: Callable[[Release], None] | None
     ):
         self.ledger = Ledger()
-        self.kinds: Mapping[str, Mapping[str, Kind]] = {name: job.kinds for name, job in method.jobs().items()}
+        self.kinds: Mapping[str, Mapping[str, Kind]] = {name: job.kinds for name, job in known_jobs(method).items()}
         self._problem, self._promise, self._run = method.net.problem, method.privacy, run
         self._held_out = held_out  # the most records each client may have scored on
         self._released = released or (lambda release: None)  # called with every reply before the method sees it
@@ -44,10 +44,11 @@ class Incoming:
             message, charges = Message.from_bytes(data), self._charges(asked, answer)
         except UserError:
             parts = {UNDECLARED: (UNDECLARED, len(data)), **_decided(answer)}
-            self._write_down(asked, client, data, parts, (), arrived_in)
+            self._write_down(asked, client, _digest(data), parts, (), arrived_in)
             raise
         parts = {**self._parts(asked, message), **_decided(answer)}
-        self._write_down(asked, client, data, parts, charges, arrived_in)
+        digest = "" if answer.repeatable else _digest(data)
+        self._write_down(asked, client, digest, parts, charges, arrived_in)
         reply = message.without(SCORE)
         self._check(asked, reply)
         if SCORE in message:
@@ -56,7 +57,8 @@ class Incoming:
 
     def failure(self, asked: Ask, answer: Answer, arrived_in: int) -> None:
         """Nothing left the client, but the work may have cost privacy."""
-        self._write_down(asked, answer.client, b"", _decided(answer), self._charges(asked, answer), arrived_in)
+        charges = self._charges(asked, answer)
+        self._write_down(asked, answer.client, _digest(b""), _decided(answer), charges, arrived_in)
 
     def _check(self, asked: Ask, reply: Message) -> None:
         undeclared = [part for part in reply if part not in self.kinds[asked.task]]
@@ -107,12 +109,11 @@ class Incoming:
         self,
         asked: Ask,
         client: str,
-        data: bytes,
+        digest: str,
         parts: Mapping[str, tuple[str, int]],
         charges: Sequence[Charge],
         arrived_in: int,
     ) -> None:
-        digest = hashlib.sha256(data).hexdigest()
         release = Release(client, asked.round, asked.step, asked.task, parts, tuple(charges), digest, heard=arrived_in)
         self._released(release)
         self.ledger.record(release)
@@ -122,6 +123,10 @@ class Incoming:
             raise UserError("it sent scores without being asked for them")
         asked.scoring.remove(client)
         return Tally.from_tensor(numbers, self._problem, self._held_out[client])
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _decided(answer: Answer) -> dict[str, tuple[str, int]]:

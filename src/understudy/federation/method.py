@@ -107,6 +107,7 @@ class Method(ABC):
     def bind(self, net: Network, rounds: int) -> None:
         """Sets the network that this process works with; here a method refuses what it cannot do."""
         self.net, self.rounds = net, rounds
+        self.__dict__.pop("_known_jobs", None)
 
     @by_sums
     def start(self, server: Server) -> State:
@@ -223,6 +224,14 @@ class Method(ABC):
                 work = getattr(self, attribute)
                 found[task_name(work)] = Job(task_name(work), work, kinds, self.keep_rows)
         return found
+
+
+def known_jobs(method: Method) -> dict[str, Job]:
+    """Its `jobs`, worked out once per method: they are looked up for every request."""
+    known: tuple[Method, dict[str, Job]] | None = method.__dict__.get("_known_jobs")
+    if known is None or known[0] is not method:  # a copy has its own
+        known = method.__dict__["_known_jobs"] = (method, method.jobs())
+    return known[1]
 
 
 def only_sums(method: Method) -> bool:

@@ -132,7 +132,8 @@ class RunServer(Server):
 
     def settled(self) -> dict[str, str]:
         """The memory versions that count if this round does."""
-        return {**self.versions, **self._pending}
+        together = {**self.versions, **self._pending}
+        return {client: version for client, version in together.items() if version != NOTHING}
 
     def undo(self) -> None:
         """The round does not count: memories stay where the checkpoint left them."""

@@ -8,6 +8,7 @@ from understudy.data.examples import Examples
 from understudy.data.federation import Holding
 from understudy.errors import UserError
 from understudy.federation.exchange import Request
+from understudy.federation.memories import Memories
 from understudy.federation.tensor_store import TensorStore
 from understudy.federation.transcript import Transcript
 from understudy.privacy.charges import ChargeLog
@@ -31,6 +32,9 @@ class Site:
     policy: Policy | None = None  # what this site allows, whatever the server asks for
     logs_replies: bool = False  # a real site does; in a simulation the run's ledger has it
     keeps_transcript: bool = False  # of its own exchanges; in a simulation the run has it
+    # Of all clients of a simulation, where work costs neither privacy nor a person's time: nothing that can be made
+    # again needs a file. None: whatever it must not lose is in its folder.
+    memories: Memories | None = None
 
     @property
     def charge_log(self) -> ChargeLog:
@@ -50,8 +54,16 @@ class Site:
     def reply(self, request: Request) -> Path:
         return self.folder / request.run / f"reply-{request.step}.safetensors"
 
+    def settle(self) -> None:
+        """The round counts: its replies will not be asked for again. A client of a simulation then goes on in memory,
+        whatever it kept because it had worked long."""
+        if self.memories is None:
+            self.forget_replies()
+        elif self.folder.is_dir():
+            for kept in (path for path in self.folder.iterdir() if path.is_dir()):
+                forget_answers(kept)
+
     def forget_replies(self, run: str = "*") -> None:
-        """The round counts: its replies will not be asked for again."""
         for path in self.folder.glob(f"{run}/{REPLIES}"):
             path.unlink(missing_ok=True)
 

@@ -11,7 +11,7 @@ from understudy.federation.client import Client, Memory
 from understudy.federation.exchange import NOTHING, Request
 from understudy.federation.failures import NotFinite
 from understudy.federation.message import Message
-from understudy.federation.method import Job, Method
+from understudy.federation.method import Job, Method, known_jobs
 from understudy.federation.release import check_kinds, may_score
 from understudy.federation.site import SCORE, Site
 from understudy.learning.evaluate import tally
@@ -27,7 +27,7 @@ class Worked:
 
 
 def job_of(site: Site, method: Method, request: Request) -> Job:
-    job = method.jobs().get(request.task)
+    job = known_jobs(method).get(request.task)
     if job is None:
         raise UserError(f"{site.name} has no task '{request.task}'; server and client must share one config.")
     return job
@@ -59,7 +59,7 @@ def work(site: Site, method: Method, request: Request) -> Worked:
 def prepare(site: Site, method: Method, request: Request) -> Prepared:
     job = job_of(site, method, request)
     check_kinds(site.policy, job.kinds, private=site.privacy is not None)
-    kept = site.memory(request.run).get(request.start)[0] if request.start != NOTHING else Message()
+    kept = _remembered(site, request)
     brief = Message.from_bytes(request.body)
     if brief.not_finite():
         raise UserError(f"the brief is not finite in {', '.join(brief.not_finite())}")
@@ -70,6 +70,13 @@ def prepare(site: Site, method: Method, request: Request) -> Prepared:
 def worked(request: Request, ready: Prepared, reply: Message) -> Worked:
     _check_declared(request, ready.job, reply)
     return Worked(reply.but(ready.scores), ready.client.memory, ready.client.budget.charged)
+
+
+def _remembered(site: Site, request: Request) -> Message:
+    if request.start == NOTHING:
+        return Message()
+    found = None if site.memories is None else site.memories.get(site.name, request.start)
+    return site.memory(request.run).get(request.start)[0] if found is None else found
 
 
 def _check_declared(request: Request, job: Job, reply: Message) -> None:

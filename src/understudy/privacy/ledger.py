@@ -27,26 +27,46 @@ class Release:
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> "Release":
         parts = {part: (str(kind), int(size)) for part, (kind, size) in saved["parts"].items()}
-        when = {key: int(saved[key]) for key in ("round", "step", "heard")}
-        return cls(**{**saved, **when, "parts": parts, "charges": tuple(map(Charge.of, saved["charges"]))})
+        when = {key: int(saved[key]) for key in ("round", "step")}
+        heard = int(saved.get("heard", when["round"]))
+        charges = tuple(map(Charge.of, saved.get("charges", ())))
+        return cls(**{**saved, **when, "heard": heard, "parts": parts, "charges": charges})
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``of`` reads; what follows from the rest is left out, since there is one for every reply of a run."""
+        said = {"client": self.client, "round": self.round, "step": self.step, "task": self.task, "parts": self.parts}
+        said |= {"charges": [asdict(charge) for charge in self.charges]} if self.charges else {}
+        said |= {"sha256": self.sha256} if self.sha256 else {}
+        return said if self.heard == self.round else {**said, "heard": self.heard}
 
 
 @dataclass
 class Ledger:
     """One line per client, task and part (kind, how often, how many bytes, how often covered), and the charges
-    in each client's charge log when a reply left. It is never rewound."""
+    in each client's charge log when a reply left. It is never rewound.
+
+    It keeps running sums: recording a reply takes as long with a million clients in it as with ten, and so does asking
+    for ε, unless somebody spent since it was last asked."""
 
     lines: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     charges: dict[str, dict[Place, Charge]] = field(default_factory=dict)
-    seen: set[tuple[str, int, int, str]] = field(default_factory=set)  # replies since the last checkpoint
+    _heard: int = -1  # the newest round
+    _seen: set[tuple[str, int, int, str]] = field(default_factory=set)  # replies heard in it
+    _bare: set[str] = field(default_factory=set)  # clients that sent what nothing covers
+    _epsilons: dict[str, float | None] = field(default_factory=dict)  # of clients that spent, as far as they are known
+    _unknown: set[str] = field(default_factory=set)  # the others that spent
+    _largest: float | None = 0.0  # of all known ones; None: one of them has no guarantee
 
     def record(self, release: Release) -> None:
-        """A part that no charge covers has no guarantee; keys need none."""
+        """A part that no charge covers has no guarantee; keys need none. The same bytes sent again in the same round,
+        as after a kill, reveal nothing new."""
         self.spend(release.client, release.charges)
+        if release.heard > self._heard:
+            self._heard, self._seen = release.heard, set()
         which = (release.client, release.round, release.step, release.sha256)
-        if which in self.seen:
+        if which in self._seen:
             return
-        self.seen.add(which)
+        self._seen.add(which)
         covered = {part: "no record behind it" for part, (kind, _) in release.parts.items() if kind == "keys"}
         covered |= {part: charge.mechanism for charge in release.charges for part in charge.covers}
         for part, (kind, size) in release.parts.items():
@@ -54,24 +74,30 @@ class Ledger:
             line = self.lines.setdefault((release.client, release.task, part), blank)
             line["releases"] += 1
             line["bytes"] += size
-            line["covered"] += part in covered
             line["mechanism"] = covered.get(part, line["mechanism"])
+            if part in covered:
+                line["covered"] += 1
+            else:
+                self._bare.add(release.client)
 
     def spend(self, client: str, charges: Iterable[Charge]) -> None:
-        mine = self.charges.setdefault(client, {})
         for charge in charges:
-            mine.setdefault(charge.place, charge)
+            mine = self.charges.setdefault(client, {})
+            if charge.place not in mine:
+                mine[charge.place] = charge
+                self._unknown.add(client)
 
     def epsilon_of(self, client: str) -> float | None:
         """None if something that depends on its records is not covered."""
-        mine = [line for (who, _, _), line in self.lines.items() if who == client]
-        charges = list(self.charges.get(client, {}).values())
-        if any(line["covered"] < line["releases"] for line in mine):
+        if client in self._bare:
             return None
-        if not charges:
-            return 0.0
-        found = epsilon_of(charges, charges[0].delta, charges[0].accountant)
-        return None if math.isinf(found) else found
+        if client in self._unknown:
+            charges = list(self.charges[client].values())
+            found = epsilon_of(charges, charges[0].delta, charges[0].accountant)
+            self._epsilons[client] = None if math.isinf(found) else found
+            self._unknown.discard(client)
+            self._largest = -math.inf  # to be found again
+        return self._epsilons.get(client, 0.0)
 
     @property
     def clients(self) -> list[str]:
@@ -82,8 +108,14 @@ class Ledger:
     @property
     def epsilon(self) -> float | None:
         """The largest over clients: each record is held by one of them."""
-        found = [self.epsilon_of(client) for client in self.clients]
-        return None if None in found else max([each for each in found if each is not None], default=0.0)
+        if self._bare:
+            return None
+        for client in list(self._unknown):
+            self.epsilon_of(client)
+        if self._largest == -math.inf:
+            every = self._epsilons.values()
+            self._largest = None if None in every else max([each for each in every if each is not None])
+        return self._largest
 
     def to_json(self) -> dict[str, Any]:
         clients: dict[str, list[dict[str, Any]]] = {}
@@ -108,9 +140,10 @@ class Ledger:
         for client, lines in saved["clients"].items():
             for line in lines:
                 counts = {key: int(line[key]) for key in ("releases", "bytes", "covered")}
-                how = {"kind": str(line["kind"]), "mechanism": line["mechanism"]}
-                ledger.lines[(client, str(line["task"]), str(line["part"]))] = {**counts, **how}
+                told = {"kind": str(line["kind"]), **counts, "mechanism": line["mechanism"]}
+                ledger.lines[(client, str(line["task"]), str(line["part"]))] = told
+                if counts["covered"] < counts["releases"]:
+                    ledger._bare.add(client)
         for client, listed in saved.get("charges", {}).items():
-            charges = [Charge.of(one) for one in listed]
-            ledger.charges[client] = {charge.place: charge for charge in charges}
+            ledger.spend(client, [Charge.of(one) for one in listed])
         return ledger

@@ -152,7 +152,7 @@ class RunFolder:
     def ledger(self) -> dict[str, Any]:
         """Everything that has left and was spent so far, including in rounds that did not count."""
         if self.releases.there:
-            return self.releases.ledger_with_charge_logs().to_json()
+            return self.releases.with_charge_logs(self.releases.ledger()).to_json()
         saved = self._read("ledger.json", json_of)
         try:
             return Ledger.from_json(saved).to_json()

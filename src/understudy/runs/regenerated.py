@@ -22,9 +22,9 @@ from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.errors import UserError, option
 from understudy.federation.client import Client, Memory
+from understudy.federation.memories import memory_of
 from understudy.federation.message import Message
 from understudy.federation.method import Method
-from understudy.federation.tensor_store import TensorStore
 from understudy.federation.wrapped import WrappedMethod
 from understudy.methods.fedcog import PREVIOUS, Consensus, FedCogSettings, Images
 from understudy.methods.shared.averaging import Averaging
@@ -111,8 +111,8 @@ def _checkpoint(run: RunFolder, client: str) -> tuple[Message, int, Memory]:
     if checkpoint is None:
         raise UserError(f"{run.path} has no checkpoint yet; wait until its first round is done.")
     version = checkpoint.versions.get(client)
-    store = TensorStore(run.path / "clients" / client / run.id / "memory")
-    return checkpoint.state, checkpoint.round + 1, Memory(store.get(version)[0] if version else {})
+    kept = memory_of(run.path, run.id, client, version) if version else None
+    return checkpoint.state, checkpoint.round + 1, Memory(kept or {})
 
 
 def _load_broadcast(method: Method, client: Client, state: Message) -> None:

@@ -15,7 +15,8 @@ from understudy.data.federation import Federation
 from understudy.engines.choose import OpenEngine
 from understudy.errors import UserError, resuming
 from understudy.federation.cohorts import cohort_size
-from understudy.federation.exchange import Engine
+from understudy.federation.exchange import NOTHING, Engine
+from understudy.federation.memories import Memories
 from understudy.federation.method import Method, State
 from understudy.federation.round_record import RepliesWait
 from understudy.federation.running import RunFacts, RunServer
@@ -66,6 +67,7 @@ class Rounds:
         self.last = config.plan.rounds
         self.undone = 0  # rounds in a row
         self.under_way = UnderWay(folder.path)
+        self.memories = Memories(folder.path, config.engine.client_memory * 2**20)
         self.scores = Scorekeeper(method, data, folder, observer, config.top.measure)
 
     def to_the_end(self, open_engine: OpenEngine) -> Result:
@@ -77,8 +79,11 @@ class Rounds:
     def _sites(self) -> dict[str, Site]:
         seed, home = self.config.top.seed, self.folder.path / "clients"
         privacy, policy = self.config.top.privacy, self.config.policy
+        # What cost privacy or waits for a person must survive a kill; everything else is made again.
+        memories = self.memories if privacy is None and policy is None else None
+        shared = (seed, self.digest, self.data.test, privacy, policy)
         return {
-            name: Site(name, holding, home / name, seed, self.digest, self.data.test, privacy, policy)
+            name: Site(name, holding, home / name, *shared, memories=memories)
             for name, holding in self.data.sites.items()
         }
 
@@ -91,6 +96,8 @@ class Rounds:
             raise AwaitsApproval(self._why_waiting(waits, server.round)) from None
         finally:
             # However it ended: what was sent in a round that does not count has left all the same.
+            self.folder.releases.close()
+            self.memories.close()
             with contextlib.suppress(OSError, UserError):
                 self.folder.write_json("ledger.json", self.folder.ledger())
 
@@ -147,14 +154,14 @@ class Rounds:
         kept = self.folder.cut_metrics(done)
         self.under_way.go_on(done)
         self.observer.begins(self.last, done, len(self.data.sites), self.folder.path)
-        self.folder.releases.begin()
-        server.ledger = self.folder.releases.ledger()
+        server.ledger = self.folder.releases.begin()
         with contextlib.suppress(UserError):  # a client whose charge log cannot be read fails, and the others continue
-            server.ledger = self.folder.releases.ledger_with_charge_logs()
+            server.ledger = self.folder.releases.with_charge_logs(self.folder.releases.ledger())
         if checkpoint is None:
             return 0, self._open(server)
         server.restore(done, checkpoint.versions, checkpoint.spent, checkpoint.left_out)
-        self.folder.write_json("ledger.json", server.ledger.to_json())
+        if self.config.engine.name == "flower" and not self._sites_elsewhere:
+            self.memories.hand_over(self.folder.path / "clients", self.folder.id, checkpoint.versions)
         for line in kept:
             self.observer.scored(line)
         scored = {line["round"] for line in kept}
@@ -212,22 +219,21 @@ class Rounds:
         self.observer.phase(server.round, SCORING)
         for client, sent in server.record.examples.items():
             self.folder.keep_examples(client, sent)
-        line, ledger = self._line(server), server.ledger.to_json()
+        line = self._line(server)
         checkpoint = Checkpoint(
             state,
             server.round,
             server.settled(),
             [*self.scores.waiting, line],
-            ledger,
             sorted(server.spent),
             sorted(server.left_out),
             self.digest_begun_with,
         )
+        self.memories.save(checkpoint.versions)
         self.folder.save_checkpoint(checkpoint)
         server.commit()
-        self.folder.write_json("ledger.json", ledger)
-        self.folder.releases.forget()
-        server.ledger.seen.clear()
+        self.memories.settle({client: checkpoint.versions.get(client, NOTHING) for client in server.record.down})
+        self.folder.releases.settle(server.ledger)
         self.scores.score(line, state)
 
     def _line(self, server: RunServer) -> Line:
@@ -254,7 +260,6 @@ class Rounds:
     def _finish(self, server: RunServer, state: State) -> Result:
         if self.scores.waiting:
             self._ask_for_last_scores(server, state)
-        self.folder.write_json("ledger.json", server.ledger.to_json())
         weights = self.method.net.named(self.method.result(state))
         write_whole(self.folder.path / "model.safetensors", save(weights))
         metrics = self.folder.metrics()

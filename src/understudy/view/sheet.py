@@ -105,7 +105,7 @@ def _instead(folder: Path) -> str:
 
 def _often(run: RunFolder, sent: Iterable[str]) -> str:
     """As recorded in the ledger, over clients that sent any."""
-    if not (run.path / "ledger.json").exists():
+    if not run.keeps_a_ledger:
         return "not yet in the ledger"
     ledger = run.ledger()["clients"]
     times = {

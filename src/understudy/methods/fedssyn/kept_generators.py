@@ -15,7 +15,7 @@ from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.errors import UserError
-from understudy.federation.tensor_store import TensorStore
+from understudy.federation.memories import memory_of
 from understudy.synthesis.generator import Learnt, Stage
 
 KEPT = re.compile(r"fedssyn\.generator@(\d+)\.(.+)")
@@ -55,9 +55,7 @@ def _memory(client: str, run: Path) -> Mapping[str, Tensor]:
         name = (run / "run-id").read_text()
     except OSError:
         raise UserError(f"with.fedssyn.from_run: {run} is not a run folder.") from None
-    store = TensorStore(run / "clients" / client / name / "memory")
-    entries = store.entries()
-    return store.get(entries[-1])[0] if entries else {}
+    return memory_of(run, name, client) or {}
 
 
 def _stages(kept: Mapping[str, Tensor]) -> dict[int, Learnt]:
