@@ -114,10 +114,10 @@ def _mean_of_clients(net: Small, x: Tensor, y: Tensor, orders: Mapping[int, Tens
 
 
 def understudy_inline(work: Workload, out: Path) -> Callable[[], None]:
-    return _run(work, out, {"name": "inline"})
+    return whole_run(work, out, {"name": "inline"})
 
 
-def _run(work: Workload, out: Path, engine: dict[str, Any]) -> Callable[[], None]:
+def whole_run(work: Workload, out: Path, engine: dict[str, Any]) -> Callable[[], None]:
     x, y = records()
     sites = {f"client-{i}": (x[i].numpy(), y[i].numpy()) for i in range(CLIENTS)}
     test = (x[0, :10].numpy(), y[0, :10].numpy())  # so that rounds are scored, at next to no cost

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from understudy.config.build import build_method
 from understudy.config.resolve import resolve
-from understudy.config.schema import Config, Live
+from understudy.config.schema import Config, EngineSettings, Live
 from understudy.data.federation import Federation
 from understudy.engines.inline import Inline
 from understudy.federation.exchange import Answer, Engine, Request, failed
@@ -116,11 +116,26 @@ def check_it_learns_and_stays_finite(case: Case, folder: Path) -> None:
 class Watched(Engine):
     """Inline, with a count of its own, and sites that can be made to fail or to send nonsense."""
 
-    def __init__(self, sites: Mapping[str, Site], method: Method, spoil: Callable[[Request], str | None]):
-        self._inner, self._spoil = Inline(sites, method), spoil
+    def __init__(
+        self, sites: Mapping[str, Site], method: Method, spoil: Callable[[Request], str | None], together: int = 1
+    ):
+        self._inner, self._spoil, self._together = Inline(sites, method, together), spoil, together
         self.up = self.down = 0
 
     def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
+        return self._one_by_one(requests) if self._together == 1 else self._in_groups(list(requests))
+
+    def _in_groups(self, requests: list[Request]) -> Iterator[Answer]:
+        self.down += sum(len(request.body) for request in requests)
+        spoilt = {request.client: self._spoil(request) for request in requests}
+        answers = self._inner.exchange([request for request in requests if spoilt[request.client] is None])
+        for request in requests:
+            why = spoilt[request.client]
+            answer = next(answers) if why is None else failed(request.client, why)
+            self.up += 0 if why is not None else len(answer.read())
+            yield answer
+
+    def _one_by_one(self, requests: Iterable[Request]) -> Iterator[Answer]:
         for request in requests:
             self.down += len(request.body)
             why = self._spoil(request)
@@ -140,8 +155,8 @@ def watched_play(
 ) -> tuple[RunResult, Watched]:
     engines: list[Watched] = []
 
-    def choose(_: object, sites: Mapping[str, Site], method: Method) -> Engine:
-        engines.append(Watched(sites, method, spoil))
+    def choose(settings: EngineSettings, sites: Mapping[str, Site], method: Method) -> Engine:
+        engines.append(Watched(sites, method, spoil, settings.group))
         return engines[-1]
 
     with patch("understudy.engines.choose.choose_engine", choose):

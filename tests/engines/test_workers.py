@@ -124,9 +124,8 @@ def test_a_worker_that_died_with_nothing_to_do_is_replaced_too(workers: Workers)
 
 
 def test_what_nobody_waits_for_is_not_asked_again(workers: Workers, tmp_path: Path) -> None:
-    workers._again.extend(
-        map(Assignment, requests("Sleepy.die_at_first", NAMES[:1], []))
-    )  # of an exchange that was left
+    left = requests("Sleepy.die_at_first", NAMES[:1], [])  # of an exchange that nobody read to its end
+    workers._again.extend(Assignment((request,)) for request in left)
     answers = list(workers.exchange(requests("Sleepy.nap", NAMES[:3], [], round=2)))
     assert [a.client for a in answers] == NAMES[:3]
     assert not (tmp_path / "tries/c00").exists()

@@ -64,7 +64,7 @@ def _be_rude() -> None:
     def lying(site: Site, method: Method, request: Request) -> Answer:
         return _lie(answer(site, method, request), request.round)
 
-    serving.answer = lying  # type: ignore[attr-defined]
+    serving.answer = lying  # type: ignore[attr-defined,assignment]
 
 
 if os.environ.get("RUDE"):

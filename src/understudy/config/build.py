@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import math
 import shutil
 from dataclasses import replace
 from typing import Any
@@ -220,6 +221,36 @@ def choose_fast_path(config: Config, data: Federation, method: Method) -> FastPa
     if data.remote:
         return "eager"  # parties must choose alike without knowing each other's records and compilers
     return "compiled" if can_compile() and _effort(config, data, method) >= entry.repays_after else "eager"
+
+
+def decide_together(config: Config, data: Federation, method: Method) -> tuple[Config, str]:
+    """The config with the number of clients that train as one program; 1 if they train one by one, with half a sentence
+    why if the config asks for more.
+
+    ``auto`` divides a cohort evenly into groups of at most as many as the network declares.
+    """
+    wanted = config.engine.together
+    if wanted == 1:
+        return config, ""
+    elsewhere = data.remote or config.engine.name in ("flower", "ray")
+    why = "each of them is in a process of its own, elsewhere" if elsewhere else method.why_one_by_one()
+    if why:
+        return _trained_by(config, 1), why if wanted != "auto" else ""
+    if wanted != "auto":
+        return config, ""
+    most, cohort = _declared(config), cohort_size(config.plan.cohort, len(data.sites))
+    return _trained_by(config, math.ceil(cohort / math.ceil(cohort / most)) if cohort else 1), ""
+
+
+def _declared(config: Config) -> int:
+    """How many clients at once pay for this network, as measured on a CPU."""
+    if config.live.model is not None or is_own(config.model.name) or device(config).type != "cpu":
+        return 1
+    return models.entry(config.model.name).together
+
+
+def _trained_by(config: Config, together: int) -> Config:
+    return replace(config, engine=config.engine.model_copy(update={"together": together}))
 
 
 def can_compile() -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field, StrictFloat, StrictInt, field_validator
@@ -65,6 +65,9 @@ class ModelPlan(Settings):
 class EngineSettings(Settings):
     # clients run in this process, in several, on a Ray cluster, or as sites of their own by Flower
     name: Literal["inline", "workers", "ray", "flower"] = "workers"
+    # clients that train as one program, where method and network allow it: the same results up to rounding; 1: one by
+    # one; auto: as many as were measured to pay for this network
+    together: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = 1
     # processes, one thread each; ray takes as many as the cluster has room for
     workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1, le=1024)
     address: str | None = None  # ray: host:port of the cluster's head, or auto; null: a cluster of this machine alone
@@ -76,6 +79,15 @@ class EngineSettings(Settings):
     timeout: float = Field(default=600.0, gt=0)
     # flower: most held-out records a site may claim; more is a failure
     most_held_out: int = Field(default=10_000, ge=0)
+
+    @property
+    def group(self) -> int:
+        """How many clients train as one program; 1 until `auto` has been decided."""
+        return 1 if self.together == "auto" else self.together
+
+    def words(self) -> dict[str, Any]:
+        """One by one is not written down: older folders do not name it."""
+        return {key: value for key, value in self.model_dump(mode="json").items() if (key, value) != ("together", 1)}
 
 
 class Top(Settings):
@@ -189,7 +201,7 @@ class Config:
             "measure": self.top.measure,
             "transcript": self.top.transcript,
             "track": list(self.top.track),
-            "engine": self.engine.model_dump(mode="json"),
+            "engine": self.engine.words(),
             "device": device,
             "data_digest": data_digest,
             **({} if scale is None else {"scaling": {"ranges": list(map(list, scale.ranges)), "noise": scale.noise}}),

@@ -17,8 +17,8 @@ OpenEngine = Callable[[Mapping[str, Site], Method], AbstractContextManager[Engin
 def choose_engine(settings: EngineSettings, sites: Mapping[str, Site], method: Method) -> Engine:
     """Forked workers do not share an accelerator well, so off the CPU clients run one after another."""
     if settings.name == "inline" or method.net.device.type != "cpu":
-        return Inline(sites, method)
-    return Workers(sites, method, min(settings.workers, len(sites)))
+        return Inline(sites, method, settings.group)
+    return Workers(sites, method, min(settings.workers, len(sites)), settings.group)
 
 
 def on_this_machine(settings: EngineSettings) -> OpenEngine:

@@ -1,9 +1,10 @@
 """Clients spread over worker processes on this machine, one torch thread each.
 
 Workers are forked, so they share data and network with the run and start at once. Their pipes carry a JSON header and
-the bytes of Messages: the brief and the client's memory one way, the reply and what is new in its memory the other way.
-A few replies may wait here for their turn. A killed worker is replaced, and its request is sent again: a step can be
-repeated, and gives the same bits.
+the bytes of Messages: the brief and the clients' memories one way, the replies and what is new in memory the other way.
+A few replies may wait here for their turn. A killed worker is replaced, and its requests are sent again: a step can be
+repeated, and gives the same bits. If workers keep dying over a group of clients, these are asked one by one, so that
+only the client that causes it fails.
 """
 
 import contextlib
@@ -14,16 +15,17 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
+from typing import Any
 
 import torch
 
 from understudy.engines.inline import SitesHere
 from understudy.engines.with_parent import end_with_parent
-from understudy.federation.answering import answer, give_up
+from understudy.federation.answering import give_up
 from understudy.federation.exchange import Answer, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method
@@ -34,11 +36,14 @@ WAITING = 4  # answers that may wait for an earlier one, times the number of wor
 SAME = b"="  # instead of a brief: the one before, which is no Message and so cannot be mistaken for one
 TRIES = 3  # workers that may die over one request before its client counts as failed
 
+Said = tuple[dict[str, Any], bytes, bytes]  # header of an answer, reply, what is new in memory
+
 
 @dataclass(frozen=True)
 class Assignment:
-    request: Request
+    requests: tuple[Request, ...]  # one, or a group that works together
     deaths: int = 0  # of workers that were given it
+    before: int = 0  # deaths over a group that its request was in
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -55,28 +60,28 @@ class Worker:
 
 
 class Workers(SitesHere):
-    def __init__(self, sites: Mapping[str, Site], method: Method, workers: int):
-        super().__init__(sites, method)
+    def __init__(self, sites: Mapping[str, Site], method: Method, workers: int, together: int = 1):
+        super().__init__(sites, method, together)
         self._again: deque[Assignment] = deque()  # requests that workers died over
         self._workers = [self._start() for _ in range(workers)]
 
     def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
         self._let_go_of_unfinished()
-        coming = iter(requests)
+        coming = self.groups(requests)
         order: deque[str] = deque()
         early: dict[str, Answer] = {}
-        window = WAITING * len(self._workers)
+        window = WAITING * len(self._workers) * self._size
         exhausted = False
         while True:
             for worker in self._workers:
                 if worker.busy is None and self._again:
                     self._send(worker, self._again.popleft())
                 elif worker.busy is None and not exhausted and len(order) < window:
-                    request = next(coming, None)
-                    exhausted = request is None
-                    if request is not None:
-                        order.append(request.client)
-                        self._send(worker, Assignment(request))
+                    group = next(coming, None)
+                    exhausted = group is None
+                    if group is not None:
+                        order.extend(request.client for request in group)
+                        self._send(worker, Assignment(group))
             if not order:
                 return
             while order and order[0] in early:
@@ -101,9 +106,7 @@ class Workers(SitesHere):
     def _start(self) -> Worker:
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        process = context.Process(
-            target=_serve, args=(os.getpid(), theirs, ours, self._sites, self._method), daemon=True
-        )
+        process = context.Process(target=_serve, args=(os.getpid(), theirs, ours, self), daemon=True)
         # A signal that reaches the child before it can handle it would be lost, and we would wait forever for its end.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
@@ -115,12 +118,12 @@ class Workers(SitesHere):
 
     def _send(self, worker: Worker, job: Assignment) -> None:
         worker.busy = job
-        request, memory = job.request, self._memory_for(job.request)
         with contextlib.suppress(ConnectionError):  # a dead worker is noticed when its answer is read
-            worker.pipe.send_bytes(request.header())
-            worker.pipe.send_bytes(SAME if worker.brief is request.body else request.body)
-            worker.pipe.send_bytes(memory)
-            worker.brief = request.body
+            worker.pipe.send_bytes(json.dumps([request.header().decode() for request in job.requests]).encode())
+            for request in job.requests:
+                worker.pipe.send_bytes(SAME if worker.brief is request.body else request.body)
+                worker.pipe.send_bytes(self._memory_for(request))
+                worker.brief = request.body
 
     def _memory_for(self, request: Request) -> bytes:
         """Empty if there is none, or if the client itself knows where it is."""
@@ -135,16 +138,22 @@ class Workers(SitesHere):
             if worker.pipe not in ready or job is None:
                 continue
             try:
-                said, reply, new = json.loads(worker.pipe.recv_bytes()), *(worker.pipe.recv_bytes() for _ in range(2))
+                said = [_received_answer(worker.pipe) for _ in job.requests]
             except (EOFError, OSError):  # killed before its answer or in the middle of it
                 worker.process.join()
                 self._workers[at] = self._start()
                 yield from self._after_a_death(replace(job, deaths=job.deaths + 1), worker.process.exitcode)
                 continue
             worker.busy = None
-            self._remember(job.request, said["version"], new, said.pop("unchanged"))
+            yield from self._answers_of(job, said)
+
+    def _answers_of(self, job: Assignment, said: Sequence[Said]) -> Iterator[Answer]:
+        """Deaths over a group are counted once; its time is shared out."""
+        share = job.seconds / len(job.requests)
+        for at, (request, (header, reply, new)) in enumerate(zip(job.requests, said, strict=True)):
+            self._remember(request, header["version"], new, header.pop("unchanged"))
             read = functools.partial(bytes, reply)
-            yield Answer(**said, read=read, deaths=job.deaths, seconds=job.seconds)
+            yield Answer(**header, read=read, deaths=0 if at else job.before + job.deaths, seconds=share)
 
     def _remember(self, request: Request, version: str, new: bytes, unchanged: list[str]) -> None:
         memories = self._sites[request.client].memories
@@ -155,15 +164,21 @@ class Workers(SitesHere):
         if job.deaths < TRIES:
             self._again.append(job)
             return
+        if len(job.requests) > 1:
+            first, *others = job.requests
+            self._again.append(Assignment((first,), before=job.deaths))
+            self._again.extend(Assignment((request,)) for request in others)
+            return
+        (request,) = job.requests
         why = (
-            f"its worker process died {job.deaths} times over {job.request.task} (last with code {code}); "
+            f"its worker process died {job.deaths} times over {request.task} (last with code {code}); "
             "if memory ran out, set fewer engine.workers"
         )
-        given_up = give_up(self._sites[job.request.client], job.request, why)
-        yield replace(given_up, deaths=job.deaths, lost=True, seconds=job.seconds)
+        given_up = give_up(self._sites[request.client], request, why)
+        yield replace(given_up, deaths=job.before + job.deaths, lost=True, seconds=job.seconds)
 
 
-def _serve(parent: int, pipe: Connection, other_end: Connection, sites: Mapping[str, Site], method: Method) -> None:
+def _serve(parent: int, pipe: Connection, other_end: Connection, here: Workers) -> None:
     other_end.close()  # so that the end of the run shows as end of file
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run itself handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -173,29 +188,52 @@ def _serve(parent: int, pipe: Connection, other_end: Connection, sites: Mapping[
     brief = b""
     while True:
         try:
-            header, body, memory = pipe.recv_bytes(), pipe.recv_bytes(), pipe.recv_bytes()
+            group, brief = _received(pipe, brief)
         except EOFError:
             os._exit(0)
-        brief = brief if body == SAME else body
         try:
-            for part in _answered(sites, method, Request.of(header, brief), memory):
-                pipe.send_bytes(part)
+            for said in _answered(here, group):
+                for part in said:
+                    pipe.send_bytes(part)
         except BrokenPipeError:
             os._exit(0)
 
 
-def _answered(sites: Mapping[str, Site], method: Method, request: Request, memory: bytes) -> tuple[bytes, ...]:
-    """The header of the answer, the reply, and what is new in the client's memory."""
-    site = sites[request.client]
+def _received_answer(pipe: Connection) -> Said:
+    return json.loads(pipe.recv_bytes()), pipe.recv_bytes(), pipe.recv_bytes()
+
+
+def _received(pipe: Connection, brief: bytes) -> tuple[list[tuple[Request, bytes]], bytes]:
+    """Requests, each with the client's memory, and the last brief, with which the next one may be the same."""
+    found = []
+    for header in json.loads(pipe.recv_bytes()):
+        body, memory = pipe.recv_bytes(), pipe.recv_bytes()
+        brief = brief if body == SAME else body
+        found.append((Request.of(header.encode(), brief), memory))
+    return found, brief
+
+
+def _answered(here: Workers, group: Sequence[tuple[Request, bytes]]) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """For each request the header of the answer, the reply, and what is new in the client's memory."""
+    sites = {request.client: here.site(request.client) for request, _ in group}
+    for kept in (site.memories for site in sites.values()):
+        if kept is not None:
+            kept.empty()
+    for request, memory in group:
+        kept = sites[request.client].memories
+        if memory and kept is not None:
+            kept.put(request.client, request.start, Message.from_bytes(memory))
+    given = here.answers([request for request, _ in group])
+    for (request, _), done in zip(group, given, strict=True):
+        yield _parts_of(sites[request.client], request, done)
+
+
+def _parts_of(site: Site, request: Request, done: Answer) -> tuple[bytes, bytes, bytes]:
     if site.memories is None:
-        done = answer(site, method, request)
         return json.dumps({**done.header(), "unchanged": []}).encode(), done.read(), b""
-    site.memories.empty()
-    if memory:
-        site.memories.put(site.name, request.start, Message.from_bytes(memory))
-    done, new, unchanged = answer(site, method, request), b"", ()
+    new, unchanged = b"", list[str]()
     found = site.memories.changes(site.name, done.version) if done.version != request.start else None
     if found is not None:
-        new, unchanged = found[0].to_bytes(), found[1]
+        new, unchanged = found[0].to_bytes(), list(found[1])
     said = {**done.header(), "repeatable": done.repeatable, "unchanged": unchanged}
     return json.dumps(said).encode(), done.read(), new

@@ -28,7 +28,7 @@ from understudy.federation.release import Forbidden, check_against_policy, rows_
 from understudy.federation.site import SCORE, VERSION, Site
 from understudy.federation.site_log import SiteLog
 from understudy.federation.transcript import Exchanged
-from understudy.federation.working import Worked, job_of, work
+from understudy.federation.working import DoWork, Worked, job_of, work
 from understudy.files import write_whole
 from understudy.privacy.charges import LAST_PLACE, BudgetSpent, Charge
 
@@ -36,9 +36,10 @@ LONG = 1.0  # seconds: work that took longer is kept in files, also in a simulat
 RUN = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
-def answer(site: Site, method: Method, request: Request) -> Answer:
-    """Whatever a task does, the caller gets an answer and the federation continues."""
-    given = _whatever_happens(site, method, request)
+def answer(site: Site, method: Method, request: Request, do: DoWork | None = None) -> Answer:
+    """Whatever a task does, the caller gets an answer and the federation continues. ``do`` replaces how the work is
+    done: in a group, most of it is done already."""
+    given = _whatever_happens(site, method, request, do or work)
     if given.outcome == "waiting" or given.repeatable:
         return given
     given = replace(given, records_seen=_records_seen(site, request))
@@ -72,9 +73,9 @@ def _failure(site: Site, request: Request, given: Answer) -> Answer:
     return given
 
 
-def _whatever_happens(site: Site, method: Method, request: Request) -> Answer:
+def _whatever_happens(site: Site, method: Method, request: Request, do: DoWork) -> Answer:
     try:
-        return _answer(site, method, request)
+        return _answer(site, method, request, do)
     except UserError as error:
         return failed(site.name, str(error), outcome=_outcome(error), code=error.code)
     except Exception as error:
@@ -95,18 +96,18 @@ def _outcome(error: UserError) -> Outcome:
     return "refused" if isinstance(error, Refused | Forbidden | NotFinite) else "failed"
 
 
-def _answer(site: Site, method: Method, request: Request) -> Answer:
-    _check_request(site, request)
+def _answer(site: Site, method: Method, request: Request, do: DoWork) -> Answer:
+    check_request(site, request)
     worked = None
     if site.memories is not None and not site.answered(request.run).exists():
         began = time.perf_counter()
-        worked = work(site, method, request)
+        worked = do(site, method, request)
         if time.perf_counter() - began < LONG:
             return _repeatable(site, request, worked, site.memories)
     step = _Step(site, method, request)
     before = step.answered_before()
     kept = before is not None and step.keeps_its_reply()
-    done = before if before is not None and kept else step.keep(worked or work(site, method, request))
+    done = before if before is not None and kept else step.keep(worked or do(site, method, request))
     # Not before the reply is listed: after a kill in between, the work is repeated, and the first reply never left.
     paid = [Charge.of(charge) for charge in done["charges"]]
     site.charge_log.close(paid)
@@ -221,7 +222,7 @@ def _spent(site: Site, request: Request) -> list[Charge]:
     return site.charge_log.of_task(request.run, request.round, request.step, request.task)
 
 
-def _check_request(site: Site, request: Request) -> None:
+def check_request(site: Site, request: Request) -> None:
     if request.config != site.config:
         raise Refused("other-config")
     # Files here are named after what the server sends: no name may lead out of the site's folder.

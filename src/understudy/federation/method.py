@@ -7,7 +7,7 @@ changes: lasting state is in the server's State or in a client's memory.
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -21,6 +21,8 @@ from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
 from understudy.federation.rows import KeepRows, only_rows
 from understudy.federation.server import OnlySums, Server, Task
+from understudy.learning.loop import Trained
+from understudy.learning.together.stacking import Exercise
 from understudy.models.network import Network
 from understudy.privacy.planning import Spendings
 from understudy.privacy.promise import PrivacySettings
@@ -49,6 +51,18 @@ class Job:
     work: Task
     kinds: Mapping[str, Kind]
     keep_rows: KeepRows  # of the method that has the task
+
+
+Pausing = Generator[Exercise, Trained, Message]  # a task that pauses where it trains
+
+
+@dataclass(frozen=True)
+class Together:
+    """A task that several clients do as one program: each for itself until it has something to train, the training of
+    all at once, and each for itself from there."""
+
+    work: Callable[[Client, Message], Pausing]
+    train: Callable[[Sequence[Exercise]], Sequence[Trained]]
 
 
 Work = TypeVar("Work", bound=Callable[..., Message])
@@ -233,6 +247,15 @@ class Method(ABC):
         """Roughly how many samples a client sends through the network in all these rounds, for plans: forward and back
         is one, forward alone a third. Unlike `effort` it counts what add-ons do besides."""
         return float(len(rounds) * self.effort(records, classes))
+
+    def together(self, task: str) -> Together | None:
+        """How a group of clients does this task as one program, with results that are equal up to rounding; None: its
+        clients work one by one."""
+        return None
+
+    def why_one_by_one(self) -> str:
+        """If its clients always train one by one: why, as half a sentence."""
+        return "this method has no program for several clients"
 
     def jobs(self) -> dict[str, Job]:
         """Every task that a client can be asked for, by name."""

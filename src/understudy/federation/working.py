@@ -1,6 +1,7 @@
 """The work behind a reply: the task on a copy of the client's memory, and scores if requested."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -34,6 +35,22 @@ def job_of(site: Site, method: Method, request: Request) -> Job:
     return job
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What a task works with."""
+
+    job: Job
+    client: Client
+    brief: Message
+    scores: dict[str, torch.Tensor]
+
+
+class DoWork(Protocol):
+    """How the work of a request is done: now and alone, or together with others' before."""
+
+    def __call__(self, site: Site, method: Method, request: Request, /) -> Worked: ...
+
+
 class _Briefs:
     """One brief usually goes to a whole cohort: the clients that this process works for read it once. A task that
     writes into its brief spoils only its own copy."""
@@ -60,17 +77,24 @@ _BRIEFS = _Briefs()
 
 
 def work(site: Site, method: Method, request: Request) -> Worked:
+    ready = prepare(site, method, request)
+    with private_global_stream(site.seed, request.round, site.name, request.task):
+        reply = ready.job.work(ready.client, ready.brief)
+    return worked(request, ready, reply)
+
+
+def prepare(site: Site, method: Method, request: Request) -> Prepared:
     job = job_of(site, method, request)
     check_kinds(site.policy, job.kinds, private=site.privacy is not None)
     kept = _remembered(site, request)
     brief = _BRIEFS.read(request.body)
     scores = _scores(site, method, request, kept, brief) if request.score and may_score(site.policy) else {}
-    memory = Memory(kept)
-    with private_global_stream(site.seed, request.round, site.name, request.task):
-        client = _client(site, request, memory)
-        reply = job.work(client, brief)
-    _check_declared(request, job, reply)
-    return Worked(reply.but(scores), memory, client.budget.charged)
+    return Prepared(job, _client(site, request, Memory(kept)), brief, scores)
+
+
+def worked(request: Request, ready: Prepared, reply: Message) -> Worked:
+    _check_declared(request, ready.job, reply)
+    return Worked(reply.but(ready.scores), ready.client.memory, ready.client.budget.charged)
 
 
 def _remembered(site: Site, request: Request) -> Message:

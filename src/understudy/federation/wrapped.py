@@ -3,7 +3,7 @@
 from types import FunctionType
 from typing import Any
 
-from understudy.federation.method import Job, Method, State
+from understudy.federation.method import Job, Method, State, Together
 from understudy.federation.server import Server
 from understudy.models.network import Network
 
@@ -31,6 +31,13 @@ class WrappedMethod(Method):
 
     def jobs(self) -> dict[str, Job]:
         return {**self.inner.jobs(), **super().jobs()}
+
+    def together(self, task: str) -> Together | None:
+        """What an add-on does to the inner method's tasks, a group would not do."""
+        return None
+
+    def why_one_by_one(self) -> str:
+        return f"{type(self).__name__} is added to it, and works with one client at a time"
 
 
 def _of_inner(name: str, kind: object) -> Any:

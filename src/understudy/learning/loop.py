@@ -73,6 +73,15 @@ class Pull:
         """A gradient in closed form, added after clipping; ``w`` is the trainable part."""
         return None
 
+    def in_rows(self, pulls: "Sequence[Pull]") -> "RowPull | None":
+        """The closed forms of several such ``pulls`` at once, one row per client; None: only one by one."""
+        return None
+
+
+# Takes (clients, trainable) weights and gives their gradients in closed form; if only the first clients still train, it
+# gets only those.
+RowPull = Callable[[Tensor], Tensor | None]
+
 
 class Slope(Protocol):
     def __call__(self, net: Network, forward: Step, pulls: Sequence[Pull], /) -> None:

@@ -56,6 +56,8 @@ class FedDynSettings(AveragingSettings):
 class Dual(Term):
     """The client's half: a linear pull by its dual, and a spring to the broadcast model."""
 
+    in_rows: ClassVar[tuple[str, ...] | None] = ("alpha", "anchor", "dual")
+
     def __init__(self, alpha: float):
         self.alpha = alpha
 

@@ -80,13 +80,17 @@ class CommonSteps(Term):
 
 class FedNova(Averaging):
     plain_steps: ClassVar[str] = "fednova counts only steps on the loss and its own proximal term (method.mu)"
+    as_usual: ClassVar[tuple[str, ...]] = ("train",)
     settings: FedNovaSettings
 
     # ---- on the client
 
     @task()  # what it sends depends on rule and terms
     def train(self, client: Client, brief: Message) -> Message:
-        reply, local = super().train(client, brief), self.settings.local
+        return super().train(client, brief)  # under its own name, which run folders know
+
+    def reply(self, client: Client, brief: Message, trained: Trained, of_terms: Parts) -> Message:
+        reply, local = super().reply(client, brief, trained, of_terms), self.settings.local
         steps, weight = int(reply["steps"]), float(reply["weight"])
         if not steps:
             return reply.but(steps=scalar(-weight))

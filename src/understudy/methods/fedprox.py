@@ -43,6 +43,7 @@ class Proximal(Term):
     """Keeps the local model near the broadcast one."""
 
     zero_at_start: ClassVar[bool] = True
+    in_rows: ClassVar[tuple[str, ...] | None] = ("anchor",)
 
     def __init__(self, mu: float):
         self.mu = mu

@@ -50,6 +50,7 @@ class ControlVariate(Term):
     """On the whole trained vector, or on a block of it; the rest is trained and averaged as usual."""
 
     down: ClassVar[tuple[str, ...]] = ("control",)
+    in_rows: ClassVar[tuple[str, ...] | None] = ("pull",)
     up: ClassVar[Mapping[str, Kind]] = {"control": "weights"}
 
     def __init__(self, option: Literal["I", "II"], batch: int, block: Block = everything):

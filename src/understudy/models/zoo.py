@@ -26,6 +26,7 @@ class ModelEntry:
     takes: tuple[RecordKind, ...]
     fast: FastPath  # the layout measured to be fastest on one thread
     repays_after: int  # training samples after which compiling has paid off; 0: never compiled
+    together: int  # clients that are trained fastest as one program, on one thread; 1: it does not pay
     about: str
 
 
@@ -46,6 +47,7 @@ def model(
     takes: tuple[RecordKind, ...] = KINDS,
     fast: FastPath = "eager",
     repays_after: int = 0,
+    together: int = 1,
 ) -> Callable[[Factory], Factory]:
     """Registers a factory ``(problem, settings) -> nn.Module``; the module has ``features`` and ``head``. ``takes``:
     the kinds of record that it is for."""
@@ -57,7 +59,8 @@ def model(
         if known is not None and _origin(known.build) != _origin(build):
             raise UserError(f"There is already a model {name!r}; give the new one another name.")
         about = (build.__doc__ or "").strip().split("\n\n")[0]
-        _entries[name] = ModelEntry(name, build, settings, takes, fast, repays_after, " ".join(about.split()))
+        said = " ".join(about.split())
+        _entries[name] = ModelEntry(name, build, settings, takes, fast, repays_after, together, said)
         return build
 
     return register

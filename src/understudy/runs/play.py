@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy import __version__
-from understudy.config.build import build_data, build_method, device, with_network
+from understudy.config.build import build_data, build_method, decide_together, device, with_network
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation, persons_on_both_sides
 from understudy.data.inspection import about_sequences, kind_in_words
@@ -52,6 +52,9 @@ def play(
         going_on = resume and folder.holds_a_run
         data = build_data(config)
         method, words = built(config, data, folder.config()["model"]["fast"] if going_on else None)
+        config, why = decide_together(config, data, method)
+        if why:
+            watcher.says(f"engine.together: the clients train one by one, because {why}.")
         _check(config, data, method, words, watcher)
         here = _engine(config, data, words, out, watcher) if engine is None else engine
         if not going_on:
@@ -88,7 +91,8 @@ def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Meth
     config = with_network(config, data.problem)
     method = build_method(config, data, fast)
     where, digest = str(device(config)), digest_of_data(data)
-    words = config.words(
+    decided, _ = decide_together(config, data, method)
+    words = decided.words(
         __version__,
         data.problem,
         method.net.fast,

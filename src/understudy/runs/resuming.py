@@ -1,5 +1,6 @@
-"""When a folder's run may be resumed: with the config it began with. Only its engine, how often it measures, whether it
-keeps a transcript, who tracks it and, where nothing depends on them, its rounds may differ.
+"""When a folder's run may be resumed: with the config it began with. Only its engine (but not how many clients train
+together, which changes last bits), how often it measures, whether it keeps a transcript, who tracks it and, where
+nothing depends on them, its rounds may differ.
 
 The requested config must match `config.yaml`, and `config.yaml` must be what the run began with: the checkpoint carries
 its digest, so that an edited file is noticed.
@@ -23,12 +24,10 @@ FREE = ("engine", "version", "measure", "transcript", "track")
 
 def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
     why_fixed = why_rounds_matter(wanted)
-    saved, wanted = _said(_with_used_data(saved)), _said(_with_used_data(wanted))
+    saved, wanted = _fixed(saved), _fixed(wanted)
     wanted = {section: _without_newer(words, section, saved.get(section)) for section, words in wanted.items()}
     for key in sorted(saved.keys() | wanted.keys()):
         a, b = saved.get(key), wanted.get(key)
-        if key in FREE:
-            continue
         if key == "method" and isinstance(a, dict) and isinstance(b, dict):
             if a.get("rounds") != b.get("rounds") and why_fixed is not None:
                 raise UserError(
@@ -55,10 +54,18 @@ def check_not_edited(folder: RunFolder) -> bool:
 
 def digest_of_run(words: dict[str, Any]) -> str:
     """Of everything that must stay the same throughout a run."""
-    fixed = {key: value for key, value in _said(_with_used_data(words)).items() if key not in FREE}
+    fixed = _fixed(words)
     if isinstance(fixed.get("method"), dict) and why_rounds_matter(words) is None:
         fixed["method"] = {key: value for key, value in fixed["method"].items() if key != "rounds"}
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _fixed(words: dict[str, Any]) -> dict[str, Any]:
+    """What a run keeps to its end, rounds included."""
+    fixed = {key: value for key, value in _said(_with_used_data(words)).items() if key not in FREE}
+    engine = words.get("engine")
+    group = engine.get("together", 1) if isinstance(engine, dict) else 1
+    return fixed if group == 1 else {**fixed, "engine": {"together": group}}
 
 
 def _with_used_data(words: dict[str, Any]) -> dict[str, Any]:

@@ -69,6 +69,7 @@ class StoredConfig:
             "privacy": None if config.top.privacy is None else config.top.privacy.model_dump(mode="json"),
             "measure": config.top.measure,
             "transcript": config.top.transcript,
+            **({} if config.engine.together == 1 else {"together": config.engine.together}),  # other last bits
         }
         words |= _brought(config)
         return words if self.first is None else {**words, "after": self.first._words(), "by": list(self.changes)}

@@ -16,17 +16,40 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message, scalar
-from understudy.federation.method import ANYTHING, Job, Method, State, Takes, by_sums, taken_by_all, task, task_name
+from understudy.federation.method import (
+    ANYTHING,
+    Job,
+    Method,
+    Pausing,
+    State,
+    Takes,
+    Together,
+    by_sums,
+    taken_by_all,
+    task,
+    task_name,
+)
 from understudy.federation.server import Server
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent, Feed, Pull, Slope, Trained, plain, train
 from understudy.learning.plan import passes
+from understudy.learning.together.program import program_for
+from understudy.learning.together.stacking import Exercise
+from understudy.learning.together.training import train_together
 from understudy.methods.shared import local_scores
 from understudy.methods.shared.term_checks import Active, Training, check_joins, check_together
-from understudy.methods.shared.terms_and_rules import Parts, Rule, Shapes, SlopeFor, Term
+from understudy.methods.shared.terms_and_rules import Kit, Parts, Rule, Shapes, SlopeFor, Term
 from understudy.models.network import Network
 
 SOMEBODY = 0.5  # a weight below it means no records: clients' weights are whole numbers
+LOCAL_WORK = ("train", "work", "fit", "walk")  # what a group of clients does otherwise: see `Averaging.together`
+
+Kits = list[Kit | None]  # one per term
+
+
+def plainly(_client: Client, _brief: Message, _net: Network) -> Slope:
+    """For members of the family that follow the gradient of the loss as it is."""
+    return plain
 
 
 class AveragingSettings(Settings):
@@ -40,6 +63,7 @@ class Averaging(Method):
     plain_steps: ClassVar[str] = ""  # why only a loss may move the local model, if so
     one_step: ClassVar[bool] = False  # a round is one local step
     head_at_home: ClassVar[bool] = False  # the head stays with its client and is neither sent nor averaged
+    as_usual: ClassVar[tuple[str, ...]] = ()  # parts of LOCAL_WORK that a subclass overrides without changing the work
 
     def __init__(
         self,
@@ -47,7 +71,7 @@ class Averaging(Method):
         *,
         terms: Sequence[Term] = (),
         rule: Rule | None = None,
-        slope: SlopeFor = lambda client, brief, net: plain,
+        slope: SlopeFor = plainly,
     ):
         self.settings, self.slope = settings, slope
         self.terms, self.rule = tuple(terms), rule or Rule()
@@ -108,25 +132,37 @@ class Averaging(Method):
 
     @task()  # what it sends depends on the rule and the terms: see `jobs`
     def train(self, client: Client, brief: Message) -> Message:
-        trained, of_terms = self.work(client, brief)
-        parts = self._shares(client, trained) | of_terms
-        if self.settings.score_local:
-            parts[local_scores.PART] = self._local_scores(client, trained)
-        return Message(parts)
+        return self.reply(client, brief, *self.work(client, brief))
 
     def work(self, client: Client, brief: Message) -> tuple[Trained, Parts]:
         """Local training from the broadcast model, and what the terms send up."""
+        w, kits = self._begin(client, brief)
+        trained = self.fit(client, brief, w, self._active(kits))
+        return trained, self._end(client, kits, trained)
+
+    def _begin(self, client: Client, brief: Message) -> tuple[Tensor, Kits]:
+        """The model to train from, and what each term prepared."""
         w = self.whole(client, brief["model"])
         if self.terms:
             self.net.load(w)  # for those that look at it before training does the same
         outside = self.seen_by_terms(client)
-        kits = [term.begin(outside, brief, self.net) for term in self.terms]
-        pulls = [Active(term, kit) for term, kit in zip(self.terms, kits, strict=True) if kit is not None]
-        trained = self.fit(client, brief, w, pulls)
-        parts: Parts = {}
+        return w, [term.begin(outside, brief, self.net) for term in self.terms]
+
+    def _active(self, kits: Kits) -> list[Pull]:
+        return [Active(term, kit) for term, kit in zip(self.terms, kits, strict=True) if kit is not None]
+
+    def _end(self, client: Client, kits: Kits, trained: Trained) -> Parts:
+        parts, outside = Parts(), self.seen_by_terms(client)
         for term, kit in zip(self.terms, kits, strict=True):
             parts |= term.end(outside, kit, trained)
-        return trained, parts
+        return parts
+
+    def reply(self, client: Client, brief: Message, trained: Trained, of_terms: Parts) -> Message:
+        """What a client sends after training."""
+        parts = self._shares(client, trained) | of_terms
+        if self.settings.score_local:
+            parts[local_scores.PART] = self._local_scores(client, trained)
+        return Message(parts)
 
     def seen_by_terms(self, client: Client) -> Client:
         """The client as the hooks before and after training see it."""
@@ -155,6 +191,38 @@ class Averaging(Method):
         """Local training along ``plan``; ``changes`` replaces the client's usual stream for augmentation."""
         feed = Feed(client.examples, plan, changes or client.rng("augmentation"))
         return train(self.net, w, feed, descent, records=len(client.own))
+
+    # ---- on several clients at once
+
+    def together(self, task: str) -> Together | None:
+        if task != task_name(self.train) or self._why_not_this_method():
+            return None
+        program = program_for(self.net)
+        if isinstance(program, str):
+            return None
+        return Together(self._pausing, lambda exercises: train_together(self.net, program, exercises))
+
+    def _pausing(self, client: Client, brief: Message) -> Pausing:
+        """`train`, with a pause where the training is."""
+        w, kits = self._begin(client, brief)
+        feed = Feed(client.examples, self.plan(client), client.rng("augmentation"))
+        trained = yield Exercise(w, feed, self.descent(client, self._active(kits)), len(client.own))
+        return self.reply(client, brief, trained, self._end(client, kits, trained))
+
+    def why_one_by_one(self) -> str:
+        if why := self._why_not_this_method():
+            return why
+        program = program_for(self.net)
+        return program if isinstance(program, str) else ""
+
+    def _why_not_this_method(self) -> str:
+        usual = (name in self.as_usual or getattr(type(self), name) is getattr(Averaging, name) for name in LOCAL_WORK)
+        if self.slope is not plainly or not all(usual):
+            return "this method takes other steps than plain SGD on the loss"
+        for term in self.terms:
+            if term.changes_loss or (term.pulls and term.in_rows is None):
+                return f"{term.name} is computed for one client at a time"
+        return ""
 
     def personal(self, client: Client, model: Tensor) -> Tensor:
         return self.whole(client, model)

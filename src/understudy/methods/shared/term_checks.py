@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
+import torch
 from torch import Tensor
 
 from understudy.errors import UserError
 from understudy.learning.local import Local
-from understudy.learning.loop import Batch, Pull
+from understudy.learning.loop import Batch, Pull, RowPull
 from understudy.methods.shared import local_scores
 from understudy.methods.shared.terms_and_rules import Kit, Rule, Term
 from understudy.models.network import Network
@@ -33,6 +35,20 @@ class Active(Pull):
 
     def gradient(self, w: Tensor) -> Tensor | None:
         return self.term.gradient(self.kit, w)
+
+    def in_rows(self, pulls: Sequence[Pull]) -> RowPull | None:
+        if not self.term.pulls:
+            return lambda w: None
+        if self.term.in_rows is None:
+            return None
+        kits = [cast(Active, pull).kit for pull in pulls]
+        stacked = {part: _rows([kit[part] for kit in kits]) for part in self.term.in_rows}
+        return lambda w: self.term.gradient({part: rows[: len(w)] for part, rows in stacked.items()}, w)
+
+
+def _rows(parts: Sequence[Tensor]) -> Tensor:
+    """One row per client; single numbers become columns, to multiply rows by."""
+    return torch.stack([part.reshape(1) if not part.ndim else part for part in parts])
 
 
 @dataclass(frozen=True)

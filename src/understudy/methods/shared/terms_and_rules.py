@@ -37,6 +37,9 @@ class Term:
     usual_loss: bool = False  # `begin` or `end` use the usual loss of the data, so no term may replace it
     zero_at_start: ClassVar[bool] = False  # has no effect at the broadcast model, so none in a method of one step
     takes: Takes = ANYTHING  # the kinds of record that it can work with, and what must be set for each
+    # The parts of the kit that `gradient` uses, if it also works on several clients at once: then these parts and ``w``
+    # have one row per client, and single numbers are columns. None: clients with this term train one by one.
+    in_rows: ClassVar[tuple[str, ...] | None] = None
     down: ClassVar[tuple[str, ...]] = ()  # parts of State that are sent in the brief
     up: ClassVar[Mapping[str, Kind]] = {}  # parts that `end` adds to the reply, to be summed
     least: ClassVar[Mapping[str, float]] = {}  # for parts in ``up``: the smallest number allowed

@@ -1,0 +1,124 @@
+"""What the clients of a group bring, stacked: their batches, step by step, and their weights."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.learning.ahead import ahead
+from understudy.learning.augmentation import changed, draw_changes
+from understudy.learning.loop import Descent, Feed
+from understudy.learning.plan import EMPTY
+from understudy.learning.together.layers import Layout
+from understudy.learning.together.program import ManyBatches
+from understudy.models.network import Network
+
+SCALED_AT_ONCE = 2**24  # numbers: beyond it (64 MiB), records are scaled batch by batch
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """What one client trains: from ``w`` along its feed's plan."""
+
+    w: Tensor
+    feed: Feed
+    descent: Descent
+    records: int  # the client's own
+
+    @property
+    def steps(self) -> int:
+        return len(self.feed.plan)
+
+
+class Weights:
+    """The clients' weights: one block of (clients, …) for each tensor of the network, in its order."""
+
+    def __init__(self, net: Network, starts: Sequence[Tensor]):
+        for start in starts:
+            if start.shape != net.vector.shape:
+                net.load(start)  # says what does not fit
+        same = all(start is starts[0] for start in starts)
+        stacked = starts[0].expand(len(starts), -1) if same else torch.stack(list(starts))
+        stacked = stacked.to(net.device)
+        blocks: dict[str, Tensor] = {}
+        for name, (where, shape) in net.windows.items():
+            blocks[name] = stacked.new_empty(len(starts), *shape)
+            blocks[name].view(len(starts), -1).copy_(stacked[:, where])
+        self.blocks = [blocks[name] for name in net.trained]
+        self.kept = [block for name, block in blocks.items() if name not in net.trained]
+        self._ordered = list(blocks.values())
+
+    def rows(self) -> Tensor:
+        """(clients, size) on the processor: a model in each row."""
+        return torch.cat([block.reshape(len(block), -1) for block in self._ordered], 1).cpu()
+
+
+class Batches:
+    """The batches of all clients, step by step; ``exercises`` come with the longest first. A step has those clients
+    that still train."""
+
+    def __init__(self, net: Network, exercises: Sequence[Exercise], layout: Layout):
+        self._net, self._layout = net, layout
+        feeds = [exercise.feed for exercise in exercises]
+        self._kinds = exercises[0].descent.local.augment if feeds[0].rng is not None else ()
+        self._rngs = [feed.rng for feed in feeds]
+        x, self._y = torch.cat([f.examples.x for f in feeds]), torch.cat([f.examples.y for f in feeds]).to(net.device)
+        early = not self._kinds and x.numel() <= SCALED_AT_ONCE
+        self._x = net.problem.scale(x.to(net.device)) if early else x.to(net.device)
+        rows, present = _table(feeds)
+        self._many = [sum(exercise.steps > step for exercise in exercises) for step in range(exercises[0].steps)]
+        self._present: list[list[int]] = present.tolist()  # [step][client]
+        self._rows = rows.to(net.device)
+        # A client's loss is the mean over those present.
+        within = torch.arange(rows.shape[2]) < present.unsqueeze(2)
+        self._share = (within / present.clamp(min=1).unsqueeze(2)).to(net.device)
+
+    def __iter__(self) -> Iterator[ManyBatches]:
+        draws = (self._drawn(step) for step in range(len(self._many)))
+        for step, (_, drawn) in enumerate(ahead(draws, lambda some: some, self._net.device)):
+            active, wide = self._many[step], max(self._present[step][: self._many[step]])
+            there = self._rows[step, :active, :wide]  # (clients, batch)
+            share = self._share[step, :active, :wide]
+            y = self._y.index_select(0, there.reshape(-1)).view(*there.shape, *self._y.shape[1:])
+            yield ManyBatches(self._records(there, drawn), y, share)
+
+    def _records(self, there: Tensor, drawn: Sequence[Tensor]) -> Tensor:
+        turn = self._layout == "images"
+        order = there.t() if turn else there
+        x = self._x.index_select(0, order.reshape(-1))
+        if drawn:
+            turned = [some.transpose(-1, -2) if turn else some for some in drawn]
+            x = changed(x, self._kinds, [some.flatten(-2) for some in turned])
+        return self._net.problem.scale(x).view(*order.shape, *x.shape[1:])
+
+    def _drawn(self, step: int) -> list[Tensor]:
+        """Each client's draws come from its own stream, as many as it has records there; empty places get none."""
+        if not self._kinds:
+            return []
+        active = self._many[step]
+        present = self._present[step][:active]
+        wide, found = max(present), list[list[Tensor]]()
+        for records, rng in zip(present, self._rngs, strict=False):
+            assert rng is not None
+            found.append([_filled(some, wide) for some in draw_changes(records, self._kinds, rng)])
+        return [torch.stack(kind, -2) for kind in zip(*found, strict=True)]  # (…, clients, batch)
+
+
+def _filled(drawn: Tensor, wide: int) -> Tensor:
+    return torch.nn.functional.pad(drawn, (0, wide - drawn.shape[-1]))
+
+
+def _table(feeds: Sequence[Feed]) -> tuple[Tensor, Tensor]:
+    """(steps, clients, batch) rows among the records of all, and (steps, clients) how many of them are there."""
+    steps, wide = len(feeds[0].plan), max(feed.plan.shape[1] for feed in feeds)
+    rows = torch.zeros(steps, len(feeds), wide, dtype=torch.int64)
+    present = torch.zeros(steps, len(feeds), dtype=torch.int64)
+    first = 0
+    for at, feed in enumerate(feeds):
+        plan, there = feed.plan, feed.plan != EMPTY
+        # Repeating a record of the same batch adds nothing that the batch does not have, not even an infinity.
+        rows[: len(plan), at, : plan.shape[1]] = torch.where(there, plan, plan[:, :1]).clamp(min=0) + first
+        present[: len(plan), at] = there.sum(1)
+        first += len(feed.examples)
+    return rows, present
