@@ -1,5 +1,6 @@
 """Clients on a Ray cluster: what travels to nodes without a shared disk, slots that die, and no room at all."""
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
@@ -35,7 +36,7 @@ class InProcess(Cluster):
     def __init__(self, run: RunOnNodes, block: RecordBlock, *, slots: int = 2, dies: dict[str, int] | None = None):
         self._on_nodes, self._block, self._left, self.dies = run, block, slots, dict(dies or {})
         self.shares_disk, self.deaths, self.started = False, (Died,), 0
-        self.seen: list[tuple[str, FolderContent]] = []
+        self.seen: list[tuple[str, bytes, FolderContent]] = []
 
     @property
     def needs(self) -> str:
@@ -48,11 +49,11 @@ class InProcess(Cluster):
         self._left, self.started = self._left - 1, self.started + 1
         return ClientSlot(self._on_nodes, self._block.arrays), lambda: True
 
-    def ask(self, actor: ClientSlot, header: bytes, body: Any, content: FolderContent) -> Any:
+    def ask(self, actor: ClientSlot, header: bytes, body: Any, memory: bytes, content: FolderContent) -> Any:
         def work() -> SlotAnswer:
-            said = actor.answer(header, body, content)
-            client = said.header["client"]
-            self.seen.append((client, content))
+            said = actor.answer(header, body, memory, content)
+            client = json.loads(said.header)["client"]
+            self.seen.append((client, memory, content))
             if self.dies.get(client, 0) > 0:
                 self.dies[client] -= 1
                 self._left += 1
@@ -77,7 +78,7 @@ class InProcess(Cluster):
         pass
 
 
-def run_on(tmp_path: Path, method: str, **how: Any) -> tuple[RunResult, InProcess]:
+def run_on(tmp_path: Path, method: str, in_folders: bool = False, **how: Any) -> tuple[RunResult, InProcess]:
     """A run of the contract's four sites whose slots share no disk with it."""
     data = contract_checks.federation()
     words = {"model": "small-convnet", "method": {"name": method, "rounds": 3}, "engine": {"name": "inline"}}
@@ -88,9 +89,10 @@ def run_on(tmp_path: Path, method: str, **how: Any) -> tuple[RunResult, InProces
     def opened(sites: Mapping[str, Site], bound: Method) -> AbstractContextManager[Engine]:
         block, first = block_of(sites), next(iter(sites.values()))
         _, written = built(config, data, None)
-        run = RunOnNodes(written, first.config, block.places, None, None, None)
+        kept_in_folders = {name: replace(site, memories=None) for name, site in sites.items()} if in_folders else sites
+        run = RunOnNodes(written, first.config, block.places, None, not in_folders, None, None)
         made.append(InProcess(run, block, **how))
-        return closing(RayEngine(sites, bound, made[0], patience=0.3))
+        return closing(RayEngine(kept_in_folders, bound, made[0], patience=0.3))
 
     return play(config, tmp_path / "run", engine=opened), made[0]
 
@@ -106,13 +108,17 @@ def same_weights(a: RunResult, b: RunResult) -> bool:
     return all(torch.equal(a.weights[name], b.weights[name]) for name in a.weights)
 
 
+@pytest.mark.parametrize("in_folders", [False, True])
 @pytest.mark.parametrize("method", ["fedavg", "scaffold"])
-def test_nodes_without_a_shared_disk_give_the_same_bits_as_one_process(method: str, tmp_path: Path) -> None:
-    result, cluster = run_on(tmp_path, method)
+def test_nodes_without_a_shared_disk_give_the_same_bits_as_one_process(
+    method: str, in_folders: bool, tmp_path: Path
+) -> None:
+    result, cluster = run_on(tmp_path, method, in_folders)
     assert same_weights(result, inline(tmp_path, method))
     assert result.summary["bytes_up"] > 0
-    remembered = [content for client, content in cluster.seen if client == "ash"][-1]
-    assert any("memory" in path for path in remembered) == (method == "scaffold")
+    memory, content = [tuple(carried) for client, *carried in cluster.seen if client == "ash"][-1]
+    assert bool(memory) == (method == "scaffold" and not in_folders)
+    assert any("memory" in path for path in content) == (method == "scaffold" and in_folders)
 
 
 def test_a_slot_that_dies_is_replaced_and_its_request_repeated(tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ from typing import Any
 
 import torch
 
+from understudy.engines.carried_memory import begin_with, memory_for, parts_of, remember
 from understudy.engines.inline import SitesHere
 from understudy.engines.with_parent import end_with_parent
 from understudy.federation.answering import give_up
 from understudy.federation.exchange import Answer, Request
-from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 
@@ -122,14 +122,8 @@ class Workers(SitesHere):
             worker.pipe.send_bytes(json.dumps([request.header().decode() for request in job.requests]).encode())
             for request in job.requests:
                 worker.pipe.send_bytes(SAME if worker.brief is request.body else request.body)
-                worker.pipe.send_bytes(self._memory_for(request))
+                worker.pipe.send_bytes(memory_for(self._sites[request.client], request))
                 worker.brief = request.body
-
-    def _memory_for(self, request: Request) -> bytes:
-        """Empty if there is none, or if the client itself knows where it is."""
-        memories = self._sites[request.client].memories
-        found = None if memories is None else memories.get(request.client, request.start)
-        return b"" if found is None else found.to_bytes()
 
     def _receive(self) -> Iterator[Answer]:
         ready = wait([worker.pipe for worker in self._workers if worker.busy])
@@ -151,14 +145,9 @@ class Workers(SitesHere):
         """Deaths over a group are counted once; its time is shared out."""
         share = job.seconds / len(job.requests)
         for at, (request, (header, reply, new)) in enumerate(zip(job.requests, said, strict=True)):
-            self._remember(request, header["version"], new, header.pop("unchanged"))
+            remember(self._sites[request.client], request, header["version"], new, header.pop("unchanged"))
             read = functools.partial(bytes, reply)
             yield Answer(**header, read=read, deaths=0 if at else job.before + job.deaths, seconds=share)
-
-    def _remember(self, request: Request, version: str, new: bytes, unchanged: list[str]) -> None:
-        memories = self._sites[request.client].memories
-        if memories is not None and new:
-            memories.put(request.client, version, Message.from_bytes(new), request.start, unchanged)
 
     def _after_a_death(self, job: Assignment, code: int | None) -> Iterator[Answer]:
         if job.deaths < TRIES:
@@ -220,20 +209,7 @@ def _answered(here: Workers, group: Sequence[tuple[Request, bytes]]) -> Iterator
         if kept is not None:
             kept.empty()
     for request, memory in group:
-        kept = sites[request.client].memories
-        if memory and kept is not None:
-            kept.put(request.client, request.start, Message.from_bytes(memory))
+        begin_with(sites[request.client], request, memory)
     given = here.answers([request for request, _ in group])
     for (request, _), done in zip(group, given, strict=True):
-        yield _parts_of(sites[request.client], request, done)
-
-
-def _parts_of(site: Site, request: Request, done: Answer) -> tuple[bytes, bytes, bytes]:
-    if site.memories is None:
-        return json.dumps({**done.header(), "unchanged": []}).encode(), done.read(), b""
-    new, unchanged = b"", list[str]()
-    found = site.memories.changes(site.name, done.version) if done.version != request.start else None
-    if found is not None:
-        new, unchanged = found[0].to_bytes(), list(found[1])
-    said = {**done.header(), "repeatable": done.repeatable, "unchanged": unchanged}
-    return json.dumps(said).encode(), done.read(), new
+        yield parts_of(sites[request.client], request, done)

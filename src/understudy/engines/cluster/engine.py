@@ -4,12 +4,15 @@ Answers come in the order of the requests, a window of them in flight. A slot wh
 wherever there is room, and its request is sent again: a step can be repeated, and gives the same bits.
 """
 
+import functools
+import json
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from understudy.engines.carried_memory import memory_for, remember
 from understudy.engines.cluster.folder_copy import apply, content_of
 from understudy.engines.cluster.session import ROOM, Cluster
 from understudy.engines.cluster.slot import SlotAnswer
@@ -107,8 +110,10 @@ class RayEngine(SitesHere):
         request = job.request
         if self._brief[0] is not request.body:  # one brief for many clients is placed once per ask
             self._brief = (request.body, self._cluster.place(request.body))
-        content = {} if self._cluster.shares_disk else content_of(self._sites[request.client].folder)
-        slot.busy, slot.answer = job, self._cluster.ask(slot.actor, request.header(), self._brief[1], content)
+        site = self._sites[request.client]
+        content = {} if self._cluster.shares_disk else content_of(site.folder)
+        memory = memory_for(site, request)
+        slot.busy, slot.answer = job, self._cluster.ask(slot.actor, request.header(), self._brief[1], memory, content)
 
     def _receive(self) -> Iterator[Answer]:
         """Waits until something has happened, or it is time to look for room."""
@@ -126,9 +131,11 @@ class RayEngine(SitesHere):
                 yield self._answer(job, said)
 
     def _answer(self, job: InFlight, said: SlotAnswer) -> Answer:
-        site = self._sites[job.request.client]
+        site, header = self._sites[job.request.client], json.loads(said.header)
         apply(said.change, site.folder)
-        return Answer(**said.header, read=site.reply(job.request).read_bytes, deaths=job.deaths, seconds=said.seconds)
+        remember(site, job.request, header["version"], said.memory, header.pop("unchanged"))
+        read = functools.partial(bytes, said.reply)
+        return Answer(**header, read=read, deaths=job.deaths, seconds=said.seconds)
 
     def _after_a_death(self, job: InFlight | None, death: Exception) -> Iterator[Answer]:
         if job is None:

@@ -30,6 +30,7 @@ def on_ray(settings: EngineSettings, words: Mapping[str, Any], says: Callable[[s
             first.config,
             block.places,
             None if first.policy is None else first.policy.model_dump(mode="json"),
+            first.memories is not None,
             str(first.folder.parent.absolute()),
             str(Path.cwd()),
         )

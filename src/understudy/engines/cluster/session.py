@@ -61,9 +61,9 @@ class Cluster:
         )
         return actor, actor.ready.remote()
 
-    def ask(self, actor: Any, header: bytes, body: Any, content: FolderContent) -> Any:
+    def ask(self, actor: Any, header: bytes, body: Any, memory: bytes, content: FolderContent) -> Any:
         """The promise of an answer."""
-        return actor.answer.remote(header, body, content)
+        return actor.answer.remote(header, body, memory, content)
 
     def place(self, data: bytes) -> Any:
         return self._ray.put(data)

@@ -15,10 +15,12 @@ from understudy.config.resolve import resolve
 from understudy.config.schema import Live
 from understudy.data.federation import remote_federation
 from understudy.data.problem import Problem
+from understudy.engines.carried_memory import begin_with, parts_of
 from understudy.engines.cluster.folder_copy import FolderChange, FolderContent, change_of, content_of, lay_out
 from understudy.engines.cluster.record_block import RecordArrays, RecordBlock
 from understudy.federation.answering import answer
 from understudy.federation.exchange import Request
+from understudy.federation.memories import Memories
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 from understudy.heap import keep_freed_memory
@@ -33,14 +35,17 @@ class RunOnNodes:
     digest: str  # of the config, as requests name it
     places: Mapping[str, tuple[int, int, int]]  # see RecordBlock
     policy: Mapping[str, Any] | None
+    in_memory: bool  # clients' memories are in the run's RAM; else in their folders
     home: str | None  # the folder of its clients, if nodes share the disk it is on
     working_folder: str | None  # likewise; own code is found from there
 
 
 @dataclass(frozen=True)
 class SlotAnswer:
-    header: Mapping[str, Any]
-    change: FolderChange
+    header: bytes  # of the answer, in JSON
+    reply: bytes
+    memory: bytes  # what is new in it
+    change: FolderChange  # of the client's folder, if it was sent
     seconds: float
 
 
@@ -58,24 +63,35 @@ class ClientSlot:
     def ready(self) -> bool:
         return True
 
-    def answer(self, header: bytes, body: bytes, content: FolderContent) -> SlotAnswer:
+    def answer(self, header: bytes, body: bytes, memory: bytes, content: FolderContent) -> SlotAnswer:
         began, request = time.monotonic(), Request.of(header, body)
         if self._run.home is not None:
-            given = answer(self._site(request.client, Path(self._run.home)), self._method, request)
-            return SlotAnswer(given.header(), {}, time.monotonic() - began)
+            parts = self._parts(self._site(request.client, Path(self._run.home)), request, memory)
+            return SlotAnswer(*parts, {}, time.monotonic() - began)
         with tempfile.TemporaryDirectory(prefix="understudy-slot-") as home:
             site = self._site(request.client, Path(home))
             lay_out(content, site.folder)
-            given = answer(site, self._method, request)
+            parts = self._parts(site, request, memory)
             change = change_of(content, content_of(site.folder))
-        return SlotAnswer(given.header(), change, time.monotonic() - began)
+        return SlotAnswer(*parts, change, time.monotonic() - began)
+
+    def _parts(self, site: Site, request: Request, memory: bytes) -> tuple[bytes, bytes, bytes]:
+        begin_with(site, request, memory)
+        return parts_of(site, request, answer(site, self._method, request))
 
     def _site(self, client: str, home: Path) -> Site:
         run, method = self._run, self._method
-        policy = None if run.policy is None else Policy(**run.policy)
-        holding, common = self._records.holding(client), self._records.common()
-        seed = int(run.words["seed"])
-        return Site(client, holding, home / client, seed, run.digest, common, method.privacy, policy)
+        return Site(
+            client,
+            self._records.holding(client),
+            home / client,
+            int(run.words["seed"]),
+            run.digest,
+            self._records.common(),
+            method.privacy,
+            None if run.policy is None else Policy(**run.policy),
+            memories=Memories(home) if run.in_memory else None,
+        )
 
 
 def _built(words: Mapping[str, Any], names: list[str]) -> Method:
