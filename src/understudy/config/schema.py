@@ -13,7 +13,7 @@ from pydantic import Field, StrictFloat, StrictInt, field_validator
 from torch import nn
 
 from understudy.base_settings import Settings
-from understudy.data.column_sums import FederatedScale
+from understudy.data.federated_scale import FederatedScale
 from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.data.settings import DataSettings

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from understudy.complaints import unknown_name
-from understudy.data.column_sums import FederatedScale, Range
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
+from understudy.data.federated_scale import FederatedScale, Range
 from understudy.data.kinds import KINDS, RecordKind
 from understudy.data.own import Scaling, problem_of
 from understudy.data.persons import codes

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from understudy.data.column_sums import FederatedScale, Range
+from understudy.data.federated_scale import FederatedScale, Range
 from understudy.data.federation import Federation, Holding
 from understudy.data.problem import Problem
 from understudy.data.spread import ScaleBy, Spread

@@ -1,8 +1,8 @@
 """The opening in which sites agree on one scale for their floats: each sends sums over its columns, once.
 
 Without a privacy budget the sums go as they are. Under one, ranges must be declared; then a record moves the sums by a
-known norm (`data.column_sums`), and they leave with Gaussian noise, charged before a record is touched: by default a
-tenth of the budget, counted in 1/σ², which is what adds up. The number of records is one of the sums, noised alike.
+known norm (`data.federated_scale`), and they leave with Gaussian noise, charged before a record is touched: by default
+a tenth of the budget, counted in 1/σ², which is what adds up. The number of records is one of the sums, noised alike.
 """
 
 import math
@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from understudy.data.column_sums import FederatedScale
+from understudy.data.federated_scale import FederatedScale
 from understudy.data.spread import Spread
 from understudy.errors import UserError
 from understudy.federation.client import Client

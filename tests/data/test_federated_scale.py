@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from understudy.data.column_sums import FederatedScale
+from understudy.data.federated_scale import FederatedScale
 from understudy.data.spread import Spread
 from understudy.errors import UserError
 
