@@ -139,7 +139,7 @@ def _about(node: ast.ClassDef, found: type) -> list[str]:
     """A class that is its file needs no docstring: the file has one."""
     module = inspect.getmodule(found)
     alone = module is not None and Path(str(module.__file__)).stem == node.name.lower()
-    return _prose(node) or ([inspect.cleandoc(module.__doc__ or "")] if alone else [])  # type: ignore[union-attr]
+    return _prose(node) or ([inspect.cleandoc(module.__doc__ or "")] if alone else [])
 
 
 def _prose(node: ast.ClassDef | ast.FunctionDef) -> list[str]:
