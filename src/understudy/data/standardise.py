@@ -85,7 +85,10 @@ def as_if_agreed(data: Federation) -> Federation:
 
 def times_apart(data: Federation) -> float:
     """How many times the largest spread of a feature is the smallest; 1 if records are not floats, or not known."""
-    parts = [holding.own.x for holding in data.sites.values() if len(holding.own)]
+    if data.population is not None:
+        parts = [data.population.train.x]
+    else:
+        parts = [holding.own.x for holding in data.sites.values() if len(holding.own)]
     if not parts or parts[0].dtype != torch.float32:
         return 1.0
     std = Spread.of(torch.cat(parts)).std

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from understudy.data.population import NumberedNames
 from understudy.errors import UserError
 from understudy.federation.cohorts import draw_cohort, in_order
 from understudy.federation.exchange import NOTHING, Answer, Engine, Request
@@ -48,8 +49,8 @@ class RunServer(Server):
         released: Callable[[Release], None] | None = None,
         exchanged: Callable[[Exchanged], None] | None = None,  # for a transcript
     ):
-        self.clients = in_order(clients)
-        self._known = frozenset(self.clients)
+        self.clients: Sequence[str] = in_order(clients)
+        self._known = self.clients if isinstance(self.clients, NumberedNames) else frozenset(self.clients)
         self.round = 0
         self.record = RoundRecord()
         self.versions: dict[str, str] = {}  # of client memories, as the checkpoint names them

@@ -71,7 +71,7 @@ def play(
             note_holdings(folder, data)
             note_scaling(folder.path, data)
             with (
-                watcher.of_run(words, list(data.sites)),
+                watcher.of_run(words, [] if data.population is not None else list(data.sites)),
                 tracked(trackers, folder, words, data.problem, watcher) as observed,
             ):
                 rounds = Rounds(config, data, method, folder, words, observed, sites_elsewhere=engine is not None)
@@ -133,7 +133,7 @@ def _check(config: Config, data: Federation, method: Method, words: dict[str, An
             f"method.min_replies is {config.plan.min_replies}, but a round asks only {asked} clients; "
             f"write at most {asked}."
         )
-    at_home = data.remote or any(len(holding.held_out) for holding in data.sites.values())
+    at_home = data.remote or data.holds_out
     if method.scored_at_home and not at_home:
         how = "data.held_out, such as 0.2" if config.live.data is None else "Federation.from_arrays(…, held_out=0.2)"
         raise UserError(
