@@ -17,7 +17,7 @@ class MlpSettings(Settings):
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(200, 200), min_length=1)
 
 
-@model("mlp", settings=MlpSettings)
+@model("mlp", settings=MlpSettings, together=8)
 def mlp(problem: Problem, settings: MlpSettings) -> nn.Module:
     """Hidden layers with ReLU, 200 and 200 by default; takes records of any shape."""
     size = math.prod(problem.shape)
@@ -28,7 +28,7 @@ def mlp(problem: Problem, settings: MlpSettings) -> nn.Module:
     return Classifier(nn.Sequential(*layers), nn.Linear(size, problem.classes))
 
 
-@model("softmax")
+@model("softmax", together=16)
 def softmax(problem: Problem, _: NoSettings) -> nn.Module:
     """Softmax regression: one linear layer, a convex problem; takes records of any shape."""
     return Classifier(nn.Flatten(), nn.Linear(math.prod(problem.shape), problem.classes))
