@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import json
+import os
 from pathlib import Path
 
 from benchmarks.report import Row, machine, table
@@ -21,16 +22,20 @@ PARTS = (
     "small_clients",
     "federation",
 )
+ASKED_FOR = ("peers",)  # installs other frameworks, so only by name
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed and memory, as ratios in one run.")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them by default")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them by default; peers")
+    parser.add_argument("--env", type=Path, metavar="FOLDER", help="peers: where other frameworks are, or are put")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too")
     asked = parser.parse_args()
-    unknown = [part for part in asked.parts if part not in PARTS]
+    unknown = [part for part in asked.parts if part not in (*PARTS, *ASKED_FOR)]
     if unknown:
-        parser.error(f"there is no part '{unknown[0]}'; choose among {', '.join(PARTS)}")
+        parser.error(f"there is no part '{unknown[0]}'; choose among {', '.join((*PARTS, *ASKED_FOR))}")
+    if asked.env is not None:
+        os.environ["UNDERSTUDY_PEERS_ENV"] = str(asked.env.absolute())
     here = machine()
     print(
         f"{here['cores']} cores ({here['processor']}), Python {here['python']}, torch {here['torch']}, "

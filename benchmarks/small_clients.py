@@ -86,7 +86,7 @@ def bare_loop(work: Workload, out: Path) -> Callable[[], None]:
     def turn() -> None:
         nonlocal round
         round += 1
-        orders = {who: _order(round, who) for who in cohort(round)}
+        orders = {who: order(round, who) for who in cohort(round)}
         net.load_state_dict(_mean_of_clients(net, scaled, y, orders))
         if round == work.rounds:
             save_file(net.state_dict(), out)
@@ -94,7 +94,7 @@ def bare_loop(work: Workload, out: Path) -> Callable[[], None]:
     return turn
 
 
-def _order(round: int, who: int) -> Tensor:
+def order(round: int, who: int) -> Tensor:
     return torch.randperm(RECORDS, generator=generator(SEED, round, f"client-{who}", "batches"))
 
 

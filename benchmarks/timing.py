@@ -64,11 +64,13 @@ def take_turns(
 class Apart:
     """Work that happens in a process of its own, started fresh: what this process did to its heap is not there."""
 
-    def __init__(self, make: Callable[..., Callable[[], object]], *given: object):
+    def __init__(self, make: Callable[..., Callable[[], object]], *given: object, has_workers: bool = False):
         context = multiprocessing.get_context("spawn")
         self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=_work_apart, args=(theirs, make, given), daemon=True)
+        alone = not has_workers  # a daemon may not start processes
+        self._process = context.Process(target=_work_apart, args=(theirs, make, given), daemon=alone)
         self._process.start()
+        theirs.close()  # so that its end shows here
         self._ours.recv()
 
     def __call__(self) -> None:

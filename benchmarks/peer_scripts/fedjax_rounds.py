@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib.metadata import version
 
 # One thread, as every contender has.
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -38,7 +39,7 @@ def main(folder, end):
     given = Given(folder)
     logits = {"W1": perceptron, "W2": convolutions}[given.name]
 
-    def loss(weights, batch, rng):
+    def loss(weights, batch, _):
         told = jax.nn.log_softmax(logits(weights, batch["x"]))
         return -jnp.take_along_axis(told, batch["y"][:, None], 1).mean()
 
@@ -50,7 +51,7 @@ def main(folder, end):
     )
     state = algorithm.init({name: jnp.asarray(array) for name, array in given.first.items()})
     key, clock = jax.random.PRNGKey(0), Clock()
-    say(ready=True, versions={"fedjax": fedjax.__version__, "jax": jax.__version__})
+    say(ready=True, versions={name: version(name) for name in ("fedjax", "jax")})
     for round in range(given.rounds):
         if not wait():
             return

@@ -5,9 +5,8 @@ import sys
 import pfl
 import torch
 from pfl.aggregate.simulate import SimulatedBackend
+from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
-
-from pfl.algorithm.base import NNAlgorithmParams  # isort: skip
 from pfl.callback.base import TrainingProcessCallback
 from pfl.data.dataset import Dataset
 from pfl.data.federated_dataset import FederatedDataset
@@ -48,7 +47,7 @@ class Turns(TrainingProcessCallback):
         self.given, self.net, self.end, self.clock, self.done = given, net, end, Clock(), 0
 
     def on_train_begin(self, *, model):
-        say(ready=True, versions={"pfl": getattr(pfl, "__version__", "?"), "torch": torch.__version__})
+        say(ready=True, versions={"pfl": pfl.__version__, "torch": torch.__version__})
         self._next()
         return super().on_train_begin(model=model)
 

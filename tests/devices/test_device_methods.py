@@ -52,3 +52,14 @@ class OnDevice(Case):
 def test_the_contract_holds_on_the_device(name: str, check: Callable[[Case, Path], None], tmp_path: Path) -> None:
     with without_doubles():
         check(OnDevice(**vars(CASES[name])), tmp_path)
+
+
+@pytest.mark.parametrize("network", [{"name": "mlp", "hidden": [8]}, {"name": "small-convnet", "width": 4}])
+@pytest.mark.parametrize("name", ["fedavg", "scaffold", "feddyn"])
+def test_clients_that_train_together_end_with_the_weights_of_the_processor(
+    name: str, network: dict[str, Any], tmp_path: Path
+) -> None:
+    def run(folder: Path, device: str) -> Result:
+        return CASES[name].play(folder, rounds=2, device=device, model=network, engine={"together": 3})
+
+    assert_same_on_both(run, tmp_path)

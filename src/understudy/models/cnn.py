@@ -12,7 +12,7 @@ from understudy.models.classifier import Classifier, image_shape
 from understudy.models.zoo import model
 
 
-@model("simple-cnn", takes=("image",), fast="batch-last")
+@model("simple-cnn", takes=("image",), fast="batch-last", together=16)
 def simple_cnn(problem: Problem, _: NoSettings) -> nn.Module:
     """SimpleCNN: conv5×5 of 6 and 16 channels, then 120 and 84 (FedCOG on CIFAR-10 and Fashion-MNIST)."""
     channels, high, wide = image_shape(problem, "simple-cnn", smallest=16, instead="'small-convnet'")
@@ -26,7 +26,7 @@ def simple_cnn(problem: Problem, _: NoSettings) -> nn.Module:
     return Classifier(body, nn.Linear(84, problem.classes))
 
 
-@model("cifar100-cnn", takes=("image",), fast="channels-last")
+@model("cifar100-cnn", takes=("image",), fast="channels-last", together=8)
 def cifar100_cnn(problem: Problem, _: NoSettings) -> nn.Module:
     """Conv3×3 of 16, 32 and 64 channels, then 128 (FedCOG on CIFAR-100)."""
     channels, high, wide = image_shape(problem, "cifar100-cnn", smallest=22, instead="'small-convnet'")

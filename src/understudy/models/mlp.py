@@ -18,7 +18,7 @@ class MlpSettings(Settings):
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(200, 200), min_length=1)
 
 
-@model("mlp", settings=MlpSettings, takes=NUMBERS)
+@model("mlp", settings=MlpSettings, takes=NUMBERS, together=8)
 def mlp(problem: Problem, settings: MlpSettings) -> nn.Module:
     """Hidden layers with ReLU, 200 and 200 by default; takes records of any shape."""
     size = math.prod(problem.shape)
@@ -29,7 +29,7 @@ def mlp(problem: Problem, settings: MlpSettings) -> nn.Module:
     return Classifier(nn.Sequential(*layers), nn.Linear(size, problem.classes))
 
 
-@model("softmax", takes=NUMBERS)
+@model("softmax", takes=NUMBERS, together=16)
 def softmax(problem: Problem, _: NoSettings) -> nn.Module:
     """Softmax regression: one linear layer, a convex problem; takes records of any shape."""
     return Classifier(nn.Flatten(), nn.Linear(math.prod(problem.shape), problem.classes))
