@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import cast
 
 from understudy.papers.carrying_out import PlayedLines, played_lines
-from understudy.runs.made_by import made_by
 from understudy.papers.published import Experiment, FromRuns, Later, Study
 from understudy.papers.reproduce import STUDIES
-from understudy.runs.run_store import RunStore
 from understudy.papers.stored import read_table, write_table
 from understudy.papers.study import Findings, Scale
 from understudy.papers.telling import told
+from understudy.runs.made_by import made_by
+from understudy.runs.run_store import RunStore
 from understudy.view.canvas import save_figure
 from understudy.view.findings import write_findings
 from understudy.view.mosaic import mosaic_figure

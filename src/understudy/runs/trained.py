@@ -19,8 +19,9 @@ from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client, Memory
 from understudy.federation.method import Method
+from understudy.federation.site import SCORE
 from understudy.federation.tensor_store import TensorStore
-from understudy.federation.working import OF_SCORES, SCORE
+from understudy.federation.working import OF_SCORES
 from understudy.models.network import Network
 from understudy.models.zoo import FastPath
 from understudy.randomness import private_global_stream, seed_from
