@@ -59,7 +59,7 @@ def test_the_contract_holds_on_the_device(name: str, check: Callable[[Case, Path
 def test_clients_that_train_together_end_with_the_weights_of_the_processor(
     name: str, network: dict[str, Any], tmp_path: Path
 ) -> None:
-    def run(folder: Path, device: str) -> Result:
+    def run(folder: Path, device: str) -> RunResult:
         return CASES[name].play(folder, rounds=2, device=device, model=network, engine={"together": 3})
 
     assert_same_on_both(run, tmp_path)

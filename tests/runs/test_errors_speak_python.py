@@ -23,12 +23,22 @@ PLAN: dict[str, Any] = {
 }
 
 
+class Stays(us.Method):
+    def round(self, server: us.Server, state: us.State) -> us.State:
+        return state
+
+
 def federation() -> us.Federation:
     return us.Federation.from_arrays({"a": (X, Y)}, held_out=0.25)
 
 
 def finished(folder: Path) -> us.Result:
     return us.run(PLAN, data=federation(), out=folder / "run")
+
+
+def with_a_file(folder: Path) -> Path:
+    (folder / "x").touch()
+    return folder
 
 
 def without_model(folder: Path) -> Path:
@@ -41,8 +51,8 @@ CALLS: dict[str, Callable[[Path], object]] = {
     "run: resume without out": lambda at: us.run(resume=True),
     "run: resume nothing": lambda at: us.run(out=at / "none", resume=True),
     "run: a folder that holds a run": lambda at: us.run(PLAN, data=federation(), out=finished(at).folder),
-    "run: a folder that is not empty": lambda at: ((at / "x").touch(), us.run(PLAN, data=federation(), out=at)),
-    "run: a file as a folder": lambda at: ((at / "x").touch(), us.run(PLAN, data=federation(), out=at / "x")),
+    "run: a folder that is not empty": lambda at: us.run(PLAN, data=federation(), out=with_a_file(at)),
+    "run: a file as a folder": lambda at: us.run(PLAN, data=federation(), out=with_a_file(at) / "x"),
     "run: an unknown preset": lambda at: us.run("digits-skewd", out=at / "run"),
     "run: an unknown setting": lambda at: us.run(PLAN, data=federation(), lrr=1, out=at / "run"),
     "run: an unknown method": lambda at: us.run(PLAN, data=federation(), method="fedvag", out=at / "run"),
@@ -81,11 +91,7 @@ CALLS: dict[str, Callable[[Path], object]] = {
     "sweep: a bad value": lambda at: us.sweep(PLAN, {"lr": [-1]}, data=federation(), out=at / "s"),
     "sweep: no list": lambda at: us.sweep(PLAN, {"lr": 1}, data=federation(), out=at / "s"),  # type: ignore[dict-item]
     "sweep: a method that is an object": lambda at: us.sweep(
-        PLAN,
-        {"rounds": [1]},
-        data=federation(),
-        method=object(),
-        out=at / "s",  # type: ignore[arg-type]
+        config=PLAN, grid={"rounds": [1]}, data=federation(), method=Stays(), out=at / "s"
     ),
     "sweep: nothing to choose on": lambda at: (
         us.sweep(PLAN, {"lr": [0.1]}, data=us.Federation.from_arrays({"a": (X, Y)}), out=at / "s", workers=1).best

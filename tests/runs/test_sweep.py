@@ -17,6 +17,7 @@ from understudy.data.federation import Federation, Holding
 from understudy.errors import UserError
 from understudy.runs import run_store
 from understudy.runs.folder import Line, RunFolder
+from understudy.runs.play import play
 from understudy.runs.swept import Swept, SweptRun, SweptSettings
 from understudy.runs.watching import Observer, RunDiverged
 
@@ -156,7 +157,7 @@ def test_after_a_stop_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 def test_a_combination_that_is_refused_fails_or_diverges_does_not_end_the_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = run_store.play
+    really = play
 
     def broken(config: Any, *given: Any, **named: Any) -> Any:
         if config.method.settings.local.lr == 0.2:
@@ -179,7 +180,7 @@ def test_a_combination_that_is_refused_fails_or_diverges_does_not_end_the_sweep(
 
 
 def test_a_process_that_is_killed_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    really = run_store.play
+    really = play
 
     def deadly(config: Any, *given: Any, **named: Any) -> Any:
         if config.method.settings.local.lr == 0.2:

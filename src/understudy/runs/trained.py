@@ -20,7 +20,8 @@ from understudy.errors import UserError
 from understudy.federation.client import Client, Memory
 from understudy.federation.memories import memory_of
 from understudy.federation.method import Method
-from understudy.federation.working import OF_SCORES, SCORE
+from understudy.federation.site import SCORE
+from understudy.federation.working import OF_SCORES
 from understudy.models.frozen import freeze
 from understudy.models.network import Network
 from understudy.models.zoo import FastPath
