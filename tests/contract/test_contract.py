@@ -102,6 +102,9 @@ NOISED_COUNTS = {**PRIVATE_FEDDM, "count_noise": 0.01, "min_class_records": 2, "
 KEPT_POOL = {"keep_pool": 2, "keep_weight": 0.5}
 GENERATED_FEDDM = {**QUICK["feddm"], **KEPT_POOL, "init": "generator", "pixels": "uint8"}
 GENERATED_FEDDM["generator"] = QUICK["fedssyn"]["generator"]
+# Images of a Gaussian, as they are drawn, and a server that warps them.
+DRAWN_FEDDM = {**QUICK["feddm"], "init": "generator", "generator": {"name": "gaussian"}, "pixels": "uint8", "steps": 0}
+DRAWN_FEDDM["server"] = {"epochs": 5, "lr": 0.05, "augment": ["warp"]}
 PRIVATE_FEDSSYN = {
     "name": "fedssyn",
     "generator": {**QUICK["fedssyn"]["generator"], "batch": 4, "conditional": True, "spread": "prior"},
@@ -129,6 +132,7 @@ def cases() -> dict[str, Case]:
     found["feddm privately"] = Case("feddm", PRIVATE_FEDDM, privacy=PRIVATE)
     found["feddm privately, counts noised"] = Case("feddm", NOISED_COUNTS, privacy=PRIVATE)
     found["feddm from a generator, pool kept"] = Case("feddm", GENERATED_FEDDM)
+    found["feddm from a gaussian, warped"] = Case("feddm", DRAWN_FEDDM)
     found["real, pool kept"] = Case("real", {**QUICK["real"], **KEPT_POOL})
     found["dp-fedavg+fedssyn privately"] = Case("dp-fedavg", QUICK["dp-fedavg"], (PRIVATE_FEDSSYN,), privacy=PRIVATE)
     warm = {**quick_add_on("fedssyn"), "veto": "flag", "warm_start": {"epochs": 3, "batch": 8, "lr": 0.05}}

@@ -1,4 +1,4 @@
-"""Flips and crops on images small enough to see."""
+"""Flips, crops and warps on images small enough to see."""
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from understudy.errors import UserError
 from understudy.learning.augmentation import Augmentation, changed, draw_changes
+from understudy.learning.warping import drawn_warps, warped, warped_by
 from understudy.randomness import generator
 
 
@@ -56,10 +57,27 @@ def test_every_window_is_drawn_and_the_border_is_black() -> None:
     assert 25 < int(kept) < 80  # 4000/81 = 49, give or take four standard errors
 
 
+def test_a_warp_is_drawn_for_each_image_and_is_that_of_the_moments() -> None:
+    x = torch.rand(5, 2, 6, 7, generator=generator("x"))
+    after = augment(x, ["warp"], generator("warp"))
+    assert torch.equal(after, warped(x, 0.15, generator("warp")))
+    alone = [warped_by(x[i : i + 1], drawn_warps(5, 0.15, generator("warp"))[:, i : i + 1]) for i in range(5)]
+    torch.testing.assert_close(after, torch.cat(alone))
+
+
+def test_a_shift_to_the_right_by_hand() -> None:
+    # Two pixels, centres at −½ and ½ of half the side. Looking ¼ further right: at −¼ and ¾, that is a quarter of a
+    # pixel's distance (1) from the left centre, and beyond the right one, where the border goes on.
+    x = torch.tensor([[[[0.0, 100.0]]]])
+    looked = torch.tensor([[0.0], [0.0], [0.0], [0.0], [0.25], [0.0]])
+    torch.testing.assert_close(warped_by(x, looked), torch.tensor([[[[25.0, 100.0]]]]))
+    assert changed(x.to(torch.uint8), ["warp"], [looked]).flatten().tolist() == [25, 100]
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_shape_and_kind_of_number_stay(dtype: torch.dtype) -> None:
     x = counting(3, 3, 5, 4, dtype)
-    after = augment(x, ["crop", "flip"], generator(0))
+    after = augment(x, ["crop", "flip", "warp"], generator(0))
     assert after.shape == x.shape
     assert after.dtype == dtype
     assert after.is_contiguous()
@@ -77,7 +95,7 @@ def test_the_same_generator_gives_the_same_images_and_the_original_is_untouched(
 def test_no_kind_changes_nothing_and_no_image_is_no_trouble() -> None:
     x = torch.rand(3, 7)
     assert augment(x, [], generator(0)) is x
-    assert augment(counting(0, 1, 4, 4), ["crop", "flip"], generator(0)).shape == (0, 1, 4, 4)
+    assert augment(counting(0, 1, 4, 4), ["crop", "flip", "warp"], generator(0)).shape == (0, 1, 4, 4)
 
 
 def test_records_that_are_no_images_are_refused() -> None:
@@ -86,5 +104,5 @@ def test_records_that_are_no_images_are_refused() -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(UserError, match="no augmentation 'spin'; choose flip or crop"):
+    with pytest.raises(UserError, match="no augmentation 'spin'; choose flip, crop or warp"):
         augment(counting(1, 1, 2, 2), ["spin"], generator(0))  # type: ignore[list-item]

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from understudy.base_settings import Settings
+from understudy.learning.augmentation import Augmentation
 from understudy.learning.plan import steps_of_epochs
 
 
@@ -24,7 +25,7 @@ class Local(Settings):
     clip: float | None = Field(default=None, gt=0)  # largest gradient norm, over all parameters; null: no limit
     schedule: Literal["constant", "cosine", "exponential"] = "constant"  # learning rate over the rounds
     decay: float = Field(default=1.0, gt=0, le=1)  # factor of the learning rate per round, with schedule: exponential
-    augment: tuple[Literal["flip", "crop"], ...] = ()  # random changes to training images
+    augment: tuple[Augmentation, ...] = ()  # random changes to training images; warp: turned, slanted, moved a little
     drop_last: bool = False  # skip a smaller last batch of a pass, unless it is the only one
 
     @model_validator(mode="before")

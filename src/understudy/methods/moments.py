@@ -43,6 +43,7 @@ from understudy.federation.server import Reply, Server, Task
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent
 from understudy.learning.pool import PoolFeed, learn_from_pool
+from understudy.learning.warping import warped
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import check_images
 from understudy.models.network import Network
@@ -51,7 +52,6 @@ from understudy.privacy.mechanism import clip_rows, with_noise
 from understudy.privacy.planning import cost_of, solved_noise
 from understudy.synthesis.class_sums import cosines, packed
 from understudy.synthesis.moment_estimates import Estimates
-from understudy.synthesis.warping import warped
 
 AT_ONCE = 500  # records whose rows are in memory at a time
 BudgetShare = Annotated[float, Field(gt=0)]

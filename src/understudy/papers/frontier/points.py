@@ -4,7 +4,7 @@ from understudy.papers.demo import VAE
 from understudy.papers.frontier.plan import CLOTHES, LAP_RATE, LOCAL_RATE, MILD, SERVER_RATE, Point
 from understudy.papers.study import Changes
 
-REAL, MATCHED, NOISE, GENERATOR, SHUFFLED, WEIGHTS, PRIVATE = (
+REAL, MATCHED, NOISE, GENERATOR, SHUFFLED, WEIGHTS, PRIVATE, MATCHED_GRADIENTS = (
     "real records",
     "FedDM from records",
     "FedDM from noise",
@@ -12,6 +12,7 @@ REAL, MATCHED, NOISE, GENERATOR, SHUFFLED, WEIGHTS, PRIVATE = (
     "Fedssyn",
     "weights",
     "private",
+    "FedLAP from records",
 )
 SERVER: Changes = {"epochs": 50, "batch": 256, "momentum": 0.9, "weight_decay": 5e-4}
 DM: Changes = {"name": "feddm", "rounds": 5, "radius": 2.0, "real_batch": 32, "steps": 40, "server": SERVER}
@@ -19,6 +20,8 @@ REAL_RECORDS: Changes = {"name": "real", "rounds": 5, "radius": 2.0, "server": S
 KEPT: Changes = {"keep_pool": 4, "min_class_records": 50, "pixels": "uint8"}
 GAN: Changes = {"name": "gan", "epochs": 60}
 DIFFUSION: Changes = {"name": "diffusion", "epochs": 60}
+GAUSSIAN: Changes = {"name": "gaussian", "frequencies": 8, "axes": 15, "noise": 0.25}
+WARPED: Changes = {**SERVER, "augment": ["warp"], "schedule": "exponential", "decay": 0.7}
 WARM: Changes = {"epochs": 20, "batch": 64, "lr": 0.1, "momentum": 0.9}
 
 
@@ -67,6 +70,23 @@ def fedssyn(generator: Changes, **changes: object) -> Changes:
     return {"with": [add_on]}
 
 
+# Images as they are drawn, many of them: none was matched near a model, so no ball holds the server.
+DRAWN: Changes = {"init": "generator", "generator": GAUSSIAN, "steps": 0, "ipc": 30, "radius": 1000.0, **KEPT}
+
+
+LAP: Changes = {
+    "name": "fedlap",
+    "rounds": 5,
+    "stages": 2,
+    "real_batches": 4,
+    "image_steps": 5,  # 40 steps in all, as many as FedDM's
+    "ipc": 10,
+    "batch": 128,
+    "server_epochs": 50,
+    "pool_batch": 256,
+    "schedule": "constant",
+    "flip": False,
+}
 MOMENTS: Changes = {"name": "moments", "rounds": 3}
 
 
@@ -112,6 +132,16 @@ POINTS = (
         feddm(init="generator", generator=VAE, image_lr=10.0, **KEPT),
         like="40 steps",
     ),
+    Point(
+        "noise, 500 steps, warped",
+        NOISE,
+        feddm(init="noise", steps=500, image_lr=10.0, **KEPT, server=WARPED),
+        rates=(0.1,),
+        splits=SKEWED,
+        seeds=(0,),
+    ),
+    Point("Gaussian, warped", GENERATOR, feddm(**DRAWN, server=WARPED), rates=(0.1,)),
+    Point("FedLAP", MATCHED_GRADIENTS, {"method": LAP}, LAP_RATE, splits=SKEWED),
     Point("VAE, 20 epochs", SHUFFLED, fedssyn(VAE), LOCAL_RATE, decides=True),
     Point(
         "VAE, 400 epochs",

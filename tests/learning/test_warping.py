@@ -2,8 +2,8 @@
 
 import torch
 
+from understudy.learning.warping import warped
 from understudy.randomness import generator
-from understudy.synthesis.warping import warped
 
 
 def test_no_warp_changes_nothing() -> None:

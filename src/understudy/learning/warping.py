@@ -15,7 +15,18 @@ def warped(x: Tensor, most: float, rng: torch.Generator) -> Tensor:
     of the side, each drawn for each image; the border is continued outwards."""
     if not most or not len(x):
         return x
-    draws = (2 * torch.rand(6, len(x), generator=rng) - 1) * most
+    return warped_by(x, drawn_warps(len(x), most, rng))
+
+
+def drawn_warps(images: int, most: float, rng: torch.Generator) -> Tensor:
+    """(6, n): for each image how far it is turned, widened, heightened, slanted and shifted right and down."""
+    return (2 * torch.rand(6, images, generator=rng) - 1) * most
+
+
+def warped_by(x: Tensor, draws: Tensor) -> Tensor:
+    """``x``: floats."""
+    if not len(x):
+        return x
     turn, wide, high, slant, right, down = draws
     turn, wide, high = turn * TURN, 1 + wide, 1 + high
     across = torch.stack([wide * turn.cos(), slant - high * turn.sin(), right * SHIFT], 1)
