@@ -26,11 +26,9 @@ class RecordBlock:
         return Holding(self._copy(first, held_out), self._copy(held_out, end))
 
     def common(self) -> Examples | None:
-        return (
-            Examples(*map(_writable, (self.arrays["test_x"], self.arrays["test_y"])))
-            if "test_x" in self.arrays
-            else None
-        )
+        if "test_x" not in self.arrays:
+            return None
+        return Examples(_writable(self.arrays["test_x"]), _writable(self.arrays["test_y"]))
 
     def _copy(self, first: int, end: int) -> Examples:
         return Examples(_writable(self.arrays["x"][first:end]), _writable(self.arrays["y"][first:end]))
