@@ -61,7 +61,7 @@ def _sound(entry: Path, about: dict[str, Any]) -> bool:
     try:
         words = json.loads(_note(entry).read_text())
         there = words["about"] == about and entry.stat().st_size == prod(about["shape"])
-        return there and words["sha256"] == _checksum(entry)
+        return bool(there and words["sha256"] == _checksum(entry))
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
