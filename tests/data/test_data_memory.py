@@ -29,7 +29,7 @@ NOTHING = "1B"  # no image fits into it
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(room, "AT_ONCE", 100)  # bytes: copies go into files too
+    monkeypatch.setattr(room, "AT_ONCE", 100)  # bytes: copies take several steps
     return tmp_path / "cache" / "understudy" / "images"
 
 
@@ -97,6 +97,14 @@ def test_a_run_gives_the_same_model(pictures: Path, tmp_path: Path) -> None:
         for name, more in (("plain", {}), ("files", {"memory": NOTHING}))
     )
     assert (plain.folder / "model.safetensors").read_bytes() == (from_files.folder / "model.safetensors").read_bytes()
+
+
+def test_what_clients_hold_is_mapped_and_a_batch_is_not(pictures: Path) -> None:
+    how = {"name": str(pictures), "size": 4, "clients": 2, "split": "iid"}
+    own = made(**how, memory=NOTHING).sites["client-0"].own
+    assert own.x.untyped_storage().filename is not None
+    assert own.take([0, 1]).x.untyped_storage().filename is None
+    assert made(**how).sites["client-0"].own.x.untyped_storage().filename is None
 
 
 def test_they_are_decoded_once(pictures: Path, opened: list[str]) -> None:

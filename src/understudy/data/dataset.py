@@ -52,7 +52,7 @@ class Dataset:
         """With these training records."""
         return replace(
             self,
-            train=self.train.take(kept.tolist()),
+            train=self.train.keep(kept.tolist()),
             users=None if self.users is None else self.users[kept],
             factors={name: levels[kept] for name, levels in self.factors.items()},
         )

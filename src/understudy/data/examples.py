@@ -56,7 +56,14 @@ class Examples:
 
     def take(self, indices: Tensor | Sequence[int]) -> Self:
         at = torch.as_tensor(indices, dtype=torch.int64, device=self.y.device)
-        x = self.x[at] if self.room is None else self.room.rows(self.x, at)
+        return self._of(at, self.x[at])
+
+    def keep(self, indices: Tensor | Sequence[int]) -> Self:
+        """The same for a whole run: large ones are not in memory (`data.room`)."""
+        at = torch.as_tensor(indices, dtype=torch.int64)
+        return self._of(at, self.x[at] if self.room is None else self.room.rows(self.x, at))
+
+    def _of(self, at: Tensor, x: Tensor) -> Self:
         return type(self)(x, self.y[at], None if self.person is None else self.person[at.cpu()], self.room)
 
     def to(self, device: torch.device) -> Self:

@@ -96,9 +96,9 @@ class Federation:
         train = dataset.train
         return cls(
             dataset.problem,
-            {n: Holding(train.take(own), train.take(split.held_out[n])) for n, own in split.clients.items()},
+            {n: Holding(train.keep(own), train.keep(split.held_out[n])) for n, own in split.clients.items()},
             dataset.test,
-            train.take(split.validation) if len(split.validation) else None,
+            train.keep(split.validation) if len(split.validation) else None,
             split,
             dataset.label_names,
             found=dataset.found,
@@ -293,4 +293,4 @@ def _fitted(part: Examples, template: Examples, problem: Problem, who: str) -> E
 def holding(part: Examples, share: float, seed: int, name: str) -> Holding:
     """A site's records, some of them kept back for scores."""
     own, kept = hold_out(np.arange(len(part)), part, share, seed, name)
-    return Holding(part.take(own.tolist()), part.take(kept.tolist()))
+    return Holding(part.keep(own.tolist()), part.keep(kept.tolist()))

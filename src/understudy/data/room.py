@@ -19,7 +19,7 @@ from torch import Tensor
 from understudy.errors import UserError
 from understudy.heap import memory_of_machine
 
-AT_ONCE = 2**24  # bytes that are copied at a time; as many are always taken into memory
+AT_ONCE = 2**24  # bytes that are copied at a time
 UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 
@@ -82,14 +82,13 @@ class Room:
         return Path(name)
 
     def rows(self, x: Tensor, at: Tensor) -> Tensor:
-        """``x[at]``; once memory was exceeded, many rows go into a file, and all of them in order are ``x`` itself."""
-        size = prod(x.shape[1:]) * x.element_size()
-        if not self._exceeded or len(at) * size <= AT_ONCE or x.dtype != torch.uint8:
+        """``x[at]``; once memory was exceeded, they go into a file, and all of them in order are ``x`` itself."""
+        if not self._exceeded or not len(at) or x.dtype != torch.uint8:
             return x[at]
         if len(at) == len(x) and bool((at == torch.arange(len(x))).all()):
             return x
         found = self.bytes((len(at), *x.shape[1:]), "data")
-        step = max(1, AT_ONCE // max(1, size))
+        step = max(1, AT_ONCE // prod(x.shape[1:]))
         for begin in range(0, len(at), step):
             found[begin : begin + step] = x[at[begin : begin + step]]
         return found
