@@ -172,14 +172,14 @@ def test_what_a_run_said_is_kept_in_one_line_and_passed_on(tmp_path: Path) -> No
         def scored(self, line: Line) -> None:
             self.heard_of.append(line)
 
-    inner = Hears()
+    inner, line = Hears(), {"round": 1, "bytes_up": 0, "bytes_down": 0, "seconds": 0.1}
     keeper = kept(tmp_path, inner)
     with keeper.of_run(WORDS, NAMES):
         keeper.says("one\x1b[2J\ntwo")
         keeper.phase(1, "train")
         keeper.heard("ash")
-        keeper.scored({"round": 1, "bytes_up": 0, "bytes_down": 0, "seconds": 0.1})
-    assert inner.heard_of == ["one\x1b[2J\ntwo", (1, "train"), "ash", {"round": 1}]
+        keeper.scored(line)
+    assert inner.heard_of == ["one\x1b[2J\ntwo", (1, "train"), "ash", line]
     assert status_of(tmp_path).said == ["one [2J two"]
     for number in range(20):
         keeper.says(str(number))

@@ -1,4 +1,5 @@
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from understudy.data.problem import Problem
 from understudy.data.splits.split import Split
 from understudy.data.tiling import BLANK, PAPER, lay_out, paint, tiles
 from understudy.errors import UserError
-from understudy.view.sheet import draw_sheet, draw_sheets, read_sheets, sheets_figure
+from understudy.view.sheet import draw_sheet, draw_sheets, figure_of, read_sheets, sheets_figure
 from written_runs import GREY, change_config, keep, write_run
 
 COLOUR = Problem((3, 2, 2), 2)
@@ -146,3 +147,19 @@ def test_what_cannot_be_drawn_is_named(tmp_path: Path) -> None:
     change_config(run, problem=None)
     with pytest.raises(UserError, match="has an incomplete 'problem'"):
         sheets_figure([run])
+
+
+def test_two_classes_have_their_names_and_room_for_every_line_of_text(tmp_path: Path) -> None:
+    folder = keep(write_run(tmp_path / "run", problem=Problem((1, 2, 2), 2)), {"north": grey(0, 1, 1)})
+    change_config(folder, data={"name": "pictures/", "labels": ["healthy", "pneumonia"]})
+    (sheet,) = read_sheets([folder])
+    figure = figure_of([replace(sheet, leak="11.3 % of the records recognised (by chance 1.0 %)")])
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["healthy", "pneumonia"]
+    page = figure.bbox
+    for text in (*figure.texts, *axes.texts, *axes.get_xticklabels()):
+        box = text.get_window_extent()
+        assert page.x0 <= box.x0, text.get_text()
+        assert box.x1 <= page.x1, text.get_text()
+        assert box.y1 <= page.y1, text.get_text()

@@ -44,7 +44,7 @@ class ModelPlan(Settings):
     start: str | None = None  # weights to start from: a .safetensors file, or the folder of an earlier run
     start_head: bool = True  # false: the head starts as drawn, if that of the file is for other classes
     start_digest: str | None = None  # SHA-256 of that file; null: whatever it is when the run begins
-    frozen: tuple[str, ...] = ()  # parameters that stay as they are and never travel: `body`, `*.bias`; own code may
+    frozen: tuple[str, ...] = ()  # parameters that stay as they are and never travel, by name: body, or *.bias
     frozen_digest: str | None = None  # of their values, so that all parties have the same; written into config.yaml
 
     @field_validator("frozen", mode="before")

@@ -16,6 +16,7 @@ from understudy.federation.cohorts import in_order
 from understudy.federation.message import labels_to_wire
 from understudy.runs.compare import Row, compare, distinct_labels, read_config
 from understudy.runs.folder import RunFolder
+from understudy.runs.holdings import read_holdings
 from understudy.runs.reported import problem_of
 from understudy.view.canvas import INK, SOFT, Axes, Figure, empty_figure, save_figure
 from understudy.view.numbers import size
@@ -97,10 +98,10 @@ def _sheet(row: Row, label: str) -> Sheet:
 
 
 def _class_names(folder: Path, problem: Problem) -> tuple[str, ...]:
-    """As the config has them; none if there are many classes or it has no name for each."""
-    data = read_config(folder).get("data")
-    given = data.get("labels") if isinstance(data, dict) else None
-    names = tuple(map(str, given)) if isinstance(given, list) else ()
+    """None if there are many classes, or if the run does not know a name for each."""
+    held, data = read_holdings(folder), read_config(folder).get("data")
+    given = data.get("labels") if isinstance(data, dict) else None  # where records are at the sites
+    names = held.classes if held is not None else tuple(map(str, given if isinstance(given, list) else ()))
     return names if len(names) == problem.classes <= MOST_NAMED else ()
 
 
