@@ -91,7 +91,11 @@ CALLS: dict[str, Callable[[Path], object]] = {
     "sweep: a bad value": lambda at: us.sweep(PLAN, {"lr": [-1]}, data=federation(), out=at / "s"),
     "sweep: no list": lambda at: us.sweep(PLAN, {"lr": 1}, data=federation(), out=at / "s"),  # type: ignore[dict-item]
     "sweep: a method that is an object": lambda at: us.sweep(
-        config=PLAN, grid={"rounds": [1]}, data=federation(), method=Stays(), out=at / "s"
+        PLAN,
+        {"rounds": [1]},
+        data=federation(),
+        method=Stays(),  # type: ignore[arg-type]
+        out=at / "s",
     ),
     "sweep: nothing to choose on": lambda at: (
         us.sweep(PLAN, {"lr": [0.1]}, data=us.Federation.from_arrays({"a": (X, Y)}), out=at / "s", workers=1).best
