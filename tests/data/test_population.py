@@ -99,7 +99,9 @@ def test_a_population_that_scores_at_home_asks_one_more_cohort_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assemble, "MANY", 30)
-    result = run(tmp_path / "run", changes={"data.held_out": 0.3, "method.name": "fedper"})
+    result = run(
+        tmp_path / "run", changes={"data.held_out": 0.3, "model": "mlp", "method": "fedrep", "rounds": 3, "cohort": 5}
+    )
     assert len(result.metrics[-1]["bytes_by_client"]) <= 10
     assert result.accuracy is not None
 

@@ -1,4 +1,4 @@
-"""Memories of a simulation's clients: in RAM up to a limit, in few files, and back to where the checkpoint left them."""
+"""Memories of a simulation's clients: in RAM up to a limit, in few files, back to where the checkpoint left them."""
 
 from pathlib import Path
 
