@@ -193,7 +193,8 @@ def _answered(sites: Mapping[str, Site], method: Method, request: Request, memor
     site.memories.empty()
     if memory:
         site.memories.put(site.name, request.start, Message.from_bytes(memory))
-    done, new, unchanged = answer(site, method, request), b"", ()
+    done, new = answer(site, method, request), b""
+    unchanged: tuple[str, ...] = ()
     found = site.memories.changes(site.name, done.version) if done.version != request.start else None
     if found is not None:
         new, unchanged = found[0].to_bytes(), found[1]
