@@ -62,7 +62,6 @@ def test_names_are_those_of_a_list() -> None:
     names = NumberedNames("user-", np.array([2, 10, 11]))
     assert [*names] == ["user-2", "user-10", "user-11"] == [names[at] for at in range(3)] == in_order([*names])
     assert [names.place(name) for name in names] == [0, 1, 2]
-    assert in_order(names) is names
 
 
 def run(out: Path, **more: Any) -> us.Result:
@@ -99,7 +98,9 @@ def test_a_population_that_scores_at_home_asks_one_more_cohort_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assemble, "MANY", 30)
-    result = run(tmp_path / "run", changes={"data.held_out": 0.3, "method.name": "fedper"})
+    result = run(
+        tmp_path / "run", changes={"data.held_out": 0.3, "model": "mlp", "method": "fedrep", "rounds": 3, "cohort": 5}
+    )
     assert len(result.metrics[-1]["bytes_by_client"]) <= 10
     assert result.accuracy is not None
 
