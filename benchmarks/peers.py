@@ -155,7 +155,7 @@ def measure(work: Workload, python: Path) -> list[Row]:
     with tempfile.TemporaryDirectory() as kept:
         folder = Path(kept)
         write_workload(work, folder)
-        ends = {name: folder / f"end-{at}" for at, name in enumerate([*OURS, *THEIRS])}
+        ends = {name: folder / f"end-{at}.safetensors" for at, name in enumerate([*OURS, *THEIRS])}
         peers = {name: Foreign(python, script, folder, ends[name]) for name, script in THEIRS.items()}
         running: dict[str, Contender] = {**peers}
         for name, make in OURS.items():
