@@ -26,6 +26,7 @@ def _only_data_that_came_along(tmp_path_factory: pytest.TempPathFactory) -> None
     nothing = tmp_path_factory.mktemp("no-data-sets")
     for name in ("UNDERSTUDY_DATA", "XDG_DATA_HOME", "XDG_DATA_DIRS"):
         os.environ[name] = str(nothing)
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="session")

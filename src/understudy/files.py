@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+MEGABYTE = 1e6  # bytes, wherever megabytes are printed
+
 
 def make_private(folder: Path) -> None:
     """A folder that only its owner can read; an existing one keeps its permissions."""

@@ -55,7 +55,7 @@ def only(victim: str, tamper: Tamper, round: int | None = None) -> Tamper:
 
 
 def sends(body: bytes) -> Tamper:
-    return lambda request, answer: replace(answer, read=lambda: body)
+    return lambda request, answer: replace(answer, message=None, read=lambda: body)
 
 
 def check_only_the_victim_failed(result: Result, round: int, others: int) -> None:
@@ -87,7 +87,7 @@ class Harm:
             spoilt = self.spoil(reply[part])
             rest = reply.only(*(other for other in reply if other != part))
             body = (rest if spoilt is None else rest.but({part: spoilt})).to_bytes()
-            return replace(answer, read=lambda: body)
+            return replace(answer, message=None, read=lambda: body)
 
         return tamper
 

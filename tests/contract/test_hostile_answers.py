@@ -104,7 +104,7 @@ def claims(*numbers: float) -> Callable[[Request, Answer], Answer]:
         if not request.score:
             return answer
         body = Message.from_bytes(answer.read()).but({SCORE: torch.tensor(numbers, dtype=torch.float64)}).to_bytes()
-        return replace(answer, read=lambda: body)
+        return replace(answer, message=None, read=lambda: body)
 
     return tamper
 
@@ -151,7 +151,7 @@ class AsksTwice(Sound):
 def test_scores_are_taken_once_for_each_time_that_they_were_asked_for(tmp_path: Path) -> None:
     def again(_: Request, answer: Answer) -> Answer:
         body = Message.from_bytes(answer.read()).but({SCORE: torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)})
-        return replace(answer, read=body.to_bytes)
+        return replace(answer, message=None, read=body.to_bytes)
 
     result = tampered_play(Case(AsksTwice), tmp_path / "run", only(VICTIM, again), without_test_set(), rounds=1)
     (failure,) = result.metrics[1]["failures"]

@@ -117,7 +117,7 @@ def noise(part: str) -> Tamper:
         if part not in reply:
             return answer
         drawn = torch.randint(0, 256, reply[part].shape, generator=torch.Generator().manual_seed(request.round))
-        return replace(answer, read=reply.but({part: drawn.to(torch.uint8)}).to_bytes)
+        return replace(answer, message=None, read=reply.but({part: drawn.to(torch.uint8)}).to_bytes)
 
     return tamper
 
@@ -234,7 +234,7 @@ def test_more_images_than_are_planned_do_not_hold_up_the_server(name: str, tmp_p
     def again_and_again(_: Request, answer: Answer) -> Answer:
         reply = Message.from_bytes(answer.read())
         many = {part: torch.cat([reply[part]] * 10_000) for part in ("x", "y")}
-        return replace(answer, read=reply.but(many).to_bytes)
+        return replace(answer, message=None, read=reply.but(many).to_bytes)
 
     result = tampered_play(REPLIES[name], tmp_path / "run", only(VICTIM, again_and_again), rounds=1)
     assert "are planned" in result.metrics[1]["failures"][0]["why"]
@@ -247,7 +247,7 @@ def test_a_part_that_is_declared_and_not_wanted_is_not_looked_at(tmp_path: Path)
 
     def adds(_: Request, answer: Answer) -> Answer:
         reply = Message.from_bytes(answer.read())
-        return replace(answer, read=reply.but(radius=torch.zeros(5), records=torch.zeros(2, 2)).to_bytes)
+        return replace(answer, message=None, read=reply.but(radius=torch.zeros(5), records=torch.zeros(2, 2)).to_bytes)
 
     result = tampered_play(case, tmp_path / "run", only(VICTIM, adds), rounds=1)
     check_only_the_victim_failed(result, 1, others=3)

@@ -1,10 +1,36 @@
 """Lists of what can be named in a config."""
 
-from typing import Annotated
+from collections.abc import Callable
+from types import ModuleType
+from typing import Annotated, Any
 
 import typer
 
 from understudy.cli.app import Json, app, print_json
+from understudy.cli.kept_listings import kept
+
+Listed = dict[str, Any]  # one entry of a listing, in plain values
+
+
+def _describe() -> ModuleType:
+    """Imports torch and every method."""
+    from understudy.config import describe
+
+    return describe
+
+
+def _named(what: str, name: str | None, every: Callable[[], list[Listed]]) -> list[Listed] | None:
+    """All of them, or those of this name; None: none has it, so that it is your own code's, or a slip."""
+    found: list[Listed] = kept(what, every)
+    return found if name is None else [one for one in found if one["name"] == name] or None
+
+
+def _about_methods(name: str | None) -> list[Listed]:
+    found = _named("methods", name, lambda: _describe().describe_methods())
+    if found is None:
+        own: list[Listed] = _describe().describe_methods(name)
+        return own
+    return found if name is None else sorted(found, key=lambda one: one["role"] != "method")
 
 
 @app.command()
@@ -13,20 +39,18 @@ def methods(
     as_json: Json = False,
 ) -> None:
     """List methods and add-ons and what each sends; with NAME show its paper, its settings and what they mean."""
-    from understudy.config.describe import describe_methods
     from understudy.view.listings import print_methods
 
-    found = describe_methods(name)
+    found = _about_methods(name)
     print_json(found) if as_json else print_methods(found, whole=name is not None)
 
 
 @app.command()
 def models(as_json: Json = False) -> None:
     """List networks by name, with their parameter counts and settings."""
-    from understudy.config.describe import describe_models
     from understudy.view.listings import print_models
 
-    found = describe_models()
+    found = kept("models", lambda: _describe().describe_models())
     print_json(found) if as_json else print_models(found)
 
 
@@ -36,10 +60,10 @@ def generators(
     as_json: Json = False,
 ) -> None:
     """List what can make images from a client's records, for fedssyn and central; with NAME show its settings."""
-    from understudy.config.describe import describe_generators
     from understudy.view.listings import print_generators
 
-    found = describe_generators(name)
+    found = _named("generators", name, lambda: _describe().describe_generators())
+    found = _describe().describe_generators(name) if found is None else found
     print_json(found) if as_json else print_generators(found, whole=name is not None)
 
 

@@ -179,6 +179,6 @@ def can_compile() -> bool:
 
 def _effort(config: Config, data: Federation, method: Method) -> int:
     """How many samples the run will send through the network, roughly."""
-    records = sum(len(holding.own) for holding in data.sites.values()) // len(data.sites)
+    records = data.records // len(data.sites)
     clients = cohort_size(config.plan.cohort, len(data.sites))
     return config.plan.rounds * clients * method.effort(records, data.problem.classes)

@@ -14,11 +14,12 @@ from understudy.data.examples import Examples
 from understudy.data.federation import Federation, Holding, holding, remote_federation
 from understudy.data.framing import CHANNELS
 from understudy.data.own import Scaling, is_folder_of_images, read_own, read_sites, read_source
+from understudy.data.population import MANY
 from understudy.data.problem import Problem
 from understudy.data.resize import resized, shrunk
 from understudy.data.sets import SETTINGS, load
 from understudy.data.settings import OF_OWN_DATA, DataSettings, names_a_path
-from understudy.data.splits.make import make_split
+from understudy.data.splits.make import make_population, make_split
 from understudy.data.spread import by_constants
 from understudy.data.standardise import by_itself, each_by_itself
 from understudy.errors import UserError
@@ -112,15 +113,11 @@ def _unscaled(settings: DataSettings, seed: int) -> Federation:
     patience.doing(f"Reading {settings.name}")
     dataset = load_dataset(settings, seed)
     patience.doing(f"Dealing records out to {settings.clients} clients")
-    split = make_split(
-        dataset,
-        settings.split,
-        clients=settings.clients,
-        seed=seed,
-        held_out=settings.held_out,
-        validation=settings.validation,
-    )
-    return Federation.from_split(dataset, split)
+    how: dict[str, Any] = {"clients": settings.clients, "seed": seed, "held_out": settings.held_out}
+    if settings.split.clients_of(dataset, settings.clients) >= MANY:
+        sites, kept = make_population(dataset, settings.split, validation=settings.validation, **how)
+        return Federation.from_population(dataset, sites, kept)
+    return Federation.from_split(dataset, make_split(dataset, settings.split, validation=settings.validation, **how))
 
 
 def _of_sites(settings: DataSettings, seed: int) -> Federation:

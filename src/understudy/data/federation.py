@@ -11,23 +11,18 @@ import torch
 
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
+from understudy.data.holding import Holding as Holding
+from understudy.data.holding import hold_out
 from understudy.data.own import Scaling, problem_of
+from understudy.data.population import PopulationSites
 from understudy.data.problem import Problem
-from understudy.data.splits.make import hold_out
 from understudy.data.splits.split import Split
 from understudy.data.spread import by_constants
+from understudy.data.strata import Indices
 from understudy.errors import UserError
 from understudy.site_names import check_site_name
 
 Arrays = tuple[object, object] | Examples  # (x, y), as numpy or torch arrays
-
-
-@dataclass(frozen=True)
-class Holding:
-    """The records of one site: those to learn from, and those kept back for scores."""
-
-    own: Examples
-    held_out: Examples
 
 
 @dataclass(frozen=True)
@@ -44,8 +39,27 @@ class Federation:
     def __post_init__(self) -> None:
         if not self.sites:
             raise UserError("A federation needs at least one site.")
-        for name in self.sites:
+        for name in () if self.population is not None else self.sites:
             check_site_name(name)
+
+    @property
+    def population(self) -> PopulationSites | None:
+        """Its sites, if they are so many that each is made when it is asked for."""
+        return self.sites if isinstance(self.sites, PopulationSites) else None
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether any site keeps records back for scores."""
+        if self.population is not None:
+            return self.population.share > 0
+        return any(len(holding.held_out) for holding in self.sites.values())
+
+    @property
+    def records(self) -> int:
+        """To learn from, at all sites."""
+        if self.population is not None:
+            return len(self.population.index.order)
+        return sum(len(holding.own) for holding in self.sites.values())
 
     @property
     def pixels(self) -> bool:
@@ -64,6 +78,12 @@ class Federation:
             dataset.label_names,
             found=dataset.found,
         )
+
+    @classmethod
+    def from_population(cls, dataset: Dataset, sites: PopulationSites, validation: Indices) -> Self:
+        kept = dataset.train.take(torch.from_numpy(validation)) if len(validation) else None
+        named = dataset.label_names
+        return cls(dataset.problem, sites, dataset.test, kept, label_names=named, found=dataset.found)
 
     @classmethod
     def from_arrays(

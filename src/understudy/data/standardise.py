@@ -36,7 +36,10 @@ def each_by_itself(data: Federation) -> Federation:
 
 def times_apart(data: Federation) -> float:
     """How many times the largest spread of a feature is the smallest; 1 for pixels, and where nothing is known."""
-    parts = [holding.own.x for holding in data.sites.values() if len(holding.own)]
+    if data.population is not None:
+        parts = [data.population.train.x]
+    else:
+        parts = [holding.own.x for holding in data.sites.values() if len(holding.own)]
     if not parts or parts[0].dtype == torch.uint8:
         return 1.0
     std = Spread.of(torch.cat(parts)).std

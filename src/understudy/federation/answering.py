@@ -125,8 +125,8 @@ def _repeatable(site: Site, request: Request, worked: Worked, memories: Memories
     if worked.memory.changed:
         version = _name_of(request)
         memories.put(site.name, version, worked.memory, request.start, worked.memory.unchanged)
-    reply = worked.reply.to_bytes()
-    return Answer(site.name, "done", "", version, lambda: reply, repeatable=True)
+    reply = worked.reply.copy()
+    return Answer(site.name, "done", "", version, reply.to_bytes, repeatable=True, message=reply)
 
 
 class _Step:

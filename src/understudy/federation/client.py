@@ -101,7 +101,7 @@ class Client:
     @property
     def examples(self) -> Examples:
         """Its own records, then the dealt ones."""
-        return self.own.and_also(self.dealt)
+        return self.own.and_also(self.dealt) if DEALT_X in self.memory else self.own
 
     def rng(self, purpose: str) -> torch.Generator:
         """The stream for one purpose in this round; a second call continues it. One task per purpose."""

@@ -1,10 +1,12 @@
 """Who takes part in a round."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import overload
 
 import torch
 
+from understudy.data.population import NumberedNames
 from understudy.errors import UserError
 
 Cohort = int | float  # a whole number: this many clients; a fraction up to 1.0: that share of them
@@ -23,8 +25,14 @@ def cohort_size(cohort: Cohort, clients: int) -> int:
     return max(1, round(cohort * clients))
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+@overload
+def in_order(names: NumberedNames) -> NumberedNames: ...
+@overload
+def in_order(names: Iterable[str]) -> list[str]: ...
+def in_order(names: Iterable[str]) -> Sequence[str]:
     """Sorted by name, with client-2 before client-10, so that sums have the same bits in whatever order they came."""
+    if isinstance(names, NumberedNames):
+        return names
     return sorted(
         names,
         key=lambda name: [
@@ -33,7 +41,7 @@ def in_order(names: Iterable[str]) -> list[str]:
     )
 
 
-def draw_cohort(clients: list[str], size: int, rng: torch.Generator) -> list[str]:
+def draw_cohort(clients: Sequence[str], size: int, rng: torch.Generator) -> list[str]:
     """A uniform draw without replacement, in the order of ``clients``."""
     drawn = torch.randperm(len(clients), generator=rng)[:size]
     return [clients[i] for i in sorted(drawn.tolist())]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from understudy.errors import UserError
+from understudy.federation.message import Message
 
 NOTHING = ""  # the version of a client that has no memory yet
 
@@ -54,6 +55,7 @@ class Answer:
     records_seen: bool = False  # a person decided on the reply with records in view, which no mechanism covers
     # Asked again, it would send the same bytes, so nobody needs a digest to recognise them; never reported by a site.
     repeatable: bool = False
+    message: Message | None = None  # its reply, if it was made in this process and need not be encoded to be read
     deaths: int = 0  # of processes working for it; counted by the engine, never reported by a site
     lost: bool = False  # whether it failed because of them
     seconds: float = 0.0  # from the request to this answer; measured by the engine, never reported by a site

@@ -37,13 +37,15 @@ class Incoming:
 
     def message(self, asked: Ask, answer: Answer, record: RoundRecord, arrived_in: int) -> Message:
         """What a client sent, if it counts; ``arrived_in`` is the round of its arrival."""
-        client, data = answer.client, answer.read()
-        record.up[client] = record.up.get(client, 0) + len(data)
+        client = answer.client
+        data = answer.read() if answer.message is None else b""
+        size = len(data) if answer.message is None else answer.message.nbytes
+        record.up[client] = record.up.get(client, 0) + size
         try:
             check_version(answer.version)
-            message, charges = Message.from_bytes(data), self._charges(asked, answer)
+            message, charges = _read(answer, data), self._charges(asked, answer)
         except UserError:
-            parts = {UNDECLARED: (UNDECLARED, len(data)), **_decided(answer)}
+            parts = {UNDECLARED: (UNDECLARED, size), **_decided(answer)}
             self._write_down(asked, client, _digest(data), parts, (), arrived_in)
             raise
         parts = {**self._parts(asked, message), **_decided(answer)}
@@ -64,9 +66,9 @@ class Incoming:
         undeclared = [part for part in reply if part not in self.kinds[asked.task]]
         if undeclared:
             raise UserError(f"its reply holds {undeclared[0]}, which is not declared")
-        if reply.not_finite():
-            raise UserError(f"its reply is not finite in {', '.join(reply.not_finite())}")
         if beyond := reply.beyond(LARGEST):
+            if broken := reply.not_finite():
+                raise UserError(f"its reply is not finite in {', '.join(broken)}")
             raise UserError(f"its reply goes beyond ±{LARGEST:g} in {beyond[0]}")
 
     def _charges(self, asked: Ask, answer: Answer) -> list[Charge]:
@@ -123,6 +125,13 @@ class Incoming:
             raise UserError("it sent scores without being asked for them")
         asked.scoring.remove(client)
         return Tally.from_tensor(numbers, self._problem, self._held_out[client])
+
+
+def _read(answer: Answer, data: bytes) -> Message:
+    if answer.message is None:
+        return Message.from_bytes(data)
+    answer.message.check_parts()
+    return answer.message
 
 
 def _digest(data: bytes) -> str:

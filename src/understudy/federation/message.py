@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 import torch
 from safetensors.torch import load, save
@@ -69,7 +70,8 @@ class Message(Mapping[str, Tensor]):
     @property
     def nbytes(self) -> int:
         """Its size on the wire."""
-        return len(self.to_bytes())
+        kinds = tuple((name, tensor.dtype, tuple(tensor.shape)) for name, tensor in self._parts.items())
+        return _header_bytes(kinds) + sum(tensor.nbytes for tensor in self._parts.values())
 
     def to_bytes(self) -> bytes:
         # Two names for one storage are legal here but not in safetensors: the second gets a copy.
@@ -90,22 +92,38 @@ class Message(Mapping[str, Tensor]):
             made = cls(load(data))
         except Exception as broken:  # safetensors and torch raise a dozen kinds, some quoting the sender
             raise UserError(f"A message of {len(data)} bytes cannot be read ({type(broken).__name__}).") from None
-        for part, tensor in made.items():
-            _check_part(part, tensor)
+        made.check_parts()
         return made
+
+    def copy(self) -> "Message":
+        """With tensors of its own, as if it had been sent and read."""
+        return Message({name: tensor.clone() for name, tensor in self._parts.items()})
+
+    def check_parts(self) -> None:
+        """What `from_bytes` refuses of another party's, for a message that never was bytes."""
+        for part, tensor in self._parts.items():
+            _check_part(part, tensor)
 
     def not_finite(self) -> list[str]:
         """The parts that hold an infinity or NaN."""
         return [n for n, t in self._parts.items() if t.is_floating_point() and not _finite(t)]
 
     def beyond(self, limit: float) -> list[str]:
-        """The parts that hold a number beyond ±``limit``."""
-        return [n for n, t in self._parts.items() if t.dtype != torch.bool and t.numel() and _furthest(t) > limit]
+        """The parts that hold a number beyond ±``limit``, or none at all: an infinity or NaN."""
+        return [n for n, t in self._parts.items() if t.dtype != torch.bool and t.numel() and not _furthest(t) <= limit]
+
+
+@lru_cache(maxsize=256)
+def _header_bytes(kinds: tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]) -> int:
+    """Of messages with parts of these names, kinds and shapes: found out by encoding one."""
+    parts = {name: torch.zeros(shape, dtype=dtype) for name, dtype, shape in kinds}
+    return len(save(parts)) - sum(tensor.nbytes for tensor in parts.values())
 
 
 def _furthest(tensor: Tensor) -> float:
+    """NaN if there is one among them."""
     low, high = tensor.aminmax()
-    return max(-float(low), float(high))
+    return max(-low.item(), high.item())
 
 
 def _check_part(part: str, tensor: Tensor) -> None:
@@ -121,7 +139,7 @@ def _check_part(part: str, tensor: Tensor) -> None:
 
 def _finite(tensor: Tensor) -> bool:
     """A sum is quicker than checking every number, and is finite only if all of them are."""
-    return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
+    return math.isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all())
 
 
 def _plain(tensor: Tensor) -> Tensor:

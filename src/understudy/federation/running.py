@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from understudy.data.population import NumberedNames
 from understudy.errors import UserError
 from understudy.federation.cohorts import draw_cohort, in_order
 from understudy.federation.exchange import NOTHING, Answer, Engine, Request
@@ -48,7 +49,8 @@ class RunServer(Server):
         released: Callable[[Release], None] | None = None,
         exchanged: Callable[[Exchanged], None] | None = None,  # for a transcript
     ):
-        self.clients = in_order(clients)
+        self.clients: Sequence[str] = in_order(clients)
+        self._known = self.clients if isinstance(self.clients, NumberedNames) else frozenset(self.clients)
         self.round = 0
         self.record = RoundRecord()
         self.versions: dict[str, str] = {}  # of client memories, as the checkpoint names them
@@ -76,8 +78,9 @@ class RunServer(Server):
 
     def cohort(self) -> list[str]:
         rng = generator(self._facts.seed, self.round, "cohort")
-        there = set(self.able()) | self._gone_now
-        return draw_cohort([client for client in self.clients if client in there], self._facts.cohort, rng)
+        away = (self.spent | self.left_out) - self._gone_now
+        there = [client for client in self.clients if client not in away] if away else self.clients
+        return draw_cohort(there, self._facts.cohort, rng)
 
     def leave_out(self, client: str, why: str) -> None:
         self.left_out.add(client)
@@ -93,7 +96,7 @@ class RunServer(Server):
         name = task_name(task)
         if name not in self._incoming.kinds:
             raise UserError(f"'{name}' is not a task of this method; mark it with @task.")
-        strangers = [client for client in to if client not in self.clients]
+        strangers = [client for client in to if client not in self._known]
         if strangers or len(set(to)) < len(to):
             who = f"'{strangers[0]}', who is not a client" if strangers else "a client twice"
             raise UserError(f"{name} was asked of {who}; ask every client once.")
@@ -120,9 +123,9 @@ class RunServer(Server):
         self.begin(done)
         self.versions, self.spent, self.left_out = dict(versions), set(spent), set(left_out)
 
-    def able(self) -> list[str]:
-        """The clients that can still be asked."""
-        return [client for client in self.clients if client not in self.spent and client not in self.left_out]
+    def able(self) -> bool:
+        """Whether anyone can still be asked."""
+        return len(self.clients) > len(self.spent | self.left_out)
 
     def check_replies(self) -> None:
         """At the end of a round, since a method may have refused replies after reading them all."""

@@ -160,7 +160,7 @@ def train(
     """Trains from ``w`` along the plan. ``records``: the client's own, if it is fed others as well. ``after`` is called
     with the number of steps taken; if it returns True, training stops."""
     net.load(w)
-    net.module.train()
+    net.training()
     local, pulls, project, speed = descent.local, descent.pulls, descent.project, descent.speed
     rate = local.lr if descent.rate is None else descent.rate
     moving = net.trainable if descent.only is None else descent.only
@@ -217,15 +217,23 @@ class _Batches:
         self._rows = plan.clamp(min=0).to(net.device)
 
     def __iter__(self) -> Iterator[Step]:
+        if not self._kinds and self._transform is None:
+            for step, present in enumerate(self._present):
+                yield self._step(step, self._rows[step][:present])
+            return
         draws = (_Changes(*self._drawn(records)) for records in self._present)
         for step, (changes, sent) in enumerate(ahead(draws, _Changes.tensors, self._net.device)):
             there = self._rows[step][: self._present[step]]
             x = changed(self._x.index_select(0, there), self._kinds, sent[: len(self._kinds)])
             if changes.whole is not None:
                 x = dsa.apply(replace(changes.whole, there=sent[-1]), x)
-            y = self._y.index_select(0, there)
-            weight = None if self._weights is None else self._weights[there]
-            yield Step(self._net, x, y, step, weight, there)
+            yield self._step(step, there, x)
+
+    def _step(self, step: int, there: Tensor, x: Tensor | None = None) -> Step:
+        x = self._x.index_select(0, there) if x is None else x
+        y = self._y.index_select(0, there)
+        weight = None if self._weights is None else self._weights[there]
+        return Step(self._net, x, y, step, weight, there)
 
     def _drawn(self, records: int) -> tuple[Sequence[Tensor], dsa.Draw | None]:
         single = draw_changes(records, self._kinds, self._rng) if self._rng is not None else ()

@@ -77,6 +77,7 @@ class Network:
             raise UserError("model.fast: a network with BatchNorm cannot be 'compiled'; write 'eager'.")
         self._lay_out()
         self._twins: dict[str, Network] = {}
+        self._modules = list(self.module.modules())
         self._compiled = _compiled(self._whole, self.device) if fast == "compiled" else None
         self._quick = self._batch_last() or self._whole  # for the network's own weights
         self._rows = max(1, PASS_PIXELS // math.prod(problem.shape[1:]))
@@ -176,6 +177,11 @@ class Network:
 
     def __call__(self, x: Tensor) -> Outputs:
         return self.at(self.vector, x)
+
+    def training(self) -> None:
+        """Training mode, unless it is in it already: telling every module takes as long as a small batch."""
+        if not all(module.training for module in self._modules):
+            self.module.train()
 
     @contextmanager
     def scoring(self) -> Iterator[None]:

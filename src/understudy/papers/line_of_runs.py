@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
+from understudy.files import MEGABYTE
 from understudy.papers.run_store import FinishedRun
 from understudy.papers.study import StudyLine
-from understudy.runs.compare import MEGABYTE
 from understudy.runs.folder import Line
 from understudy.runs.leak import read_audited
 

@@ -9,12 +9,12 @@ from typing import Any, Literal
 from understudy.config.read import check_keys
 from understudy.config.schema import LIVE
 from understudy.errors import UserError
+from understudy.files import MEGABYTE
 from understudy.runs.folder import Line, RunFolder
 from understudy.runs.leak import Leak, read_audited
 from understudy.runs.lost_work import Spent, lost
 
 SHARE_OF_BEST = 0.9  # the default target, as a share of the best accuracy of all runs
-MEGABYTE = 1e6
 SITES_NAMED = 3  # how many own sites a table names
 Measure = Literal["accuracy", "macro_f1"]
 COUNTS = ("round", "bytes_up", "bytes_down", "failed", "seconds")

@@ -42,7 +42,7 @@ def holdings_of(data: Federation) -> Holdings:
 
 
 def note_holdings(run: RunFolder, data: Federation) -> None:
-    if data.remote:
+    if data.remote or data.population is not None:  # of a population it would be the largest file of all
         return
     found = holdings_of(data)
     clients = {

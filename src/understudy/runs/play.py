@@ -66,7 +66,7 @@ def play(
             note_machine(folder)
             note_holdings(folder, data)
             with (
-                watcher.of_run(words, list(data.sites)),
+                watcher.of_run(words, [] if data.population is not None else list(data.sites)),
                 tracked(trackers, folder, words, data.problem, watcher) as observed,
             ):
                 rounds = Rounds(config, data, method, folder, words, observed, sites_elsewhere=engine is not None)
@@ -109,7 +109,7 @@ def _check(config: Config, data: Federation, method: Method, watcher: Observer) 
             f"method.min_replies is {config.plan.min_replies}, but a round asks only {asked} clients; "
             f"write at most {asked}."
         )
-    at_home = data.remote or any(len(holding.held_out) for holding in data.sites.values())
+    at_home = data.remote or data.holds_out
     if method.scored_at_home and not at_home:
         raise UserError(
             "Part of the model stays with the clients (its head, or its buffers), so they must score it: "

@@ -2,6 +2,7 @@
 
 import contextlib
 import secrets
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from understudy.engines.choose import OpenEngine
 from understudy.errors import UserError, resuming
 from understudy.federation.cohorts import cohort_size
 from understudy.federation.exchange import NOTHING, Engine
+from understudy.federation.made_when_asked import MadeWhenAsked
 from understudy.federation.memories import Memories
 from understudy.federation.method import Method, State
 from understudy.federation.round_record import RepliesWait
@@ -71,21 +73,23 @@ class Rounds:
         self.scores = Scorekeeper(method, data, folder, observer, config.top.measure)
 
     def to_the_end(self, open_engine: OpenEngine) -> Result:
-        if self.data.split is not None:
-            self.data.split.save(self.folder.path / "split.json")
+        split = self.data.split if self.data.population is None else self.data.population
+        if split is not None:
+            split.save(self.folder.path / "split.json")
         with open_engine(self._sites(), self.method) as engine:
             return self._run_with(engine)
 
-    def _sites(self) -> dict[str, Site]:
+    def _sites(self) -> Mapping[str, Site]:
         seed, home = self.config.top.seed, self.folder.path / "clients"
         privacy, policy = self.config.top.privacy, self.config.policy
         # What cost privacy or waits for a person must survive a kill; everything else is made again.
         memories = self.memories if privacy is None and policy is None else None
         shared = (seed, self.digest, self.data.test, privacy, policy)
-        return {
-            name: Site(name, holding, home / name, *shared, memories=memories)
-            for name, holding in self.data.sites.items()
-        }
+
+        def made(name: str) -> Site:
+            return Site(name, self.data.sites[name], home / name, *shared, memories=memories)
+
+        return MadeWhenAsked(self.data.sites, made)
 
     def _run_with(self, engine: Engine) -> Result:
         server = self._server(engine)
@@ -130,7 +134,8 @@ class Rounds:
             score_at_clients=self.scores.at_clients,
             held_out=self._held_out(),
         )
-        clients, released = list(self.data.sites), self.folder.releases.add
+        population, released = self.data.population, self.folder.releases.add
+        clients = list(self.data.sites) if population is None else population.index.names
         exchanged = self.folder.transcript.add if self.config.top.transcript else None
         heard, phase = self._heard, self.observer.phase
         return RunServer(
@@ -141,12 +146,12 @@ class Rounds:
         self.observer.heard(client)
         self.under_way.beat()
 
-    def _held_out(self) -> dict[str, int]:
+    def _held_out(self) -> Mapping[str, int]:
         """The most records each client may have scored on."""
-        most = self.config.engine.most_held_out
-        return {
-            name: most if self._sites_elsewhere else len(holding.held_out) for name, holding in self.data.sites.items()
-        }
+        most = self.config.engine.most_held_out if self._sites_elsewhere else None
+        return MadeWhenAsked(
+            self.data.sites, lambda name: len(self.data.sites[name].held_out) if most is None else most
+        )
 
     def _restored_or_opened(self, server: RunServer) -> tuple[int, State]:
         checkpoint = self.folder.newest_checkpoint()
@@ -234,7 +239,7 @@ class Rounds:
         server.commit()
         self.memories.settle({client: checkpoint.versions.get(client, NOTHING) for client in server.record.down})
         self.folder.releases.settle(server.ledger)
-        self.scores.score(line, state)
+        self.scores.score(line, state, lambda: self.under_way.seconds)
 
     def _line(self, server: RunServer) -> Line:
         """The metrics line of the round that just ended, without its scores."""
@@ -271,8 +276,10 @@ class Rounds:
         """Asks once more, for scores of the last model. It is step 0 of a round that may still come."""
         last = self.scores.waiting[-1]
         server.begin(last["round"] + 1, first_step=0)
-        for _ in server.ask(self.method.score, self.method.model_brief(state), list(server.clients), at_least=0):
-            pass
+        who = self._who_can_score(server)
+        if who:
+            for _ in server.ask(self.method.score, self.method.model_brief(state), who, at_least=0):
+                pass
         record = server.record
         last["bytes_up"] += sum(record.up.values())
         last["bytes_down"] += sum(record.down.values())
@@ -286,6 +293,13 @@ class Rounds:
         last["workers_died"] = last.get("workers_died", 0) + record.workers_died
         last["lost"] = [*last.get("lost", ()), *record.lost]
         self.scores.hand_in(record.scores)
+
+    def _who_can_score(self, server: RunServer) -> list[str]:
+        """All that may hold records back. Of a population, the cohort that would come next: every round before was
+        scored by as many."""
+        if not self._sites_elsewhere and not self.data.remote and not self.data.holds_out:
+            return []
+        return list(server.clients) if self.data.population is None else server.cohort()
 
     def _why_stopped(self, server: RunServer, round: int) -> str:
         return (

@@ -1,5 +1,6 @@
 """Who scores a run's models, and when their lines are written."""
 
+from collections.abc import Callable
 from typing import Any
 
 from understudy.data.federation import Federation
@@ -22,7 +23,9 @@ class Scorekeeper:
         self.at_clients = data.test is None or method.scored_at_home
         self.waiting: list[Line] = []  # lines about the same model: undone rounds do not change it
 
-    def score(self, line: Line, state: State) -> None:
+    def score(self, line: Line, state: State, seconds: Callable[[], float] | None = None) -> None:
+        """``seconds`` that the round took are asked last, so that saving and scoring are in them; None: they are in
+        the line."""
         net = self._method.net
         line |= self._method.metrics(state)
         if remarks := list(self._method.remarks(state)):
@@ -30,6 +33,7 @@ class Scorekeeper:
         if self._measure and line["round"] % self._measure == 0:
             line |= measure_round(self._method, state, self._data)
         if self.at_clients:
+            line["seconds"] = line["seconds"] if seconds is None else seconds()
             self.waiting.append(line)
             return
         assert self._data.test is not None
@@ -40,6 +44,7 @@ class Scorekeeper:
         for name, weights in self._method.further_models(state).items():
             net.load(weights)
             scores[f"{name}_accuracy"] = evaluate(net.logits, self._data.test, net.problem).accuracy
+        line["seconds"] = line["seconds"] if seconds is None else seconds()
         self._write(line, scores)
 
     def hand_in(self, counts: Tally, *, last_chance: bool = True) -> None:

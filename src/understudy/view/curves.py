@@ -7,8 +7,9 @@ from itertools import accumulate
 from pathlib import Path
 
 from understudy.errors import UserError
+from understudy.files import MEGABYTE
 from understudy.papers.study import Drawing, Panel, Style, Trace, axis_top
-from understudy.runs.compare import MEGABYTE, compare, distinct_labels, read_metrics
+from understudy.runs.compare import compare, distinct_labels, read_metrics
 from understudy.runs.folder import Line
 from understudy.view.canvas import save_figure
 from understudy.view.numbers import size

@@ -1,16 +1,18 @@
 """What is available: methods, networks, generators, data sets; and how skewed a split is."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from understudy.data.inspection import Inspection
-from understudy.data.skew import Skew
 from understudy.view.numbers import NONE
 from understudy.view.ruled import Columns, filled, print_notes, print_rows, print_table
+
+if TYPE_CHECKING:  # listings that are kept are printed without torch
+    from understudy.data.inspection import Inspection
+    from understudy.data.skew import Skew
 
 MOST_CLIENTS = 30
 MOST_NAMES = 3  # of what joins a method, or what an add-on joins
@@ -165,20 +167,20 @@ def shape_words(shape: Sequence[int]) -> str:
     return "×".join(map(str, sides if channels == 1 and sides else [*sides, channels]))
 
 
-def print_skew(skew: Skew, console: Console | None = None) -> None:
+def print_skew(skew: "Skew", console: Console | None = None) -> None:
     console = console or Console()
     print_table(console, lambda gap: skew_table(skew, gap))
     print_notes(console, skew_notes(skew))
 
 
-def print_inspection(found: Inspection, console: Console | None = None) -> None:
+def print_inspection(found: "Inspection", console: Console | None = None) -> None:
     console = console or Console()
     print_rows(console, {"where": "words", "records": "number"}, [(n, f"{c:,}") for n, c in found.records.items()])
     print_rows(console, {"class": "words", "records": "number"}, [(n, f"{c:,}") for n, c in found.classes.items()])
     print_notes(console, [f"{found.kind}.", *(found.warnings or ("Nothing looks wrong.",))])
 
 
-def skew_table(skew: Skew, gap: int = 2) -> Table:
+def skew_table(skew: "Skew", gap: int = 2) -> Table:
     rows = []
     for one in skew.clients[:MOST_CLIENTS]:
         numbers = (f"{one.entropy:.2f}", f"{one.effective_classes:.1f}", f"{one.distance:.2f}")
@@ -191,7 +193,7 @@ def skew_table(skew: Skew, gap: int = 2) -> Table:
     return table
 
 
-def skew_notes(skew: Skew) -> list[str]:
+def skew_notes(skew: "Skew") -> list[str]:
     notes = [
         "distance: between a client's labels and those of all clients; 0 the same, 1 nothing in common.",
         f"{len(skew.clients)} clients with {skew.smallest:,} to {skew.largest:,} records, "

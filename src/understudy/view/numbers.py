@@ -1,6 +1,6 @@
 """Numbers formatted for people."""
 
-from understudy.runs.compare import MEGABYTE
+from understudy.files import MEGABYTE
 
 NONE = "–"
 

@@ -13,6 +13,7 @@ The published loops may never end (100 clients, α = 0.01). Here the number of d
 draw is kept, records move from the largest client to those that lack them, and the split notes it.
 """
 
+import heapq
 from typing import Literal
 
 import numpy as np
@@ -166,13 +167,16 @@ def fill_up(parts: list[Indices], floor: int) -> tuple[list[Indices], int]:
     """Moves records from the end of the largest client's list to those with fewer than ``floor``."""
     parts = list(parts)
     filled = 0
+    by_size = [(-len(part), at) for at, part in enumerate(parts)]  # the largest first, and of equals the first
+    heapq.heapify(by_size)
     for needy in range(len(parts)):
         if len(parts[needy]) >= floor:
             continue
         filled += 1
         while (lacking := floor - len(parts[needy])) > 0:
-            largest = max(range(len(parts)), key=lambda k: len(parts[k]))
-            moved = min(lacking, len(parts[largest]) - floor)
+            size, largest = heapq.heappop(by_size)
+            moved = min(lacking, -size - floor)
             parts[needy] = np.concatenate([parts[needy], parts[largest][-moved:]])
             parts[largest] = parts[largest][:-moved]
+            heapq.heappush(by_size, (size + moved, largest))
     return parts, filled

@@ -8,6 +8,7 @@ import numpy as np
 
 from understudy.base_settings import Settings
 from understudy.data.dataset import Dataset
+from understudy.data.population import DealtIndex, NumberedNames, dealt_index
 from understudy.data.strata import Indices
 from understudy.errors import UserError
 
@@ -26,9 +27,24 @@ class SplitKind(Settings):
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
         """Deals out the records ``among`` (indices into the training set, in order) to clients."""
 
+    def deal_index(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> DealtIndex:
+        """The same for a population, as an index."""
+        dealt = self.deal(dataset, among, clients, rng)
+        sizes = np.array([len(part) for part in dealt.parts], dtype=np.int64)
+        order = np.concatenate([np.empty(0, np.int64), *dealt.parts])
+        return dealt_index(numbered(len(sizes)), order, sizes, dealt.notes)
+
+    def clients_of(self, dataset: Dataset, clients: int) -> int:
+        """How many clients there will be."""
+        return clients
+
     def keep_back(self, dataset: Dataset, share: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
         """(validation, left): the first stay on the server, for choosing settings."""
         return dataset.cut(int(len(dataset.train) * share + 0.5), rng)
+
+
+def numbered(clients: int) -> NumberedNames:
+    return NumberedNames("client-", np.arange(clients))
 
 
 def single_labels(dataset: Dataset, kind: str) -> Indices:

@@ -6,7 +6,8 @@ import numpy as np
 from pydantic import Field
 
 from understudy.data.dataset import Dataset
-from understudy.data.splits.kind import Deal, SplitKind, deal_groups, single_labels
+from understudy.data.population import DealtIndex, NumberedNames, dealt_index
+from understudy.data.splits.kind import Deal, SplitKind, deal_groups, numbered, single_labels
 from understudy.data.strata import Indices
 from understudy.errors import UserError
 
@@ -20,6 +21,11 @@ class Iid(SplitKind):
 
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
         return Deal(np.array_split(rng.permutation(among), clients))
+
+    def deal_index(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> DealtIndex:
+        sizes = np.full(clients, len(among) // clients, dtype=np.int64)
+        sizes[: len(among) % clients] += 1
+        return dealt_index(numbered(clients), rng.permutation(among), sizes)
 
 
 class LabelGroups(SplitKind):
@@ -116,12 +122,27 @@ class Users(SplitKind):
     kind: Literal["users"] = "users"  # by natural user
 
     def deal(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> Deal:
+        everyone, order, sizes = self._by_user(dataset, among)
+        parts = np.split(order, np.cumsum(sizes)[:-1])
+        return Deal(parts, names=[f"user-{user}" for user in everyone.tolist()])
+
+    def deal_index(self, dataset: Dataset, among: Indices, clients: int, rng: np.random.Generator) -> DealtIndex:
+        everyone, order, sizes = self._by_user(dataset, among)
+        if everyone[0] < 0:
+            raise UserError(f"data.split: users of {dataset.name} are numbered from {everyone[0]}; number them from 0.")
+        return dealt_index(NumberedNames("user-", everyone), order, sizes)
+
+    def clients_of(self, dataset: Dataset, clients: int) -> int:
+        return clients if dataset.users is None else len(np.unique(dataset.users.numpy()))
+
+    def _by_user(self, dataset: Dataset, among: Indices) -> tuple[Indices, Indices, Indices]:
+        """All users in order, the records ``among`` user by user, and how many each has."""
         if dataset.users is None:
             raise UserError(
                 f"data.split: {dataset.name} does not tell whose record each is; "
                 "give the .npz an array 'users', or use another split."
             )
         users = dataset.users.numpy()
-        everyone = np.unique(users)
-        mine = users[among]
-        return Deal([among[mine == user] for user in everyone], names=[f"user-{user}" for user in everyone.tolist()])
+        everyone, mine = np.unique(users), users[among]
+        sizes = np.bincount(np.searchsorted(everyone, mine), minlength=len(everyone))
+        return everyone, among[np.argsort(mine, kind="stable")], sizes

@@ -127,7 +127,8 @@ class Averaging(Method):
     def _begin(self, client: Client, brief: Message) -> tuple[Tensor, Kits]:
         """The model to train from, and what each term prepared."""
         w = self.whole(client, brief["model"])
-        self.net.load(w)
+        if self.terms:
+            self.net.load(w)  # for those that look at it before training does the same
         outside = self.seen_by_terms(client)
         return w, [term.begin(outside, brief, self.net) for term in self.terms]
 

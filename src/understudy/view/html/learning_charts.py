@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+from understudy.files import MEGABYTE
 from understudy.papers.study import Panel, Trace, axis_top
-from understudy.runs.compare import MEGABYTE
 from understudy.runs.folder import Line
 from understudy.runs.reported import ReportedRun, number
 from understudy.view.html.charts import CellTable, Chart, cell_chart, line_chart
