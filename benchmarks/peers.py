@@ -32,7 +32,10 @@ SCRIPTS = Path(__file__).parent / "peer_scripts"
 ENV = "UNDERSTUDY_PEERS_ENV"  # set by --env
 EPOCHS = 1
 TOGETHER = {"W1": 13, "W2": 5}  # clients per group, measured
-GOALS = {"W1": {"pfl-research": 4.0, "FedJAX": 1.7}, "W2": {"pfl-research": None, "FedJAX": 1.2}}
+GOALS: dict[str, dict[str, float | None]] = {
+    "W1": {"pfl-research": 4.0, "FedJAX": 1.7},
+    "W2": {"pfl-research": None, "FedJAX": 1.2},
+}
 TWO_WORKERS = 1.8  # times one process
 
 
@@ -155,7 +158,7 @@ def measure(work: Workload, python: Path) -> list[Row]:
     with tempfile.TemporaryDirectory() as kept:
         folder = Path(kept)
         write_workload(work, folder)
-        ends = {name: folder / f"end-{at}" for at, name in enumerate([*OURS, *THEIRS])}
+        ends = {name: folder / f"end-{at}.safetensors" for at, name in enumerate([*OURS, *THEIRS])}
         peers = {name: Foreign(python, script, folder, ends[name]) for name, script in THEIRS.items()}
         running: dict[str, Contender] = {**peers}
         for name, make in OURS.items():
@@ -205,9 +208,9 @@ def _print(work: Workload, paces: Mapping[str, Pace], apart: Mapping[str, float]
 def _rows(work: Workload, paces: Mapping[str, Pace]) -> list[Row]:
     rate = {name: pace.a_second for name, pace in paces.items()}
     ours, spread = rate["Understudy, together"], rate["Understudy, together, two workers"]
+    against = {**GOALS[work.name], **dict.fromkeys(("bare vmap", "bare loop", "Understudy, inline"))}
     rows = [
-        Row(f"{work.name}: together / {peer}", "rounds/s", ours, rate[peer], goal)
-        for peer, goal in {**GOALS[work.name], "bare vmap": None, "bare loop": None, "Understudy, inline": None}.items()
+        Row(f"{work.name}: together / {peer}", "rounds/s", ours, rate[peer], goal) for peer, goal in against.items()
     ]
     return [*rows, Row(f"{work.name}: two workers / one process", "rounds/s", spread, ours, TWO_WORKERS)]
 

@@ -4,6 +4,7 @@ What disturbs a turn only ever makes it longer, so the shorter turns tell what t
 would be luck.
 """
 
+import contextlib
 import multiprocessing
 import os
 import random
@@ -84,7 +85,8 @@ class Apart:
         self._ours.recv()
 
     def close(self) -> None:
-        self._ours.send(False)
+        with contextlib.suppress(BrokenPipeError):  # it stopped by itself
+            self._ours.send(False)
         self._process.join()
 
 

@@ -39,7 +39,8 @@ class Residual(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         x = torch.tanh(self.first(x))
-        return (x + self.scale * self.second(x)).mean((2, 3))
+        found: Tensor = (x + self.scale * self.second(x)).mean((2, 3))
+        return found
 
 
 def norms() -> nn.Module:
@@ -211,6 +212,8 @@ class Tied(Classifier):
 
 
 class Counting(Residual):
+    seen: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("seen", torch.zeros(()))
@@ -248,7 +251,7 @@ def test_a_network_that_cannot_serve_several_clients_says_why(build: Callable[[]
 
 def test_a_layer_that_somebody_listens_to_is_computed_as_it_is() -> None:
     net = Network(perceptron, IMAGES, seed=5)
-    net.module.head.register_forward_hook(lambda module, given, out: 2 * out)  # type: ignore[union-attr, operator]
+    net.module.head.register_forward_hook(lambda module, given, out: 2 * out)  # type: ignore[union-attr]
     program = program_for(net)
     assert isinstance(program, Mapped)
     check_equal(net, program, exercises(net, OPTIMISERS["plain"]))

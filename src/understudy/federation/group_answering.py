@@ -12,7 +12,7 @@ from understudy.federation.exchange import Answer, Request
 from understudy.federation.message import Message
 from understudy.federation.method import Method, Pausing, Together
 from understudy.federation.site import Site
-from understudy.federation.working import Prepared, Worked, prepare, worked
+from understudy.federation.working import ReadyWork, Worked, prepare, worked
 from understudy.learning.loop import Trained
 from understudy.learning.together.stacking import Exercise
 from understudy.randomness import private_global_stream
@@ -53,7 +53,7 @@ class _Member:
         self.exercise: Exercise | None = None
         self.trained: Trained | None = None
         self.failure: Exception | None = None
-        self._ready: Prepared | None = None
+        self._ready: ReadyWork | None = None
         self._together: Together | None = None
         self._task: Pausing | None = None
         self._reply: Message | None = None

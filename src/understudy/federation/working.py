@@ -36,7 +36,7 @@ def job_of(site: Site, method: Method, request: Request) -> Job:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class ReadyWork:
     """What a task works with."""
 
     job: Job
@@ -83,16 +83,16 @@ def work(site: Site, method: Method, request: Request) -> Worked:
     return worked(request, ready, reply)
 
 
-def prepare(site: Site, method: Method, request: Request) -> Prepared:
+def prepare(site: Site, method: Method, request: Request) -> ReadyWork:
     job = job_of(site, method, request)
     check_kinds(site.policy, job.kinds, private=site.privacy is not None)
     kept = _remembered(site, request)
     brief = _BRIEFS.read(request.body)
     scores = _scores(site, method, request, kept, brief) if request.score and may_score(site.policy) else {}
-    return Prepared(job, _client(site, request, Memory(kept)), brief, scores)
+    return ReadyWork(job, _client(site, request, Memory(kept)), brief, scores)
 
 
-def worked(request: Request, ready: Prepared, reply: Message) -> Worked:
+def worked(request: Request, ready: ReadyWork, reply: Message) -> Worked:
     _check_declared(request, ready.job, reply)
     return Worked(reply.but(ready.scores), ready.client.memory, ready.client.budget.charged)
 

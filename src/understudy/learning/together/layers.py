@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-Layout = Literal["rows", "images"]
+ManyLayout = Literal["rows", "images"]
 _aten = torch.ops.aten
 
 
@@ -33,9 +33,9 @@ class Sink(ABC):
 class ManyLayer(ABC):
     """One layer of the network for all clients; ``blocks`` hold the stacked weights of the whole network."""
 
-    wants: Layout | None = None  # None: either
+    wants: ManyLayout | None = None  # None: either
 
-    def gives(self, layout: Layout) -> Layout:
+    def gives(self, layout: ManyLayout) -> ManyLayout:
         return layout
 
     @abstractmethod
@@ -52,7 +52,7 @@ class ManyLayer(ABC):
 class ManyFlatten(ManyLayer):
     images: bool = False  # what comes in
 
-    def gives(self, layout: Layout) -> Layout:
+    def gives(self, layout: ManyLayout) -> ManyLayout:
         return "rows"
 
     def forward(self, x: Tensor, blocks: Sequence[Tensor]) -> tuple[Tensor, Any]:

@@ -13,10 +13,10 @@ from torch.func import functional_call, grad, vmap
 from understudy.data.problem import Problem
 from understudy.learning.losses import per_record_loss
 from understudy.learning.together.layers import (
-    Layout,
     ManyConvolution,
     ManyFlatten,
     ManyLayer,
+    ManyLayout,
     ManyMaxPool,
     ManyRelu,
     Sink,
@@ -39,7 +39,7 @@ class ManyBatches:
 
 
 class Program(ABC):
-    layout: Layout = "rows"  # of the records in a batch
+    layout: ManyLayout = "rows"  # of the records in a batch
 
     @abstractmethod
     def gradients(self, blocks: Sequence[Tensor], kept: Sequence[Tensor], batch: ManyBatches, sink: Sink) -> None:
@@ -130,7 +130,7 @@ def _hooked(module: nn.Module) -> bool:
 def _fitted(layers: list[ManyLayer], problem: Problem) -> list[ManyLayer] | None:
     """With a layout in which every layer can work; None: there is none."""
     images = any(layer.wants == "images" for layer in layers)
-    layout: Layout = "images" if images else "rows"
+    layout: ManyLayout = "images" if images else "rows"
     if images and len(problem.shape) != 3:
         return None
     flat = len(problem.shape) == 1

@@ -10,7 +10,7 @@ from understudy.learning.ahead import ahead
 from understudy.learning.augmentation import changed, draw_changes
 from understudy.learning.loop import Descent, Feed
 from understudy.learning.plan import EMPTY
-from understudy.learning.together.layers import Layout
+from understudy.learning.together.layers import ManyLayout
 from understudy.learning.together.program import ManyBatches
 from understudy.models.network import Network
 
@@ -31,7 +31,7 @@ class Exercise:
         return len(self.feed.plan)
 
 
-class Weights:
+class StackedWeights:
     """The clients' weights: one block of (clients, …) for each tensor of the network, in its order."""
 
     def __init__(self, net: Network, starts: Sequence[Tensor]):
@@ -58,7 +58,7 @@ class Batches:
     """The batches of all clients, step by step; ``exercises`` come with the longest first. A step has those clients
     that still train."""
 
-    def __init__(self, net: Network, exercises: Sequence[Exercise], layout: Layout):
+    def __init__(self, net: Network, exercises: Sequence[Exercise], layout: ManyLayout):
         self._net, self._layout = net, layout
         feeds = [exercise.feed for exercise in exercises]
         self._kinds = exercises[0].descent.local.augment if feeds[0].rng is not None else ()

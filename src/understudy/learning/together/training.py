@@ -10,7 +10,7 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Descent, RowPull, Trained, plain, train
 from understudy.learning.together.layers import Sink
 from understudy.learning.together.program import ManyBatches, Program
-from understudy.learning.together.stacking import Batches, Exercise, Weights
+from understudy.learning.together.stacking import Batches, Exercise, StackedWeights
 from understudy.models.network import Network
 
 Blocks = list[Tensor]
@@ -26,8 +26,8 @@ def train_together(net: Network, program: Program, exercises: Sequence[Exercise]
     check_alike(exercises)
     order = sorted(range(len(exercises)), key=lambda at: -exercises[at].steps)
     longest_first = [exercises[at] for at in order]
-    weights = Weights(net, [exercise.w for exercise in longest_first])
-    steps = _Steps(weights, longest_first)
+    weights = StackedWeights(net, [exercise.w for exercise in longest_first])
+    steps = _StackedSteps(weights, longest_first)
     with torch.no_grad():
         for batch in Batches(net, longest_first, program.layout) if longest_first[0].steps else ():
             steps.take(program, batch)
@@ -51,10 +51,10 @@ def check_alike(exercises: Sequence[Exercise]) -> None:
             raise UserError("These clients do not train alike, so they cannot be trained together.")
 
 
-class _Steps:
+class _StackedSteps:
     """The optimiser of `learning.loop`, for every client in its row. Those that have finished do not move."""
 
-    def __init__(self, weights: Weights, exercises: Sequence[Exercise]):
+    def __init__(self, weights: StackedWeights, exercises: Sequence[Exercise]):
         descent = exercises[0].descent
         self.local: Local = descent.local
         self.rate = descent.local.lr if descent.rate is None else descent.rate

@@ -42,13 +42,14 @@ class Active(Pull):
         if self.term.in_rows is None:
             return None
         kits = [cast(Active, pull).kit for pull in pulls]
-        stacked = {part: _rows([kit[part] for kit in kits]) for part in self.term.in_rows}
+        where = next((kits[0][part].device for part in self.term.in_rows if kits[0][part].ndim), torch.device("cpu"))
+        stacked = {part: _rows([kit[part] for kit in kits]).to(where) for part in self.term.in_rows}
         return lambda w: self.term.gradient({part: rows[: len(w)] for part, rows in stacked.items()}, w)
 
 
 def _rows(parts: Sequence[Tensor]) -> Tensor:
     """One row per client; single numbers become columns, to multiply rows by."""
-    return torch.stack([part.reshape(1) if not part.ndim else part for part in parts])
+    return torch.stack([part if part.ndim else part.to(torch.float32).reshape(1) for part in parts])
 
 
 @dataclass(frozen=True)
