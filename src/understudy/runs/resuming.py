@@ -52,7 +52,8 @@ def check_not_edited(folder: RunFolder) -> bool:
 
 def digest_of_run(words: dict[str, Any]) -> str:
     """Of everything that must stay the same throughout a run."""
-    fixed = {key: value for key, value in _said(_with_used_data(words)).items() if key not in FREE}
+    said = _said(_with_used_data(words))
+    fixed = {key: _without_newer(value, key, {}) for key, value in said.items() if key not in FREE}
     if isinstance(fixed.get("method"), dict) and why_rounds_matter(words) is None:
         fixed["method"] = {key: value for key, value in fixed["method"].items() if key != "rounds"}
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:32]
@@ -72,9 +73,10 @@ def _said(words: Any) -> Any:
 
 
 def _without_newer(words: Any, section: str, saved: Any) -> Any:
-    """What older folders leave to the records themselves: their shape shows the same."""
-    older = saved if isinstance(saved, dict) else {}
-    return {k: v for k, v in words.items() if k in older or k not in NEWER[section]} if section in NEWER else words
+    """What older folders leave to the records themselves, whose shape shows the same."""
+    if section not in NEWER or not isinstance(words, dict) or not isinstance(saved, dict):
+        return words
+    return {key: value for key, value in words.items() if key in saved or key not in NEWER[section]}
 
 
 def _follows_a_curve(words: object) -> bool:
