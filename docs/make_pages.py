@@ -23,6 +23,7 @@ from understudy.base_settings import Settings, settings_in
 from understudy.config.describe import describe_generators, describe_methods, describe_models, reference
 from understudy.config.families import FAMILIES
 from understudy.config.schema import EngineSettings, MethodPlan, ModelPlan, Top
+from understudy.data.kinds import KINDS, PLURAL
 from understudy.data.settings import DataSettings
 from understudy.data.splits.make import SplitSettings
 from understudy.papers.claims import in_print
@@ -36,7 +37,7 @@ from understudy.papers.telling import told
 from understudy.privacy.policy import Policy
 from understudy.privacy.promise import PrivacySettings
 from understudy.view.findings import markdown_table
-from understudy.view.listings import flat, typed
+from understudy.view.listings import flat, taken, typed
 from understudy.view.papers_listed import scoreboard_table
 
 HERE = Path(__file__).parent
@@ -54,6 +55,7 @@ def page(roles: Sequence[Mapping[str, Any]]) -> str:
     parts += ["## Run it", f"```\n{commands}\n```"]
     parts += ["## Our numbers, and the published ones", _numbers(first["name"])]
     parts += ["## Settings", *_by_role(roles, _settings)]
+    parts += ["## What it takes", *_by_role(roles, _takes)]
     parts += ["## What leaves a client", *_by_role(roles, _sends)]
     parts.append("What it combines with: [the table of all methods](README.md#what-combines-with-what).")
     return "\n\n".join(parts) + "\n"
@@ -136,6 +138,10 @@ def _cell(words: str) -> str:
     return words.replace("|", "\\|")
 
 
+def _takes(about: Mapping[str, Any]) -> str:
+    return f"Kinds of record ([what they are](../data-kinds.md)): {taken(about)}."
+
+
 def _sends(about: Mapping[str, Any]) -> str:
     lines = ["| task | part | kind |", "|---|---|---|"]
     rows = [f"| {task} | {part} | {kind} |" for task, parts in about["sends"].items() for part, kind in parts.items()]
@@ -163,7 +169,37 @@ def index() -> str:
     ]
     for name, (about, *_) in sorted(by_name().items(), key=lambda item: (item[1][0]["role"], item[0])):
         lines.append(f"- [{name}]({name}.md): {about['title']}")
-    return "\n".join([*lines, "", "## What combines with what", "", combinations()]) + "\n"
+    lines += ["", "## What combines with what", "", combinations()]
+    return "\n".join([*lines, "", "## What takes which records", "", kinds_taken(by_name())]) + "\n"
+
+
+def kinds_taken(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Methods and add-ons down, kinds across; a setting where one is needed."""
+    lines = [f"| method | {' | '.join(PLURAL.values())} |", "|---|" + ":-:|" * len(PLURAL)]
+    for name, (about, *_) in found.items():
+        said = [f"`{about['takes'][kind]}`" if about["takes"].get(kind) else "✓" for kind in KINDS]
+        cells = (cell if kind in about["takes"] else "" for kind, cell in zip(KINDS, said, strict=True))
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def networks_and_generators() -> str:
+    lines = [f"| | {' | '.join(PLURAL.values())} |", "|---|" + ":-:|" * len(PLURAL)]
+    models = [(f"network `{one['name']}`", one["takes"]) for one in describe_models()]
+    made = [(f"generator `{one['name']}`", one["makes"]) for one in describe_generators()]
+    for name, kinds in (*models, *made):
+        lines.append(f"| {name} | {' | '.join('✓' if kind in kinds else '' for kind in KINDS)} |")
+    return "\n".join(lines)
+
+
+KINDS_PAGE = HERE / "data-kinds.md"
+KINDS_TABLE = re.compile(r"(<!-- kinds -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def kinds_page() -> str:
+    """With its two tables; the rest of it is as written by hand."""
+    tables = f"{kinds_taken(by_name())}\n\n{networks_and_generators()}"
+    return KINDS_TABLE.sub(lambda place: f"{place[1]}{tables}\n{place[2]}", KINDS_PAGE.read_text())
 
 
 def combinations() -> str:
@@ -406,6 +442,7 @@ def main() -> None:
     (HERE / "settings.md").write_text(settings_page())
     (HERE / "api.md").write_text(api_page())
     README.write_text(readme())
+    KINDS_PAGE.write_text(kinds_page())
     for study in study_folders():
         (study / "README.md").write_text(study_page(study))
     for name in ARTEFACTS:

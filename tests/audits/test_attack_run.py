@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from understudy.audits import likelihood_ratios
@@ -144,3 +145,28 @@ def test_a_damaged_audit_is_told(tmp_path: Path) -> None:
             read_audit(tmp_path / "run")
         with pytest.raises(UserError, match=r"audit\.json is damaged"):
             compare([tmp_path / "run"])
+
+
+def test_rows_of_a_table_that_left_are_found_as_images_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    sex = rng.integers(0, 2, 400)
+    rows = ["age,height,sex,y", *(f"{a:.4f},{b:.4f},{'fm'[s]},{i % 2}" for i, (a, b, s) in enumerate(
+        zip(rng.normal(50, 10, 400), rng.normal(170, 9, 400), sex, strict=True)
+    ))]  # fmt: skip
+    (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
+    scale = {"mean": [50, 170, 0, 0], "std": [10, 9, 1, 1]}
+    data = {"name": str(tmp_path / "table.csv"), "limit": 300, "clients": 3, "split": "iid", "held_out": 0.2, **scale}
+    methods: dict[str, dict[str, Any]] = {"real": {"rounds": 2, "ipc": 20}, "feddm": {"rounds": 1, "steps": 5}}
+    for name, given in methods.items():
+        method = {"name": name, **given, "server": {"epochs": 2}}
+        play(resolve({**DIGITS, "data": data, "model": "mlp", "method": method}), tmp_path / name)
+    sent = audit_run(tmp_path / "real")
+    distance = next(row for row in sent.rows if row.name == "distance")
+    assert distance.pooled.caught.value > 0.3  # 2 · 2 · 20 of 80 records of each client, some twice
+    assert distance.null.caught.value < 0.1
+    assert sent.copies is not None
+    assert sent.copies.share == 1.0
+    made = audit_run(tmp_path / "feddm")
+    assert {row.name for row in made.rows} == {"distance", "density", "embedding", "mixture"}
+    assert made.copies is not None
+    assert made.copies.share < 1.0

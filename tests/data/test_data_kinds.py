@@ -90,7 +90,7 @@ def test_what_cannot_be_that_kind_is_told_by_site(x: Any, kind: Any, sentence: s
 def test_tokens_stay_whole_numbers_from_file_to_message(tmp_path: Path) -> None:
     ids = np.array([[7, 2**24 + 1, 0], [3, 0, 0]])  # 2²⁴ + 1 is no float32
     np.savez(tmp_path / "a.npz", x=ids, y=[0, 1])
-    data = build_federation(DataSettings(name=str(tmp_path / "a.npz"), clients=1, split="iid"), seed=0)
+    data = build_federation(said(name=str(tmp_path / "a.npz"), clients=1, split="iid"), seed=0)
     own = data.sites["client-0"].own
     assert sorted(own.x.tolist()) == sorted(ids.tolist())
     assert data.problem.tokens == 2**24 + 2

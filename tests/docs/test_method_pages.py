@@ -45,6 +45,7 @@ def test_the_pages_about_all_of_them_are_as_well() -> None:
         DOCS / "methods" / "README.md": make.index(),
         DOCS / "settings.md": make.settings_page(),
         DOCS.parent / "README.md": make.readme(),
+        DOCS / "data-kinds.md": make.kinds_page(),
     }
     for page, text in written.items():
         assert page.read_text() == text, f"{page.name} is out of date; run python docs/make_pages.py"
@@ -61,6 +62,7 @@ SPRING: dict[str, Any] = {
     "sends": {"Averaging.train": {"change": "weights"}},
     "sends_in_words": "its change",
     "joins": [],
+    "takes": {"image": "", "vector": "dsa=false"},
 }
 ADDED = {**SPRING, "role": "add-on", "command": "run with=spring", "sends": {}, "sends_in_words": "nothing more"}
 
@@ -71,6 +73,17 @@ def test_a_name_that_is_a_method_and_an_add_on_has_one_page_for_both() -> None:
     assert text.count("A spring.") == 1
     assert text.index("### As a method") < text.index("### As an add-on")
     assert "### As" not in maker().page([SPRING])
+
+
+def test_the_table_of_kinds_has_a_tick_a_setting_or_nothing() -> None:
+    assert maker().kinds_taken({"spring": [SPRING]}).splitlines() == [
+        "| method | images | vectors | sequences | tokens |",
+        "|---|:-:|:-:|:-:|:-:|",
+        "| `spring` | ✓ | `dsa=false` |  |  |",
+    ]
+    assert "Kinds of record ([what they are](../data-kinds.md)): image, vector (with dsa=false)." in maker().page(
+        [SPRING]
+    )
 
 
 def test_the_table_of_families_names_everybody_once_and_what_differs() -> None:

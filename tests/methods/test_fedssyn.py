@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 from painted import LOCAL, SITES, Painted, add, dealt, opened, painted, staged
-from stage import Stage, bound, cloud, image_net, pictures, softmax_net
+from stage import Stage, bound, cloud, image_net, pictures
 
 from understudy.config.resolve import resolve
+from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
@@ -17,6 +18,7 @@ from understudy.methods.fedavg import fedavg
 from understudy.methods.fedssyn.fedssyn import GIVEN, POOL_X, POOL_Y, slices
 from understudy.methods.fedssyn.settings import FedssynSettings
 from understudy.methods.shared.averaging import AveragingSettings
+from understudy.methods.shared.imitation import require_fitting
 
 
 @pytest.fixture(autouse=True)
@@ -126,10 +128,11 @@ def test_the_generator_of_the_paper_works_in_its_place() -> None:
     assert [len(reply["y"]) for round, _, reply in stage.replies if round == 0] == [4, 5]
 
 
-def test_records_that_are_not_pixels_are_refused() -> None:
-    stage = Stage(bound(add(), softmax_net()), {"a": cloud("a", 6)})
-    with pytest.raises(UserError, match="a are not uint8"):
-        opened(stage)
+def test_records_that_are_not_what_the_problem_says_are_refused() -> None:
+    client = Stage(bound(add(), image_net()), {"a": cloud("a", 6)}).client("a", 1)
+    with pytest.raises(UserError, match="the records of a are not uint8 pixels"):
+        require_fitting(client, Problem((3,), 3))
+    require_fitting(client, Problem((3,), 3, floats=True))
 
 
 # ---- shuffling and dealing

@@ -12,12 +12,12 @@ from understudy.privacy.sgd import PrivateSteps, clipped_sum
 from understudy.randomness import generator
 from understudy.synthesis.generator import entry
 from understudy.synthesis.vae.networks import Autoencoder
-from understudy.synthesis.vae.rows import LEAST_SPREAD, Rows
+from understudy.synthesis.vae.rows import LEAST_SPREAD, FloatRows
 from understudy.synthesis.vae.training import VaeSettings, record_objective
 from understudy.synthesis.vae.vae import Vae
 
 TABLE = Problem((4,), 2, floats=True, categories=((1, 2),))  # a number, two words, a number
-ROWS = Rows(TABLE.shape, TABLE.categories)
+ROWS = FloatRows(TABLE.shape, TABLE.categories)
 QUICK = VaeSettings(epochs=120, batch=32, lr=5e-3, hidden=32, latent=3, gamma=1.0, capacity=3, spread="class")
 
 
@@ -45,12 +45,12 @@ def test_rows_are_drawn_with_the_spread_of_numbers_and_the_chances_of_words() ->
 
 def test_numbers_are_scaled_by_the_records_and_back_and_words_are_not() -> None:
     x = torch.tensor([[10.0, 1.0, 0.0, 7.0], [30.0, 0.0, 1.0, 7.0]])
-    rows = Rows.scaled_by(x, TABLE)
+    rows = FloatRows.scaled_by(x, TABLE)
     assert rows.seen(x).tolist() == [[-1, 1, 0, 0], [1, 0, 1, 0]]
     outputs = torch.tensor([[[1.0, 50.0, 0.0, 3.0], [-50.0, 0.0, 0.0, 0.0]]])
     made = rows.drawn(outputs, generator("back"))
     assert made[0].tolist() == [30, 1, 0, 7]  # what never changes stays exactly so, whatever its noise
-    again = Rows.of(rows.learnt, TABLE)
+    again = FloatRows.of(rows.learnt, TABLE)
     assert torch.equal(again.drawn(outputs, generator("back")), made)
 
 
@@ -93,7 +93,7 @@ def test_sequences_keep_their_shape_and_their_waves() -> None:
 
 def test_no_number_is_copied_to_the_last_digit() -> None:
     decoder = Autoencoder(3, 0, 2, 4, 8).decoder
-    decoder.log_spread.data.fill_(-9.0)  # type: ignore[union-attr, operator]
+    decoder.log_spread.data.fill_(-9.0)  # type: ignore[operator]
     _, spread = decoder(torch.zeros(1, 2), torch.zeros(1, 0)).unbind(1)
     assert spread.tolist() == [[pytest.approx(LEAST_SPREAD)] * 3]
 

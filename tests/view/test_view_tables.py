@@ -129,22 +129,27 @@ METHOD = {
     ],
     "sends": {"FedDM.distil": {"x": "examples", "weight": "statistics"}},
     "joins": ["fedssyn"],
+    "takes": {"image": "", "vector": "dsa=false"},
 }
-ADD_ON = {**METHOD, "name": "fedcog", "role": "add-on", "sends": {}, "joins": [], "reference": []}
+ALL = dict.fromkeys(("image", "vector", "sequence", "tokens"), "")
+ADD_ON = {**METHOD, "name": "fedcog", "role": "add-on", "sends": {}, "joins": [], "reference": [], "takes": ALL}
 
 
 def test_methods_are_listed_with_the_kinds_that_they_send() -> None:
     lines = printed(print_methods, [METHOD, ADD_ON], False)
-    assert lines[2].split() == ["fedcog", "nothing", "more", "–"]
-    assert lines[6].split() == ["feddm", "examples,", "statistics", "fedssyn"]
-    assert len(lines) == 10
+    assert lines[2].split() == ["fedcog", "nothing", "more", "all", "–"]
+    assert lines[6].split() == ["feddm", "examples,", "statistics", "image,", "vector*", "fedssyn"]
+    assert len(lines) == 11
 
 
 def test_more_than_three_that_join_are_counted_and_only_named_for_one_method() -> None:
     three, four = ({**METHOD, "joins": list("abcd")[:many]} for many in (3, 4))
     lines = printed(print_methods, [three, four, {**ADD_ON, "joins": list("abcd")}], False)
-    assert [lines[at].split()[3:] for at in (2, 6, 7)] == [["4", "methods"], ["a,", "b,", "c"], ["4", "add-ons"]]
-    assert "joins a, b, c, d" in printed(print_methods, [four], True)
+    assert lines[2].split()[4:] == ["4", "methods"]
+    assert [lines[at].split()[5:] for at in (6, 7)] == [["a,", "b,", "c"], ["4", "add-ons"]]
+    whole = printed(print_methods, [four], True)
+    assert "joins a, b, c, d" in whole
+    assert "takes image, vector (with dsa=false)" in whole
 
 
 def test_one_method_shows_every_setting_as_it_is_typed_and_each_part_sent() -> None:
@@ -172,7 +177,8 @@ def test_networks_show_their_parameters_by_input_and_their_settings() -> None:
 
 def test_generators_are_listed_and_shown_with_their_settings() -> None:
     one = {"name": "vae", "about": "A β-VAE.", "reference": [{"setting": "lr", "default": 0.1, "meaning": "of Adam"}]}
-    assert ["vae", "A", "β-VAE."] in [line.split() for line in printed(print_generators, [one])]
+    one["makes"] = ["image", "vector"]
+    assert ["vae", "image,", "vector", "A", "β-VAE."] in [line.split() for line in printed(print_generators, [one])]
     assert ["lr", "0.1", "of", "Adam"] in [line.split() for line in printed(print_generators, [one], True)]
 
 

@@ -54,7 +54,7 @@ def check_not_edited(folder: RunFolder) -> bool:
 
 def digest_of_run(words: dict[str, Any]) -> str:
     """Of everything that must stay the same throughout a run."""
-    fixed = _fixed(words)
+    fixed = {key: _without_newer(value, key, {}) for key, value in _fixed(words).items()}
     if isinstance(fixed.get("method"), dict) and why_rounds_matter(words) is None:
         fixed["method"] = {key: value for key, value in fixed["method"].items() if key != "rounds"}
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:32]
@@ -82,9 +82,10 @@ def _said(words: Any) -> Any:
 
 
 def _without_newer(words: Any, section: str, saved: Any) -> Any:
-    """What older folders leave to the records themselves: their shape shows the same."""
-    older = saved if isinstance(saved, dict) else {}
-    return {k: v for k, v in words.items() if k in older or k not in NEWER[section]} if section in NEWER else words
+    """What older folders leave to the records themselves, whose shape shows the same."""
+    if section not in NEWER or not isinstance(words, dict) or not isinstance(saved, dict):
+        return words
+    return {key: value for key, value in words.items() if key in saved or key not in NEWER[section]}
 
 
 def _follows_a_curve(words: object) -> bool:

@@ -40,7 +40,7 @@ def print_methods(found: Sequence[Mapping[str, Any]], whole: bool = False, conso
     console.print()
     _print_role(console, "method", found)
     notes = ["Typed as with=ADD-ON and method=METHOD.", "Paper, algorithm, settings, joins: understudy methods NAME."]
-    notes.append("takes: kinds of record (data.kind); * with a setting that understudy methods NAME tells.")
+    notes.append("takes: kinds of record (data.kind); * with a setting: understudy methods NAME.")
     print_notes(console, notes)
 
 

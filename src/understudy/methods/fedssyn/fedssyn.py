@@ -237,7 +237,7 @@ class Fedssyn(ExchangeOnce):
     def _fault(self, reply: Reply) -> str | None:
         why = None if self.settings.deal == "own" else why_unfit(reply, self.net, most=self.settings.images)
         wanted = self.net.problem.dtype
-        if why is None and self.settings.source == "generator" and reply.get("x", torch.empty(0)).dtype != wanted:
+        if why is None and self.settings.source == "generator" and "x" in reply and reply["x"].dtype != wanted:
             why = f"its records are not in {str(wanted).removeprefix('torch.')}"
         if why is None and self.settings.veto is not None and not _are_counts(reply.get("duplicates", BYTES)):
             why = "it does not report how many near-copies there were, out of how many"

@@ -28,7 +28,7 @@ HALF_LOG_TAU = math.log(2 * math.pi) / 2
 
 
 @dataclass(frozen=True)
-class Rows:
+class FloatRows:
     """Where in a row the numbers and the words of the categories are, and how numbers are scaled."""
 
     shape: tuple[int, ...]
@@ -36,7 +36,7 @@ class Rows:
     learnt: Mapping[str, Tensor] = field(default_factory=dict)  # empty: numbers are taken as they are
 
     @classmethod
-    def scaled_by(cls, x: Tensor, problem: Problem) -> "Rows":
+    def scaled_by(cls, x: Tensor, problem: Problem) -> "FloatRows":
         """With the mean and the standard deviation of each number in ``x``."""
         flat = x.flatten(1).to(torch.float64)
         scale = {CENTRE: flat.mean(0), UNIT: flat.std(0, correction=0)}
@@ -45,7 +45,7 @@ class Rows:
         return cls(problem.shape, problem.categories, {name: t.to(torch.float32) for name, t in scale.items()})
 
     @classmethod
-    def of(cls, state: Mapping[str, Tensor], problem: Problem) -> "Rows":
+    def of(cls, state: Mapping[str, Tensor], problem: Problem) -> "FloatRows":
         kept = {name: state[name] for name in (CENTRE, UNIT) if name in state}
         return cls(problem.shape, problem.categories, kept)
 

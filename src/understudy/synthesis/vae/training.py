@@ -19,7 +19,7 @@ from understudy.privacy.sgd import PrivateGradients, PrivateSteps, RecordLoss, f
 from understudy.synthesis.generator import CourseSettings
 from understudy.synthesis.vae.networks import Autoencoder
 
-Cost = Callable[[Tensor, Tensor], Tensor]
+RowCost = Callable[[Tensor, Tensor], Tensor]
 
 
 class VaeSettings(CourseSettings):
@@ -77,7 +77,7 @@ def train(
     told: Tensor,
     settings: VaeSettings,
     rng: torch.Generator,
-    cost: Cost = pixel_cost,
+    cost: RowCost = pixel_cost,
 ) -> Iterator[int]:
     """Yields the epoch after each checkpoint and at the end.
 
@@ -104,7 +104,7 @@ def train_privately(
     told: Tensor,
     settings: VaeSettings,
     private: PrivateSteps,
-    cost: Cost = pixel_cost,
+    cost: RowCost = pixel_cost,
 ) -> Iterator[int]:
     """The same by DP-SGD: each record's own objective, with its own noise from ``private.coins``.
 
@@ -122,7 +122,7 @@ def train_privately(
         yield from settings.kept_after(step + 1, private.steps)
 
 
-def record_objective(settings: VaeSettings, capacity: float, cost: Cost = pixel_cost) -> RecordLoss:
+def record_objective(settings: VaeSettings, capacity: float, cost: RowCost = pixel_cost) -> RecordLoss:
     """The objective of one record: record, label and noise come without a batch axis."""
 
     def loss(call: Callable[..., tuple[Tensor, Tensor, Tensor]], x: Tensor, told: Tensor, noise: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ def _loss(
     *given: Tensor,
     settings: VaeSettings,
     capacity: float,
-    cost: Cost,
+    cost: RowCost,
 ) -> Tensor:
     outputs, mean, log_variance = net(*given)
     divergence = divergence_from_unit(mean, log_variance)

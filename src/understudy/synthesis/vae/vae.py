@@ -27,7 +27,7 @@ from understudy.synthesis.generator import Generator, Learnt, Stage, generator, 
 from understudy.synthesis.image_layout import ImageLayout, layout_of
 from understudy.synthesis.labels import groups_of, require_seen, told_in_full
 from understudy.synthesis.vae.networks import Autoencoder
-from understudy.synthesis.vae.rows import Rows
+from understudy.synthesis.vae.rows import FloatRows
 from understudy.synthesis.vae.training import VaeSettings, pixel_cost, train, train_privately
 
 AT_ONCE = 500  # images encoded or decoded in one pass
@@ -98,7 +98,7 @@ class Vae(Generator):
         decoder = with_weights(lambda: Autoencoder(*self._sizes(problem)).decoder, state, DECODER, self.device)
         told = self._told(labels, problem)
         outputs = _decode(decoder, z.to(self.device), told.to(self.device))
-        return Rows.of(state, problem).drawn(outputs.cpu(), rng) if problem.floats else _pixels(outputs).cpu()
+        return FloatRows.of(state, problem).drawn(outputs.cpu(), rng) if problem.floats else _pixels(outputs).cpu()
 
     def check(self, problem: Problem) -> None:
         super().check(problem)
@@ -119,11 +119,11 @@ class Vae(Generator):
         return told_in_full(y, problem) if self.settings.conditional else torch.zeros(len(y), 0)
 
 
-def _rows(x: Tensor, problem: Problem, private: bool) -> Rows | None:
+def _rows(x: Tensor, problem: Problem, private: bool) -> FloatRows | None:
     """None: the records are pixels."""
     if not problem.floats:
         return None
-    return Rows(problem.shape, problem.categories) if private else Rows.scaled_by(x, problem)
+    return FloatRows(problem.shape, problem.categories) if private else FloatRows.scaled_by(x, problem)
 
 
 def _weights(decoder: nn.Module) -> Learnt:
