@@ -116,7 +116,7 @@ def test_nodes_without_a_shared_disk_give_the_same_bits_as_one_process(
     result, cluster = run_on(tmp_path, method, in_folders)
     assert same_weights(result, inline(tmp_path, method))
     assert result.summary["bytes_up"] > 0
-    memory, content = [tuple(carried) for client, *carried in cluster.seen if client == "ash"][-1]
+    memory, content = [(memory, content) for client, memory, content in cluster.seen if client == "ash"][-1]
     assert bool(memory) == (method == "scaffold" and not in_folders)
     assert any("memory" in path for path in content) == (method == "scaffold" and in_folders)
 
