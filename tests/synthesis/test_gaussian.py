@@ -1,6 +1,7 @@
 """One Gaussian per class, on images of two pixels."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ RECORDS = Examples(
 )
 
 
-def gaussian(**settings: float) -> Gaussian:
+def gaussian(**settings: Any) -> Gaussian:
     return Gaussian(GaussianSettings(**settings))
 
 
