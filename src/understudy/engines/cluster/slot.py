@@ -53,7 +53,7 @@ class ClientSlot:
         if run.working_folder is not None:
             os.chdir(run.working_folder)
         self._run, self._records = run, RecordBlock(arrays, run.places)
-        self._method = _built(run.words, list(run.places), pixels=arrays["x"].dtype == "uint8")
+        self._method = _built(run.words, list(run.places))
 
     def ready(self) -> bool:
         return True
@@ -78,8 +78,6 @@ class ClientSlot:
         return Site(client, holding, home / client, seed, run.digest, common, method.privacy, policy)
 
 
-def _built(words: Mapping[str, Any], names: list[str], *, pixels: bool) -> Method:
-    given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in words["problem"].items()}
-    problem = Problem(**given)
-    data = remote_federation(problem, names, None, pixels=pixels)
+def _built(words: Mapping[str, Any], names: list[str]) -> Method:
+    data = remote_federation(Problem.from_words(words["problem"]), names, None)
     return build_method(resolve(dict(words), {}, Live(data=data)), data, words["model"]["fast"])
