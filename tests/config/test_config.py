@@ -204,7 +204,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"data": {"split": {"kind": "dirichlet", "alfa": 1}}}, r"'data\.split\.alfa'\. Did you mean 'alpha'\?"),
     ({"data": {"split": {"kind": "dirichlett"}}}, r"'data\.split'.*dirichlet"),
     ({"data": {"clients": 0}}, r"'data\.clients'"),
-    ({"engine": "ray"}, r"'engine\.name'.*'inline', 'workers' or 'flower'"),
+    ({"engine": "dask"}, r"'engine\.name'.*'inline', 'workers', 'ray' or 'flower'"),
     ({"device": "tpu"}, r"'device': write auto, cpu, mps, cuda"),
     ({"privacy": {"epsilom": 1}}, r"'privacy\.epsilom'\. Did you mean 'epsilon'\?"),
     ({"method": ["fedavg"]}, r"'method' must be a name or keys and values"),

@@ -82,4 +82,4 @@ def _built(words: Mapping[str, Any], names: list[str], *, pixels: bool) -> Metho
     given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in words["problem"].items()}
     problem = Problem(**given)
     data = remote_federation(problem, names, None, pixels=pixels)
-    return build_method(resolve(dict(words), {}, Live(data=data)), data, words["model"]["fast"])
+    return build_method(resolve(dict(words), {}, Live(data=data)), data, words["model"]["fast"], at_site=True)
