@@ -17,6 +17,7 @@ from understudy.config.resolve import resolve
 from understudy.config.schema import Live
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
+from understudy.data.problem import Problem
 from understudy.engines.choose import OpenEngine
 from understudy.engines.inline import Inline
 from understudy.errors import UserError
@@ -26,6 +27,8 @@ from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 from understudy.methods.fedssyn.kept_generators import KEPT
+from understudy.methods.fedssyn.settings import FedssynSettings
+from understudy.methods.shared.imitation import Imitation
 from understudy.privacy.policy import Policy
 from understudy.runs.play import play
 from understudy.runs.rounds import RunResult
@@ -88,7 +91,8 @@ def test_a_collapsed_generator_sends_nothing_and_the_run_goes_on(tmp_path: Path)
     result = run(tmp_path / "run", generator={"name": "painted", "flat": 2})
     (failure,) = result.metrics[0]["failures"]
     assert failure["client"] == "cedar"
-    assert "100% of them are a flat colour; its images are not sent" in failure["why"]
+    assert "100% of them are a flat colour, so its images are not sent" in failure["why"]
+    assert "try in generator more epochs than 1, or smaller batches; sound_only: false sends them" in failure["why"]
     assert set(images(tmp_path / "run")) == {"ash", "beech"}
     # 8 + 9 images in four parts: 5, 4, 4 and 4; cedar and elm, who gave nothing, get theirs.
     dealt = {name: len(memory(tmp_path / "run", name)["dealt.y"]) for name in LABELS}
@@ -233,3 +237,14 @@ def test_a_run_that_kept_nothing_is_named(tmp_path: Path) -> None:
 def test_settings_without_a_meaning_are_named(given: dict[str, Any], why: str) -> None:
     with pytest.raises(UserError, match=why):
         resolve({"with": [{"name": "fedssyn", "generator": "painted", **given}]})
+
+
+def test_a_vae_made_for_larger_images_says_what_small_ones_need() -> None:
+    vae = Imitation(FedssynSettings(), FedssynSettings().built(), Problem((1, 8, 8), 10))
+    assert vae._to_try().startswith(
+        "try in generator gamma: 1 and capacity: 0, which few or small images need, or more"
+    )
+    assert (
+        "gamma"
+        not in Imitation(FedssynSettings(generator={"name": "vae", "gamma": 1.0}), vae.generator, vae.problem)._to_try()
+    )

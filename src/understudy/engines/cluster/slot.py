@@ -96,4 +96,4 @@ class ClientSlot:
 
 def _built(words: Mapping[str, Any], names: list[str]) -> Method:
     data = remote_federation(Problem.from_words(words["problem"]), names, None)
-    return build_method(resolve(dict(words), {}, Live(data=data)), data, words["model"]["fast"])
+    return build_method(resolve(dict(words), {}, Live(data=data)), data, words["model"]["fast"], at_site=True)
