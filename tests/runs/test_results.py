@@ -170,6 +170,11 @@ def test_a_personal_model_is_the_one_that_its_client_scored(method: str, tmp_pat
     ]
     if method == "fedrep":
         assert sum(right) / sum(len(one.held_out) for one in held.values()) == pytest.approx(result.accuracy)
+        likely = [
+            result.probabilities(one.held_out.x, site=name)[np.arange(len(one.held_out)), one.held_out.y]
+            for name, one in held.items()
+        ]
+        assert -np.log(np.concatenate(likely)).mean() == pytest.approx(result.metrics[-1]["loss"], rel=1e-4)
         with pytest.raises(UserError, match=r"Part of every model .* stayed with its client .* pass site="):
             result.model()
     else:
