@@ -2,8 +2,8 @@
 
 The blocks of a page run one after the other in a folder and a process of their own: commands in small sizes, Python
 (later blocks go on with the names of earlier ones), and files that a comment above the block names
-(``<!-- file: cautious.py -->``). Configs and policies in YAML are read. A block under ``<!-- checked: why -->`` takes too
-long: its commands, options and settings are looked up. One under ``<!-- not run: why -->`` is left alone.
+(``<!-- file: cautious.py -->``). Configs and policies in YAML are read. A block under ``<!-- checked: why -->`` takes
+too long: its commands, options and settings are looked up. One under ``<!-- not run: why -->`` is left alone.
 """
 
 import ast
