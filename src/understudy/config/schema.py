@@ -69,11 +69,11 @@ class EngineSettings(Settings):
     together: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = 1
     # processes, one thread each; ray takes as many as the cluster has room for
     workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1, le=1024)
+    # megabytes of the clients' memories that a simulation keeps in RAM; what is beyond waits in the run's folder
+    client_memory: int = Field(default=1024, ge=0)
     address: str | None = None  # ray: host:port of the cluster's head, or auto; null: a cluster of this machine alone
     shared: bool = False  # ray: whether all nodes see the run's folder; else clients' files travel with requests
     gpus: float = Field(default=0.0, ge=0)  # ray: share of a GPU for each process
-    # megabytes of the clients' memories that a simulation keeps in RAM; what is beyond waits in the run's folder
-    client_memory: int = Field(default=1024, ge=0)
     # flower: how long a site may take to answer, in seconds, including time offline; ray: how long to wait for room
     timeout: float = Field(default=600.0, gt=0)
     # flower: most held-out records a site may claim; more is a failure
