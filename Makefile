@@ -20,6 +20,7 @@ test: .venv/ready lint
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
 test-all: .venv/ready lint
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	$(BIN)/pytest -n 3 --dist worksteal
 
 # Bugs planted one at a time in a copy of the code, to see whether the tests find them; not part of `make test`.

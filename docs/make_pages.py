@@ -288,6 +288,8 @@ def artefact_page(name: str) -> str:
     scales = ", ".join(f"`--scale {scale}`" for scale in study.scales)
     parts.append(f"```\nunderstudy reproduce {name}\n```\n\nScales: {scales}.")
     parts.append("## Claims\n\n" + _claims(published, stored))
+    if causes := likely_causes(published, stored):
+        parts.append("## Why a claim may not have held\n\n" + "".join(map(_bullet, causes)).strip())
     for scale, found in stored.items():
         said = told(study, found, scale)
         parts.append(f"## Ours at {'the desk' if scale == 'desk' else 'the scale of the paper'}")
@@ -327,6 +329,17 @@ def _claims(published: Published, stored: Mapping[Scale, Findings]) -> str:
         cells += [f"**{found[at].word}**: {found[at].because}" for found in by_scale.values()]
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
+
+
+def likely_causes(published: Published, stored: Mapping[Scale, Findings]) -> list[str]:
+    """Of each claim that does not hold at some scale."""
+    by_scale = [published.verdicts(found, scale) for scale, found in stored.items()]
+    failed = [any(found[at].word == "does not hold" for found in by_scale) for at in range(len(published.claims))]
+    return [
+        f"*{claim.sentence}* {claim.likely_cause}"
+        for claim, lost in zip(published.claims, failed, strict=True)
+        if lost and claim.likely_cause
+    ]
 
 
 def _makers(found: Findings) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from understudy.cli.studies import reproduce
 from understudy.errors import UserError
-from understudy.papers.beside_printed import beside_printed, measured, number
+from understudy.papers.beside_printed import beside_printed, measured, number, verdict_lines
 from understudy.papers.claims import PaperClaim, above, as_printed
 from understudy.papers.comparison import Comparison
 from understudy.papers.published import Direct, FromRuns, Later, Published, Study
@@ -175,3 +175,28 @@ def test_every_artefact_runs_as_a_smoke_test(name: str, smoke_store: RunStore) -
     assert words <= {"holds", "does not hold", "not settled", "not run"}
     if len(os.environ.get("PYTEST_XDIST_WORKER", "")) == 0 and found.values:
         assert any(found.values.values()), name
+
+
+def test_a_claim_that_does_not_hold_names_its_likely_cause() -> None:
+    silent = []
+    for name, study in ARTEFACTS.items():
+        assert study.published is not None
+        for scale, found in stored_at(PAPERS, name).items():
+            verdicts = study.published.verdicts(found, scale)
+            silent += [
+                f"{name}, {scale}: {claim.sentence}"
+                for claim, verdict in zip(study.published.claims, verdicts, strict=True)
+                if verdict.word == "does not hold" and not claim.likely_cause.endswith(".")
+            ]
+    assert silent == []
+
+
+def test_the_likely_cause_stands_only_where_a_claim_does_not_hold() -> None:
+    assert SMALL.published is not None
+    claim = PaperClaim("Theirs is above ours.", above(("b", "x"), ("a", "x")), likely_cause="Too few rounds.")
+    lost = replace(SMALL.published, claims=[claim])
+    (said,) = verdict_lines(lost, lost.verdicts(FOUND, "desk"))
+    assert said.endswith("Too few rounds.")
+    held = replace(SMALL.published, claims=[replace(claim, test=above(("a", "x"), ("b", "x")))])
+    (said,) = verdict_lines(held, held.verdicts(FOUND, "desk"))
+    assert "Too few rounds" not in said

@@ -65,7 +65,7 @@ def test_the_worst_comparison_decides_and_is_named() -> None:
     values = evidence(a=[80.0], b=[70.0], c=[90.0])
     verdict = row_above("a", ["a", "b", "c"], ["x"])(values)
     assert verdict.word == "does not hold"
-    assert verdict.because == "of 2 comparisons 1 holds, 1 does not hold; a, x 80 against c, x 90"
+    assert verdict.because == "2 comparisons: 1 holds, 1 does not; a, x 80 against c, x 90"
     assert row_above("a", ["b", "d"], ["x"])(values).word == "not run"
     assert all_of([above(A, B)])(values).word == "holds"
     assert row_above("a", ["c", "d"], ["x"])(values).word == "does not hold", "a contradiction needs no further run"

@@ -44,7 +44,12 @@ def test_the_file_stays_in_proportion_to_its_ledger_and_is_rarely_rewritten(
     monkeypatch.setattr(on_disk, "AT_LEAST", 2000)
     folder, ledger = RunFolder(tmp_path), Ledger()
     sums, whole = [0], folder.releases._sum_up
-    monkeypatch.setattr(folder.releases, "_sum_up", lambda given: (sums.append(1), whole(given)))
+
+    def summed_up(given: Ledger) -> None:
+        sums.append(1)
+        whole(given)
+
+    monkeypatch.setattr(folder.releases, "_sum_up", summed_up)
     for round in range(1000):
         for client in ("ash", "beech"):
             folder.releases.add(sent(client, round))

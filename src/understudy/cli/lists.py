@@ -9,7 +9,7 @@ import typer
 from understudy.cli.app import Json, app, print_json
 from understudy.cli.kept_listings import kept
 
-Listed = dict[str, Any]  # one entry of a listing, in plain values
+ListedEntry = dict[str, Any]  # one entry of a listing, in plain values
 
 
 def _describe() -> ModuleType:
@@ -19,16 +19,16 @@ def _describe() -> ModuleType:
     return describe
 
 
-def _named(what: str, name: str | None, every: Callable[[], list[Listed]]) -> list[Listed] | None:
+def _named(what: str, name: str | None, every: Callable[[], list[ListedEntry]]) -> list[ListedEntry] | None:
     """All of them, or those of this name; None: none has it, so that it is your own code's, or a slip."""
-    found: list[Listed] = kept(what, every)
+    found: list[ListedEntry] = kept(what, every)
     return found if name is None else [one for one in found if one["name"] == name] or None
 
 
-def _about_methods(name: str | None) -> list[Listed]:
+def _about_methods(name: str | None) -> list[ListedEntry]:
     found = _named("methods", name, lambda: _describe().describe_methods())
     if found is None:
-        own: list[Listed] = _describe().describe_methods(name)
+        own: list[ListedEntry] = _describe().describe_methods(name)
         return own
     return found if name is None else sorted(found, key=lambda one: one["role"] != "method")
 

@@ -15,7 +15,8 @@ def run(
     config: Annotated[str | None, typer.Argument(help="A YAML file or a preset (see `understudy presets`).")] = None,
     changes: Overrides = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one in runs/.")] = None,
-    engine: Annotated[str | None, typer.Option(help="inline, workers or flower, all on this machine.")] = None,
+    engine: Annotated[str | None, typer.Option(help="inline, workers, ray or flower (on this machine).")] = None,
+    address: Annotated[str | None, typer.Option(help="The Ray cluster's head, host:port, or auto.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -30,6 +31,8 @@ def run(
     words = [*([config] if config and "=" in config else []), *(changes or [])]
     source = None if config is None or "=" in config else config
     overrides = pairs(words) | ({"engine": {"name": engine}} if engine is not None else {})
+    if address is not None:
+        overrides |= {"engine.address": address}
     if resume and out is None:
         raise UserError("--resume needs --out, the folder of the run to resume.")
     if resume and out is not None and source is None:

@@ -43,15 +43,18 @@ class ModelPlan(Settings):
 
 
 class EngineSettings(Settings):
-    name: Literal["inline", "workers", "flower"] = "workers"  # clients run in this process, in several, or by Flower
-    # clients that train as one program, where method and network allow it: the same results up to rounding; 1: one by
-    # one; auto: as many as were measured to pay for this network
+    # clients run in this process, in several, on a Ray cluster, or as sites of their own by Flower
+    name: Literal["inline", "workers", "ray", "flower"] = "workers"
+    # clients that train as one program, with the same results up to rounding; auto: as many as pay for this network
     together: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = 1
-    # processes, one thread each
+    # processes, one thread each; ray takes as many as the cluster has room for
     workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1, le=1024)
     # megabytes of the clients' memories that a simulation keeps in RAM; what is beyond waits in the run's folder
     client_memory: int = Field(default=1024, ge=0)
-    # flower: how long a site may take to answer, in seconds, including time offline
+    address: str | None = None  # ray: host:port of the cluster's head, or auto; null: a cluster of this machine alone
+    shared: bool = False  # ray: whether all nodes see the run's folder; else clients' files travel with requests
+    gpus: float = Field(default=0.0, ge=0)  # ray: share of a GPU for each process
+    # flower: how long a site may take to answer, in seconds, including time offline; ray: how long to wait for room
     timeout: float = Field(default=600.0, gt=0)
     # flower: most held-out records a site may claim; more is a failure
     most_held_out: int = Field(default=10_000, ge=0)

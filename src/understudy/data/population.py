@@ -117,9 +117,9 @@ class PopulationSites(Mapping[str, Holding]):
         total = hashlib.sha256(json.dumps([self.share, self.seed, len(self), self.index.names[0]]).encode())
         for part in (self.train.x, self.train.y):
             total.update(str((tuple(part.shape), str(part.dtype))).encode())
-            total.update(memoryview(part.contiguous().numpy()).cast("B"))
+            total.update(part.contiguous().numpy().data)
         for array in (self.index.order, self.index.offsets):
-            total.update(memoryview(array).cast("B"))
+            total.update(array.data)
         return total.hexdigest()
 
     def save(self, path: Path) -> None:

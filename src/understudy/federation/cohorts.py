@@ -2,11 +2,9 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import overload
 
 import torch
 
-from understudy.data.population import NumberedNames
 from understudy.errors import UserError
 
 Cohort = int | float  # a whole number: this many clients; a fraction up to 1.0: that share of them
@@ -25,14 +23,8 @@ def cohort_size(cohort: Cohort, clients: int) -> int:
     return max(1, round(cohort * clients))
 
 
-@overload
-def in_order(names: NumberedNames) -> NumberedNames: ...
-@overload
-def in_order(names: Iterable[str]) -> list[str]: ...
-def in_order(names: Iterable[str]) -> Sequence[str]:
+def in_order(names: Iterable[str]) -> list[str]:
     """Sorted by name, with client-2 before client-10, so that sums have the same bits in whatever order they came."""
-    if isinstance(names, NumberedNames):
-        return names
     return sorted(
         names,
         key=lambda name: [

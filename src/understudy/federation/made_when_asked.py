@@ -6,11 +6,11 @@ from typing import Generic, TypeVar
 
 AT_HAND = 4096  # values that stay made
 
-Made = TypeVar("Made")
+MadeValue = TypeVar("MadeValue")
 
 
-class MadeWhenAsked(Mapping[str, Made], Generic[Made]):
-    def __init__(self, names: Mapping[str, object], make: Callable[[str], Made]):
+class MadeWhenAsked(Mapping[str, MadeValue], Generic[MadeValue]):
+    def __init__(self, names: Mapping[str, object], make: Callable[[str], MadeValue]):
         self._names, self._made = names, lru_cache(maxsize=AT_HAND)(make)
 
     def __len__(self) -> int:
@@ -22,6 +22,6 @@ class MadeWhenAsked(Mapping[str, Made], Generic[Made]):
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
-    def __getitem__(self, name: str) -> Made:
+    def __getitem__(self, name: str) -> MadeValue:
         """``make`` raises KeyError for a name that there is not."""
         return self._made(name)

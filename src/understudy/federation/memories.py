@@ -15,7 +15,7 @@ from torch import Tensor
 
 from understudy.federation.exchange import NOTHING
 from understudy.federation.message import Message
-from understudy.federation.parcels_on_disk import Entry, ParcelsOnDisk, Places, bytes_of
+from understudy.federation.parcels_on_disk import Owned, ParcelsOnDisk, Spans, bytes_of
 from understudy.federation.tensor_store import TensorStore
 
 LIMIT = 2**30  # bytes in RAM, unless the config says otherwise
@@ -27,7 +27,7 @@ class _Version:
     """One client's memory at one point: its parts, in RAM or on disk or both."""
 
     parts: dict[str, Tensor] | None  # None: not in RAM
-    places: Places  # of the parts that are on disk
+    places: Spans  # of the parts that are on disk
     unchanged: tuple[str, ...] = ()  # parts that it shares with the version it was made from
 
     @property
@@ -40,8 +40,8 @@ class Memories:
         self._folder, self._limit = folder, limit
         self._disk = ParcelsOnDisk(folder, "memories")
         self._versions: dict[str, dict[str, _Version]] = {}  # by client
-        self._unwritten: dict[Entry, None] = {}
-        self._recent: dict[Entry, None] = {}  # in RAM, the longest unused first
+        self._unwritten: dict[Owned, None] = {}
+        self._recent: dict[Owned, None] = {}  # in RAM, the longest unused first
         self._in_ram = self._alive = 0  # bytes in RAM, and of the data file
         for (client, version), places in self._disk.read_list():
             self._drop(client, version)
@@ -149,7 +149,7 @@ class Memories:
                 return
             self._out_of_ram(entry)
 
-    def _out_of_ram(self, entry: Entry) -> None:
+    def _out_of_ram(self, entry: Owned) -> None:
         found = self._versions[entry[0]][entry[1]]
         self._in_ram -= found.size
         found.parts = None
@@ -168,7 +168,7 @@ class Memories:
 
     # ---- disk
 
-    def _write(self, entries: Sequence[Entry]) -> None:
+    def _write(self, entries: Sequence[Owned]) -> None:
         found = {entry: self._versions[entry[0]][entry[1]] for entry in entries}
         new = {
             entry: (one.places, {name: t for name, t in (one.parts or {}).items() if name not in one.places})

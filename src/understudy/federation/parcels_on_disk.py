@@ -17,9 +17,9 @@ from understudy.errors import UserError
 from understudy.federation.message import Message
 from understudy.files import LinesOnDisk, write_whole
 
-Entry = tuple[str, str]  # a client and a version of its memory
-Place = tuple[int, int]  # where a parcel of parts begins in the data file, and its length
-Places = dict[str, Place]  # by part
+Owned = tuple[str, str]  # a client and a version of its memory
+Span = tuple[int, int]  # where a parcel of parts begins in the data file, and its length
+Spans = dict[str, Span]  # by part
 
 
 class ParcelsOnDisk:
@@ -31,7 +31,7 @@ class ParcelsOnDisk:
         self.size = 0  # of the data file, in bytes
         self.lines = 0  # of the list
 
-    def read_list(self) -> Iterator[tuple[Entry, Places]]:
+    def read_list(self) -> Iterator[tuple[Owned, Spans]]:
         """What an earlier process wrote."""
         if not self._list.exists():
             return
@@ -50,7 +50,7 @@ class ParcelsOnDisk:
             self.lines += 1
             yield entry, places
 
-    def read(self, places: Places) -> dict[str, Tensor]:
+    def read(self, places: Spans) -> dict[str, Tensor]:
         file, found = self._folder / self._data, dict[str, Tensor]()
         if not places:
             return found
@@ -64,11 +64,11 @@ class ParcelsOnDisk:
             raise UserError(f"{file} is missing or damaged; restore it from a copy.") from None
         return {part: found[part] for part in places}
 
-    def add(self, entries: Mapping[Entry, tuple[Places, Mapping[str, Tensor]]]) -> dict[Entry, Places]:
+    def add(self, entries: Mapping[Owned, tuple[Spans, Mapping[str, Tensor]]]) -> dict[Owned, Spans]:
         """Appends the tensors of each entry to those already in place; all its places. Not durable until `sync`."""
         if not self._data:
             self._begin(f"{self._name}-1.bin", {})
-        listed: dict[Entry, Places] = {}
+        listed: dict[Owned, Spans] = {}
         with (self._folder / self._data).open("ab") as data:
             self.size = data.seek(0, os.SEEK_END)
             for entry, (places, new) in entries.items():
@@ -91,13 +91,13 @@ class ParcelsOnDisk:
             finally:
                 os.close(file)
 
-    def keep_only(self, entries: Mapping[Entry, Places]) -> dict[Entry, Places]:
+    def keep_only(self, entries: Mapping[Owned, Spans]) -> dict[Owned, Spans]:
         """Writes both files anew, without dead space; the new places. The list, which names the data file, is replaced
         last and at once."""
         before = self._folder / self._data
         number = int(self._data.removeprefix(f"{self._name}-").removesuffix(".bin")) + 1
         after = f"{self._name}-{number}.bin"
-        moved: dict[Entry, Places] = {}
+        moved: dict[Owned, Spans] = {}
         with (self._folder / after).open("wb") as data, before.open("rb") as old:
             for entry, places in entries.items():
                 now = {place: _copied(old, data, place) for place in sorted(set(places.values()))}
@@ -112,7 +112,7 @@ class ParcelsOnDisk:
     def close(self) -> None:
         self._lines.close()
 
-    def _begin(self, data: str, entries: Mapping[Entry, Places]) -> None:
+    def _begin(self, data: str, entries: Mapping[Owned, Spans]) -> None:
         self._lines.close()
         (self._folder / data).touch()
         lines = [{"data": data}, *(_line(entry, places) for entry, places in entries.items())]
@@ -120,11 +120,11 @@ class ParcelsOnDisk:
         self._data, self.lines = data, len(entries)
 
 
-def _line(entry: Entry, places: Places) -> dict[str, Any]:
+def _line(entry: Owned, places: Spans) -> dict[str, Any]:
     return {"client": entry[0], "version": entry[1], "parts": places}
 
 
-def _copied(old: Any, data: Any, place: Place) -> Place:
+def _copied(old: Any, data: Any, place: Span) -> Span:
     at, size = place
     old.seek(at)
     begins = data.tell()
@@ -132,5 +132,5 @@ def _copied(old: Any, data: Any, place: Place) -> Place:
     return begins, size
 
 
-def bytes_of(places: Iterable[Place]) -> int:
+def bytes_of(places: Iterable[Span]) -> int:
     return sum(size for _, size in set(places))

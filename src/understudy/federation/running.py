@@ -49,7 +49,7 @@ class RunServer(Server):
         released: Callable[[Release], None] | None = None,
         exchanged: Callable[[Exchanged], None] | None = None,  # for a transcript
     ):
-        self.clients: Sequence[str] = in_order(clients)
+        self.clients: Sequence[str] = clients if isinstance(clients, NumberedNames) else in_order(clients)
         self._known = self.clients if isinstance(self.clients, NumberedNames) else frozenset(self.clients)
         self.round = 0
         self.record = RoundRecord()

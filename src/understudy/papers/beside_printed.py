@@ -71,8 +71,9 @@ def measured(values: Sequence[float]) -> str:
 
 
 def verdict_lines(published: Published, verdicts: Sequence[Verdict]) -> list[str]:
-    """A sentence per claim, with its verdict and the numbers behind it."""
+    """A sentence per claim, with its verdict and the numbers behind it; the likely cause of one that does not hold."""
     return [
         f"{claim.sentence} **{verdict.word}**: {verdict.because}."
+        + (f" {claim.likely_cause}" if verdict.word == "does not hold" and claim.likely_cause else "")
         for claim, verdict in zip(published.claims, verdicts, strict=True)
     ]

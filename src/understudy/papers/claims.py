@@ -44,6 +44,7 @@ class PaperClaim:
     sentence: str
     test: ClaimTest
     scales: Sequence[Scale] = ("smoke", "desk", "paper")  # at which it can be judged
+    likely_cause: str = ""  # of what we found where it does not hold; shown only there
 
 
 def in_print(claim: PaperClaim, printed: Mapping[TableCell, float]) -> Verdict:
@@ -83,11 +84,21 @@ def all_of(tests: Iterable[ClaimTest]) -> ClaimTest:
             return found[0]
         words = [one.word for one in found]
         word = next(word for word in WORST_FIRST if word in words)
-        counts = ", ".join(f"{words.count(each)} {each}" for each in reversed(WORST_FIRST) if each in words)
         deciding = next(one.because for one in found if one.word == word)
-        return Verdict(word, f"of {len(found)} comparisons {counts}" + ("" if word == "holds" else f"; {deciding}"))
+        return Verdict(word, _counted(words) + ("" if word == "holds" else f"; {deciding}"))
 
     return test
+
+
+def _counted(words: Sequence[VerdictWord]) -> str:
+    """As in "all 3 comparisons hold" and "3 comparisons: 2 hold, 1 does not"."""
+    if set(words) == {"holds"}:
+        return f"all {len(words)} comparisons hold"
+    several: dict[VerdictWord, str] = {"holds": "hold", "does not hold": "do not"}
+    single: dict[VerdictWord, str] = {"holds": "holds", "does not hold": "does not"}
+    counts = [(each, words.count(each)) for each in reversed(WORST_FIRST) if each in words]
+    parts = [f"{many} {(single if many == 1 else several).get(each, each)}" for each, many in counts]
+    return f"{len(words)} comparisons: {', '.join(parts)}"
 
 
 def row_above(row: str, others: Sequence[str], columns: Sequence[str], by: float = 0.0) -> ClaimTest:

@@ -52,7 +52,7 @@ def play(
         if why:
             watcher.says(f"engine.together: the clients train one by one, because {why}.")
         _check(config, data, method, watcher)
-        here = _engine(config, data, out, watcher) if engine is None else engine
+        here = _engine(config, data, words, out, watcher) if engine is None else engine
         if not going_on:
             if config.branched is not None:
                 raise UserError("This config is a branch of another run; to start a new run, leave out 'branched'.")
@@ -89,11 +89,19 @@ def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Meth
     return method, decided.words(__version__, data.problem, method.net.fast, where, digest, data.found)
 
 
-def _engine(config: Config, data: Federation, out: Path, watcher: Observer) -> OpenEngine:
+def _engine(config: Config, data: Federation, words: dict[str, Any], out: Path, watcher: Observer) -> OpenEngine:
     if data.remote:
         raise UserError("This config's records are at its sites; run it with `understudy server`.")
-    if config.engine.name != "flower":
+    if config.engine.name in ("inline", "workers"):
         return on_this_machine(config.engine)
+    if config.engine.name == "ray":
+        if config.live.model is not None or config.live.method is not None:
+            raise UserError(
+                "Nodes build a run from its config, so a model or method passed in Python cannot run on Ray."
+            )
+        from understudy.engines.cluster.open import on_ray
+
+        return on_ray(config.engine, words, watcher.says)
     if config.live != Live():
         raise UserError("Sites read their config from a file, so objects passed in Python cannot run on Flower.")
     from understudy.engines.flower.loopback import loopback

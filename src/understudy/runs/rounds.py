@@ -79,11 +79,16 @@ class Rounds:
         with open_engine(self._sites(), self.method) as engine:
             return self._run_with(engine)
 
+    @property
+    def _in_memory(self) -> bool:
+        """Whether clients work in this process or in those that it forks, and not on other machines."""
+        return self.config.engine.name in ("inline", "workers")
+
     def _sites(self) -> Mapping[str, Site]:
         seed, home = self.config.top.seed, self.folder.path / "clients"
         privacy, policy = self.config.top.privacy, self.config.policy
         # What cost privacy or waits for a person must survive a kill; everything else is made again.
-        memories = self.memories if privacy is None and policy is None else None
+        memories = self.memories if self._in_memory and privacy is None and policy is None else None
         shared = (seed, self.digest, self.data.test, privacy, policy)
 
         def made(name: str) -> Site:
@@ -165,7 +170,7 @@ class Rounds:
         if checkpoint is None:
             return 0, self._open(server)
         server.restore(done, checkpoint.versions, checkpoint.spent, checkpoint.left_out)
-        if self.config.engine.name == "flower" and not self._sites_elsewhere:
+        if not self._in_memory and not self._sites_elsewhere:
             self.memories.hand_over(self.folder.path / "clients", self.folder.id, checkpoint.versions)
         for line in kept:
             self.observer.scored(line)

@@ -166,6 +166,11 @@ FIG7 = Study(
                 "On the images the loss goes on falling, while on the records it rises again beyond r_k (figure 2).",
                 all_of([above((REAL, END), (REAL, TURNING)), below((MADE, END), (MADE, TURNING))]),
                 JUDGED,
+                likely_cause=(
+                    "On digits with two classes per client the images start as records and stay good stand-ins to the "
+                    "end of the walk: the loss on records is still falling at its last step, so the turning point was "
+                    "not reached. It needs a longer walk or harder records."
+                ),
             ),
         ],
         unit="as said",

@@ -114,10 +114,20 @@ FIG4A = Study(
             PaperClaim(
                 "A small share (p = 0.06) already improves the accuracy by 14 to 20 points.",
                 above((seen(0.75), "p = 0.06"), (NONE, "p = 0.06"), by=14.0),
+                likely_cause=(
+                    "There is no room for it: on the desk's MNIST, plain FedAvg has 83.4 % and central training 94.0, "
+                    "where the paper's FedAvg on CIFAR-10 leaves more than twenty points to gain. The share p = 0.06 "
+                    "closes more than half of that gap (89.2 %), and 85 % of what p = 0.5 gains."
+                ),
             ),
             PaperClaim(
                 "Some combination is above the central baseline: ρ = 0.75, p = 0.5.",
                 above((seen(0.75), "p = 0.5"), (ALL_REAL, "p = 0.5")),
+                likely_cause=(
+                    "Central training on the desk's MNIST is at 94.0 %, near what this network can reach, and images "
+                    "of a small VAE at 14×14 add no variety that the records lack. The paper's central line on "
+                    "CIFAR-10 has room above it, and diffusion images act as augmentation there."
+                ),
             ),
         ],
         stand_ins=[seen(share) for share in SEEN],

@@ -193,6 +193,11 @@ FIG6 = Study(
             PaperClaim(
                 "The published σ = 1.906 over 500 epochs is ε = 10 with the batch size of 256 that the paper names.",
                 as_printed([(LARGE_BATCH, after(499))], 0.1),
+                likely_cause=(
+                    "The printed ε needs a sampling rate of 1/45 (batches of 75), with which it is 9.99 after 500 "
+                    "epochs. With the batch of 256 that the paper names for its generators it is more than twice as "
+                    "large. One of the two numbers is not the one that was used."
+                ),
             ),
         ],
         unit="%; ε",

@@ -1,0 +1,1 @@
+"""Clients on a Ray cluster. The room is not called `ray`, which is the library's own name."""
