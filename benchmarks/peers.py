@@ -53,6 +53,8 @@ def environment() -> Path:
 
 
 class Contender(Protocol):
+    worked: list[float]
+
     def __call__(self) -> None: ...
 
     def close(self) -> None: ...
@@ -68,13 +70,15 @@ class Foreign:
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(given, stdin=pipe, stdout=pipe, stderr=self._errors, text=True, env=alone)
         self.versions: dict[str, str] = self._told()["versions"]
-        self.threads: list[float] = []  # how many threads worked, turn by turn
+        self.worked: list[float] = []  # seconds of the processor, turn by turn
+        self.threads: list[float] = []  # how many threads worked
 
     def __call__(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
         told = self._told()
+        self.worked.append(told["worked"])
         self.threads.append(told["worked"] / told["seconds"])
 
     def _told(self) -> dict[str, Any]:
@@ -169,7 +173,8 @@ def measure(work: Workload, python: Path) -> list[Row]:
             for one in running.values():
                 one.close()
         apart = _how_far_apart(work, ends)
-    _print(work, paces, apart, peers)
+    worked = {name: min(one.worked) for name, one in running.items()}
+    _print(work, paces, worked, apart, peers)
     return _rows(work, paces)
 
 
@@ -192,13 +197,20 @@ def _weights(path: Path) -> dict[str, Tensor]:
     return dict(load_file(path))
 
 
-def _print(work: Workload, paces: Mapping[str, Pace], apart: Mapping[str, float], peers: Mapping[str, Foreign]) -> None:
+def _print(
+    work: Workload,
+    paces: Mapping[str, Pace],
+    worked: Mapping[str, float],
+    apart: Mapping[str, float],
+    peers: Mapping[str, Foreign],
+) -> None:
     versions = {name: version for peer in peers.values() for name, version in peer.versions.items()}
     print(f"  {work.name}, after {work.rounds} rounds; {', '.join(f'{n} {v}' for n, v in versions.items())}")
-    print("  | | seconds per round | quartiles apart | weights differ by |")
-    print("  |---|--:|--:|--:|")
+    # The processor's seconds tell more on a busy machine; those of worker processes are not among them.
+    print("  | | seconds per round | quartiles apart | least seconds of the processor | weights differ by |")
+    print("  |---|--:|--:|--:|--:|")
     for name, pace in paces.items():
-        print(f"  | {name} | {1 / pace.a_second:.4f} | {pace.spread:.0%} | {apart[name]:.0e} |")
+        print(f"  | {name} | {1 / pace.a_second:.4f} | {pace.spread:.0%} | {worked[name]:.4f} | {apart[name]:.0e} |")
     for name, peer in peers.items():
         middle = sorted(peer.threads)[len(peer.threads) // 2]
         if middle > 1.2:

@@ -73,6 +73,7 @@ class Apart:
         self._process.start()
         theirs.close()  # so that its end shows here
         self._ours.recv()
+        self.worked: list[float] = []  # seconds of the processor, turn by turn, without those of processes it started
 
     def __call__(self) -> None:
         self.begin()
@@ -82,7 +83,7 @@ class Apart:
         self._ours.send(True)
 
     def end(self) -> None:
-        self._ours.recv()
+        self.worked.append(self._ours.recv())
 
     def close(self) -> None:
         with contextlib.suppress(BrokenPipeError):  # it stopped by itself
@@ -112,8 +113,9 @@ def _work_apart(pipe: Connection, make: Callable[..., Callable[[], object]], giv
     work = make(*given)
     pipe.send(None)
     while pipe.recv():
+        began = time.process_time()
         work()
-        pipe.send(None)
+        pipe.send(time.process_time() - began)
 
 
 class Elsewhere:

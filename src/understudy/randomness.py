@@ -35,12 +35,17 @@ def private_global_stream(*words: Word) -> Iterator[None]:
     """In here, layers that can only draw from torch's global generator (dropout, a module's own
     initialisation) draw from a separate stream; afterwards the global generator is as it was."""
     with global_streams_kept():
-        torch.default_generator.manual_seed(seed_from(*words))
-        accelerator = _in_use()
-        if accelerator is not None:
-            seed_all = getattr(accelerator, "manual_seed_all", None) or accelerator.manual_seed  # one device: no "all"
-            seed_all(seed_from(*words))
+        seed_global_stream(*words)
         yield
+
+
+def seed_global_stream(*words: Word) -> None:
+    """Only within `global_streams_kept`: what is drawn from torch's global generator now depends on these words."""
+    torch.default_generator.manual_seed(seed_from(*words))
+    accelerator = _in_use()
+    if accelerator is not None:
+        seed_all = getattr(accelerator, "manual_seed_all", None) or accelerator.manual_seed  # one device: no "all"
+        seed_all(seed_from(*words))
 
 
 @contextmanager

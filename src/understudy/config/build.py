@@ -232,8 +232,8 @@ def decide_together(config: Config, data: Federation, method: Method) -> tuple[C
     wanted = config.engine.together
     if wanted == 1:
         return config, ""
-    elsewhere = data.remote or config.engine.name in ("flower", "ray")
-    why = "each of them is in a process of its own, elsewhere" if elsewhere else method.why_one_by_one()
+    apart = data.remote or config.engine.name in ("flower", "ray")
+    why = "this engine has a place for each of them" if apart else method.why_one_by_one()
     if why:
         return _trained_by(config, 1), why if wanted != "auto" else ""
     if wanted != "auto":

@@ -65,7 +65,7 @@ class ModelPlan(Settings):
 class EngineSettings(Settings):
     # clients run in this process, in several, on a Ray cluster, or as sites of their own by Flower
     name: Literal["inline", "workers", "ray", "flower"] = "workers"
-    # clients that train as one program: the same up to rounding; 1: one by one; auto: as many as pay for this network
+    # clients that train as one program, with the same results up to rounding; auto: as many as pay for this network
     together: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = 1
     # processes, one thread each; ray takes as many as the cluster has room for
     workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1, le=1024)

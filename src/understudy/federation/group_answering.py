@@ -15,7 +15,7 @@ from understudy.federation.site import Site
 from understudy.federation.working import ReadyWork, Worked, prepare, worked
 from understudy.learning.loop import Trained
 from understudy.learning.together.stacking import Exercise
-from understudy.randomness import private_global_stream
+from understudy.randomness import global_streams_kept, seed_global_stream
 
 
 def answer_together(
@@ -24,10 +24,11 @@ def answer_together(
     """One answer per request, in their order. Also a client whose reply is still there takes part: with another group,
     the others' last bits would differ."""
     members = [_Member(sites[request.client], request) for request in requests]
-    for member in members:
-        member.begin(method, together)
-    _train(together, [member for member in members if member.exercise is not None])
-    return [answer(member.site, method, member.request, member.finish) for member in members]
+    with global_streams_kept():
+        for member in members:
+            member.begin(method, together)
+        _train(together, [member for member in members if member.exercise is not None])
+        return [answer(member.site, method, member.request, member.finish) for member in members]
 
 
 def _train(together: Together, members: "Sequence[_Member]") -> None:
@@ -90,8 +91,8 @@ class _Member:
         """Up to the task's next training, or to its reply."""
         assert self._task is not None
         words = self.site.seed, self.request.round, self.site.name, self.request.task
-        with private_global_stream(*words, *(() if trained is None else ("after training",))):
-            try:
-                self.exercise = next(self._task) if trained is None else self._task.send(trained)
-            except StopIteration as done:
-                self.exercise, self._reply = None, done.value
+        seed_global_stream(*words, *(() if trained is None else ("after training",)))
+        try:
+            self.exercise = next(self._task) if trained is None else self._task.send(trained)
+        except StopIteration as done:
+            self.exercise, self._reply = None, done.value

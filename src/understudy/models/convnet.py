@@ -30,14 +30,7 @@ def convnet(problem: Problem, settings: ConvNetSettings) -> nn.Module:
     return _of_blocks(problem, shape, settings.width, settings.depth)
 
 
-@model(
-    "small-convnet",
-    settings=SmallConvNetSettings,
-    takes=("image",),
-    fast="compiled",
-    repays_after=300_000,
-    together=16,
-)
+@model("small-convnet", settings=SmallConvNetSettings, takes=("image",), fast="compiled", repays_after=300_000)
 def small_convnet(problem: Problem, settings: SmallConvNetSettings) -> nn.Module:
     """Two blocks of 32 channels, for images of 8×8 to 14×14 pixels: 128 to 288 features."""
     shape = image_shape(problem, "small-convnet", smallest=4, instead="'mlp'")

@@ -35,7 +35,7 @@ def train_together(net: Network, program: Program, exercises: Sequence[Exercise]
     found: dict[int, Trained] = {}
     for row, at in enumerate(order):
         one = exercises[at]
-        found[at] = Trained(one.w, models[row].clone(), one.steps, steps.rate * one.steps, one.records)
+        found[at] = Trained(one.w, models[row], one.steps, steps.rate * one.steps, one.records)
     return [found[at] for at in range(len(exercises))]
 
 

@@ -205,7 +205,8 @@ class Averaging(Method):
     def _pausing(self, client: Client, brief: Message) -> Pausing:
         """`train`, with a pause where the training is."""
         w, kits = self._begin(client, brief)
-        feed = Feed(client.examples, self.plan(client), client.rng("augmentation"))
+        changes = client.rng("augmentation") if self.settings.local.augment else None
+        feed = Feed(client.examples, self.plan(client), changes)
         trained = yield Exercise(w, feed, self.descent(client, self._active(kits)), len(client.own))
         return self.reply(client, brief, trained, self._end(client, kits, trained))
 
