@@ -37,6 +37,13 @@ def test_the_most_accurate_stand_in_that_hardly_leaks_is_named() -> None:
     assert note == "α: no stand-in stays at or below 2 % caught and 0.02 above chance in AUC."
 
 
+def test_a_single_seed_is_told_as_one_in_the_table_and_in_the_sentence() -> None:
+    once = stand("once", 0.917, 0.01, 0.5)
+    found = findings(PLAN, [replace(once, line=replace(once.line, accuracies=[0.917]))])
+    assert found.tables["table"][0].rows[0][2] == "91.7, one seed"
+    assert "family: once is the most accurate, with 91.7 %, one seed, more than any other." in found.notes[0]
+
+
 def test_small_classes_count_as_much_as_all_others() -> None:
     exposed = stand("exposed", 0.93, 0.01, 0.5, reached(0.2, 0.5))
     by_auc = stand("by auc", 0.93, 0.01, 0.5, reached(0.01, 0.6))

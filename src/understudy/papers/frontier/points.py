@@ -4,15 +4,14 @@ from understudy.papers.demo import VAE
 from understudy.papers.frontier.plan import CLOTHES, LAP_RATE, LOCAL_RATE, MILD, SERVER_RATE, Point
 from understudy.papers.study import Changes
 
-REAL, MATCHED, NOISE, GENERATOR, SHUFFLED, WEIGHTS, PRIVATE, MATCHED_GRADIENTS = (
+REAL, MATCHED, NOISE, GENERATOR, SHUFFLED, WEIGHTS, PRIVATE = (
     "real records",
-    "FedDM from records",
+    "matched from records",
     "FedDM from noise",
     "FedDM from a generator",
     "Fedssyn",
     "weights",
     "private",
-    "FedLAP from records",
 )
 SERVER: Changes = {"epochs": 50, "batch": 256, "momentum": 0.9, "weight_decay": 5e-4}
 DM: Changes = {"name": "feddm", "rounds": 5, "radius": 2.0, "real_batch": 32, "steps": 40, "server": SERVER}
@@ -141,7 +140,7 @@ POINTS = (
         seeds=(0,),
     ),
     Point("Gaussian, warped", GENERATOR, feddm(**DRAWN, server=WARPED), rates=(0.1,)),
-    Point("FedLAP", MATCHED_GRADIENTS, {"method": LAP}, LAP_RATE, splits=SKEWED),
+    Point("FedLAP", MATCHED, {"method": LAP}, LAP_RATE, splits=SKEWED),
     Point("VAE, 20 epochs", SHUFFLED, fedssyn(VAE), LOCAL_RATE, decides=True),
     Point(
         "VAE, 400 epochs",

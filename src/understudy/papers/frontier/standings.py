@@ -86,7 +86,7 @@ def _row(stand: Stand) -> list[str]:
     return [
         stand.split,
         _named(stand),
-        said(stand.line.accuracies) if len(stand.line.accuracies) > 1 else f"{100 * stand.line.mean:.1f}, one seed",
+        _accuracy(stand),
         f"{stand.line.megabytes:.2f}",
         f"{audit.share_sent:.2f}",
         f"{100 * leak.caught:.1f} % ({100 * leak.low:.1f}–{100 * leak.high:.1f}), {leak.attack}",
@@ -149,8 +149,14 @@ def _nearest_to_the_goal(stands: Sequence[Stand], split: str) -> str:
     compared = f", {behind:.1f} points below {_named(best)}" if safest is not best else ", more than any other"
     return (
         f"{split}: of the stand-ins at or below 2 % caught and 0.02 above chance in AUC, small classes included, "
-        f"{_named(safest)} is the most accurate, with {said(safest.line.accuracies)} %{compared}."
+        f"{_named(safest)} is the most accurate, with {_accuracy(safest, ' %')}{compared}."
     )
+
+
+def _accuracy(stand: Stand, unit: str = "") -> str:
+    """In percent; a single seed has no spread."""
+    accuracies = stand.line.accuracies
+    return f"{said(accuracies)}{unit}" if len(accuracies) > 1 else f"{100 * stand.line.mean:.1f}{unit}, one seed"
 
 
 def _named(stand: Stand) -> str:
