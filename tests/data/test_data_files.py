@@ -18,7 +18,7 @@ from understudy.data.mnist import FASHION_MNIST, MNIST, NAMES, IdxSet, parse_idx
 from understudy.data.packaged import packaged_table, read_table
 from understudy.data.problem import Problem
 from understudy.data.published import PublishedFile, fetch, md5_of, missing, places
-from understudy.errors import UserError
+from understudy.errors import UserError, speaking_to_a_command_line
 
 
 def idx(array: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> bytes:
@@ -56,7 +56,7 @@ def test_a_missing_file_is_named_with_the_folders_and_the_command(tmp_path: Path
     assert tiny.here(tmp_path)
     (tmp_path / "tiny" / NAMES[2]).unlink()
     assert not tiny.here(tmp_path)
-    with pytest.raises(UserError) as wrong:
+    with speaking_to_a_command_line(), pytest.raises(UserError) as wrong:
         tiny.read(tmp_path)
     for part in (NAMES[2], str(tmp_path / "tiny"), "understudy data get tiny"):
         assert part in str(wrong.value)

@@ -231,7 +231,10 @@ def test_a_folder_from_before_there_were_kinds_can_be_resumed() -> None:
 
 def test_the_checks_and_the_split_tell_the_kind(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.arange(60).reshape(10, 6), y=[0, 1] * 5)
-    assert "tokens, 6 per record, of 60 ids." in understudy("data", "check", "a.npz", cwd=tmp_path).stdout
+    assert (
+        "tokens, 6 per record, of 60 ids; ids from 0 to 59."
+        in understudy("data", "check", "a.npz", cwd=tmp_path).stdout
+    )
     described = understudy("data", "describe", "./a.npz", "clients=2", "--json", cwd=tmp_path).stdout
     assert json.loads(described)["kind"] == "tokens, 6 per record, of 60 ids"
 

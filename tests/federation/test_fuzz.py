@@ -175,7 +175,7 @@ LOOKED_FOR = (
 
 def a_site(name: str, folder: Path) -> tuple[Site, Method]:
     rng = np.random.default_rng(0)
-    pictures = rng.integers(0, 255, (8, 1, 4, 4)).astype(np.uint8)
+    pictures = rng.integers(0, 255, (8, 1, 8, 8)).astype(np.uint8)
     data = Federation.from_arrays({"oak": (pictures, np.arange(8) % 2)}, classes=2, held_out=0.25)
     config = resolve({"model": {"name": "softmax"}, **METHODS[name]}, {}, Live(data=data))
     method = build_method(config, data, "eager")
@@ -195,7 +195,7 @@ def parts(rng: random.Random, method: Method) -> dict[str, torch.Tensor]:
         ),
         lambda: torch.tensor(rng.choice((0, -1, 3, 2**40, -(2**63)))),
         lambda: torch.randint(-5, 300, (rng.randrange(5),)),
-        lambda: torch.zeros(rng.randrange(4), 1, 4, 4, dtype=torch.uint8),
+        lambda: torch.zeros(rng.randrange(4), 1, 8, 8, dtype=torch.uint8),
         lambda: torch.zeros(rng.randrange(4), 2, 32, dtype=torch.uint8),
         lambda: torch.zeros(0, 2**30),
     )

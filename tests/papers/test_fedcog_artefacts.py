@@ -60,7 +60,7 @@ def test_what_runs_at_the_papers_scale_can_be_built(study: Study, tmp_path: Path
         built.add(key)
         source = SOURCES[config.data.name]
         problem = Problem(source.shape, source.classes)
-        build_method(config, cast(Federation, SimpleNamespace(problem=problem)), "eager")
+        build_method(config, cast(Federation, SimpleNamespace(problem=problem, scale=None)), "eager")
 
 
 def test_variants_go_on_from_the_same_rounds_as_if_they_had_run_alone(tmp_path: Path) -> None:

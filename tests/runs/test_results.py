@@ -90,7 +90,7 @@ def test_a_model_is_a_copy_with_storage_of_its_own(pixels: us.Result) -> None:
 WRONG: list[tuple[Any, str]] = [
     (np.zeros((3, 8, 8)), "learnt from pixels: pass whole numbers from 0 to 255, unscaled, not float64"),
     (np.full((3, 8, 8), 256), "whole numbers from 0 to 255"),
-    (np.zeros((8, 8), np.uint8), r"records have shape \(8, 8\); this run learnt from \(n, 1, 8, 8\)"),
+    (np.zeros((8, 8), np.uint8), r"records have shape \(8, 8\), but images are \(n, channels, height, width\)"),
     (np.zeros((1, 8, 8), np.uint8)[0][None].repeat(3, 0)[:, :, :4], r"\(3, 1, 8, 4\); this run learnt from"),
     (5, "records: pass an array"),
     ("digits", "pass whole numbers"),
@@ -134,7 +134,7 @@ def test_with_a_scale_per_site_the_site_must_be_named_and_its_statistics_count(t
     large, y = arrays(100.0)
     assert (result.predict(large, site="large") == y).mean() > 0.9
     assert (result.predict(large, site="small") == y).mean() < 0.7  # everything looks huge there
-    with pytest.raises(UserError, match=r"\(data\.scale: site\); pass site="):
+    with pytest.raises(UserError, match=r"a scale of its own; name one of small, large"):
         result.predict(large)
     with pytest.raises(UserError, match=r"There is no site 'medium'.*small, large"):
         result.predict(large, site="medium")

@@ -248,9 +248,9 @@ def test_a_checkpoint_cut_in_half_is_said_to_be(tmp_path: Path) -> None:
     assert (tmp_path / "run/model.safetensors").exists()
 
 
-def test_a_network_without_features_or_head_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"needs a callable `features\(x\)` and a module `head`"):
-        us.run(TINY, model=nn.Linear(64, 10), out=tmp_path / "run")
+def test_a_network_that_is_nothing_but_a_layer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"model: "):
+        us.run(TINY, model=nn.ReLU(), out=tmp_path / "run")
 
 
 def test_synthetic_sets_are_kept_as_they_left(tmp_path: Path) -> None:

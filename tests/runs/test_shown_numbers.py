@@ -76,6 +76,7 @@ def test_a_folder_that_still_has_the_unused_words_is_named_rightly_and_resumed(
 OWN = {  # only for records that you bring
     *("test", "classes", "labels", "shape", "pixels", "multilabel"),
     *("label", "ignore", "missing", "vocabulary", "scale", "mode", "fit", "kind", "tokens", "categories"),
+    *("memory", "ranges", "scale_noise", "person"),
 }
 
 

@@ -75,8 +75,10 @@ def about_sequences(problem: Problem) -> str | None:
 def _scale(data: Federation) -> tuple[str, list[str]]:
     """In words, and what looks wrong about it."""
     parts = [part.x for one in data.sites.values() for part in (one.own, one.held_out) if len(part)]
-    if data.pixels:
+    if data.pixels or data.problem.tokens:
         low, high = (min(int(x.min()) for x in parts), max(int(x.max()) for x in parts))
+        if data.problem.tokens:
+            return f"ids from {low} to {high}", []
         faint = high <= 1 and data.problem.mean == ()
         why = "No pixel is above 1: were images divided by 255 before they became bytes?"
         return f"values from {low} to {high}", [why] if faint else []

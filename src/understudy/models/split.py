@@ -20,7 +20,14 @@ SHARED = ("_parameters", "_buffers", "_non_persistent_buffers_set", "_modules")
 def split(module: nn.Module, head: str | None = None) -> "SplitNetwork":
     """``module`` as features and a head. ``head`` is the name of its last layer, such as "fc" or "classifier.6";
     without it, the last Linear layer where that is plain to see. Whether the two make up ``module(x)`` is verified when
-    a run builds its network."""
+    a run builds its network.
+
+    >>> from torch import nn
+    >>> import understudy as us
+    >>> network = us.split(nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10)), head="3")
+    >>> network.head
+    Linear(in_features=16, out_features=10, bias=True)
+    """
     if isinstance(module, type):
         raise UserError(f"model: {module.__name__} is a class; pass a network, such as {module.__name__}().")
     if not isinstance(module, nn.Module):

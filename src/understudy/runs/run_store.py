@@ -27,7 +27,7 @@ from understudy.runs.watching import Observer, RunDiverged
 
 MARK = "finished.json"
 MARKED = ("config.yaml", "metrics.jsonl", "summary.json")
-MEMORIES = "clients"  # not needed once a run has ended, unless another one goes on from it
+MEMORIES = ("clients", "memories*")  # not needed once a run has ended, unless another one goes on from it
 LONGEST_WAIT = 7 * 24 * 3600.0  # for another process that plays the same run
 
 
@@ -107,7 +107,7 @@ class RunStore:
                 return None
             if "diverged" in mark:
                 return Diverged(str(mark["diverged"]))
-            if mark.get("sha256") != _digests(folder) or (run.keep_all and not (folder / MEMORIES).exists()):
+            if mark.get("sha256") != _digests(folder) or (run.keep_all and not mark.get("memories")):
                 return None
             return _finished(folder, str(mark.get("made_by", "")))
         except (UserError, OSError):
@@ -135,14 +135,19 @@ class RunStore:
             _mark(folder, {"diverged": str(diverged)})
             return Diverged(str(diverged))
         if not run.keep_all:
-            shutil.rmtree(folder / MEMORIES, ignore_errors=True)
-        _mark(folder, {"sha256": _digests(folder), "made_by": made_by()})
+            _forget_memories(folder)
+        _mark(folder, {"sha256": _digests(folder), "made_by": made_by(), "memories": run.keep_all})
         return _finished(folder, made_by())
 
 
 def _finished(folder: Path, by: str) -> FinishedRun:
     there = RunFolder(folder)
     return FinishedRun(folder, there.metrics(), there.summary(), by)
+
+
+def _forget_memories(folder: Path) -> None:
+    for path in (path for pattern in MEMORIES for path in folder.glob(pattern)):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _mark(folder: Path, words: Mapping[str, Any]) -> None:
