@@ -84,7 +84,7 @@ OWN = {  # only for records that you bring
     ("given", "unused"),
     [
         ({}, {"sites", *OWN}),
-        ({"name": "all.npz"}, {"sites", "folder", "shapes", "canvases", "flair"}),
+        ({"name": "all.npz"}, {"sites", "folder", "shapes", "canvases", "flair", "memory"}),
         ({"name": "canvases"}, {"sites", "clients", *OWN}),
     ],
 )

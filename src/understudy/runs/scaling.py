@@ -81,7 +81,8 @@ def note_scaling(folder: Path, data: Federation) -> None:
     if by_site:
         _write(folder, {"by": "site", "sites": by_site})
     elif data.problem.mean and not data.pixels:
-        _write(folder, {"by": "given", "mean": data.problem.mean, "std": data.problem.std})
+        mean, std = (torch.tensor(values, dtype=torch.float64) for values in (data.problem.mean, data.problem.std))
+        _write(folder, {"by": "given", **_words(Spread(mean, std).sparing(data.problem.categories))})
 
 
 def note_own(folder: Path, site: str, spread: Spread | None) -> None:
