@@ -81,7 +81,7 @@ def text(seen: Visit, where: str) -> str:
 
 
 def wait_for(seen: Visit, where: str, words: str) -> None:
-    seen.page.locator(where).filter(has_text=words).first.wait_for(timeout=20_000)
+    seen.page.locator(where).filter(has_text=words).first.wait_for(timeout=60_000)
 
 
 def drawn(seen: Visit) -> list[tuple[int, float]]:
@@ -101,7 +101,7 @@ def test_the_page_follows_a_run_through_a_kill_and_a_resume(browser: "Browser", 
     with live(tmp_path) as (link, _), visit(browser, link) as seen:
         wait_for(seen, "#summary", "There are no runs here yet")
         with running(folder, pause_after=2) as kill:
-            seen.page.get_by_role("link", name="my run").click(timeout=20_000)
+            seen.page.get_by_role("link", name="my run").click(timeout=60_000)
             wait_for(seen, ".lede", "going on in round 2 of 4: saving and scoring")
             seen.page.evaluate("window.sameDocument = true")
             seen.page.get_by_role("button", name="Show as a table: Accuracy over rounds").click()
