@@ -47,9 +47,7 @@ def environment() -> Path:
     if not done.exists() or done.read_text().split() != wanted:
         print(f"  installing {', '.join(wanted)} into {folder}", flush=True)
         venv.create(folder, with_pip=True)
-        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *wanted]
-        if subprocess.run(install, check=False).returncode:  # torch for processors alone is not on PyPI
-            subprocess.run([*install, "--extra-index-url", CPU_WHEELS], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "--extra-index-url", CPU_WHEELS, *wanted], check=True)
         done.write_text("\n".join(wanted))
     return python
 
