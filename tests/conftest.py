@@ -1,13 +1,14 @@
 import inspect
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 from browser import running_chromium
-from second_device.build import compiler
+from second_device.build import KEPT_IN, compiler
 from second_device.process import call, close
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def _only_data_that_came_along(tmp_path_factory: pytest.TempPathFactory) -> None
     nothing = tmp_path_factory.mktemp("no-data-sets")
     for name in ("UNDERSTUDY_DATA", "XDG_DATA_HOME", "XDG_DATA_DIRS"):
         os.environ[name] = str(nothing)
+    os.environ.setdefault(KEPT_IN, os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"))
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 SOURCE = Path(__file__).with_name("device.cpp")
+KEPT_IN = "UNDERSTUDY_TESTS_CACHE"  # the user's cache folder; in a test run, XDG_CACHE_HOME is an empty one
 FLAGS = ["-shared", "-fPIC", "-std=c++20", "-O1", "-w", "-DAT_PER_OPERATOR_HEADERS"]
 
 
@@ -48,7 +49,8 @@ def _compile(program: str, library: Path) -> None:
 
 def _cache() -> Path:
     """Of this user; beside other temporary files where there is no home to write to."""
-    wanted = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "understudy-tests"
+    place = os.environ.get(KEPT_IN) or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    wanted = Path(place) / "understudy-tests"
     try:
         wanted.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=wanted):

@@ -13,6 +13,7 @@ from understudy.cli import (  # noqa: F401
     approve,
     audit,
     data,
+    devices,
     federation,
     lists,
     pages,

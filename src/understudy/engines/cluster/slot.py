@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from understudy.config.build import build_method
 from understudy.config.resolve import resolve
 from understudy.config.schema import Live
@@ -25,6 +23,7 @@ from understudy.federation.method import Method
 from understudy.federation.site import Site
 from understudy.heap import keep_freed_memory
 from understudy.privacy.policy import Policy
+from understudy.threads import REPEATABLE
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class ClientSlot:
     """Ray makes an actor of it."""
 
     def __init__(self, run: RunOnNodes, arrays: RecordArrays):
-        torch.set_num_threads(1)
+        REPEATABLE.begin()
         keep_freed_memory()
         if run.working_folder is not None:
             os.chdir(run.working_folder)
