@@ -5,7 +5,7 @@ from unittest.mock import patch
 import torch
 from typer.testing import CliRunner
 
-from understudy.cli import app
+from understudy.cli.app import app
 from understudy.errors import UserError
 from understudy.runs import device_check
 

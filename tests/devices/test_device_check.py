@@ -13,7 +13,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from second_device import uploads, without_doubles
-from understudy.cli import app
+from understudy.cli.app import app
 from understudy.models.network import Network, Outputs
 from understudy.runs import device_check
 from understudy.runs.device_check import CASES, check_results

@@ -30,6 +30,7 @@ def load() -> ctypes.CDLL:
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "_is_in_bad_fork": lambda: False,
+        "get_amp_supported_dtype": lambda: [torch.bfloat16],
         # Its draws are the processor's: there is no stream of its own to seed, to save or to put back.
         "manual_seed_all": lambda seed: None,
         "manual_seed": lambda seed: None,

@@ -13,6 +13,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/alloc_cpu.h>
 #include <torch/library.h>
 
@@ -273,6 +274,29 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   // torch has versions of these for devices without a kernel; one cannot take every memory layout, one warns.
   m.impl("native_group_norm", torch::CppFunction::makeFromBoxedFunction<&on_the_processor>());
   m.impl("mse_loss", torch::CppFunction::makeFromBoxedFunction<&on_the_processor>());
+}
+
+// ---- autocast, as CUDA has it: products in bfloat16, norms and losses in float32
+
+template <at::ScalarType wanted>
+void cast_first(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKey::AutocastPrivateUse1);
+  auto arguments = op.schema().arguments().size();
+  for (auto it = stack->end() - arguments; it != stack->end(); ++it) {
+    if (!it->isTensor() || !it->toTensor().defined()) continue;
+    auto type = it->toTensor().scalar_type();
+    if (type == at::kFloat || type == at::kBFloat16) *it = it->toTensor().to(wanted);
+  }
+  op.callBoxed(stack);
+}
+
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+  for (auto name : {"conv1d", "conv2d", "linear", "matmul", "addmm", "mm", "bmm", "baddbmm"})
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&cast_first<at::kBFloat16>>());
+  for (auto name : {"group_norm", "layer_norm", "softmax.int", "log_softmax.int", "nll_loss", "mse_loss"})
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&cast_first<at::kFloat>>());
 }
 
 // ---- what torch asks of every device: there is one, and it is always done

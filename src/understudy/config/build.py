@@ -4,6 +4,7 @@ import copy
 import inspect
 import math
 import shutil
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -106,6 +107,7 @@ def _on_scaled_records(config: Config, data: Federation, method: Method) -> Meth
 def _network(config: Config, problem: Problem, fast: FastPath, method: Method, *, at_site: bool) -> Network:
     """The config's network, adapted to its method."""
     _check_memory(config, problem)
+    _check_precision(config, method)
     plan, missing = config.model, _why_without_start(config.model) if at_site else None
     weights = None if plan.start is None or missing else read_start(start_file(plan.start), plan.start_digest)
 
@@ -116,7 +118,8 @@ def _network(config: Config, problem: Problem, fast: FastPath, method: Method, *
         freeze(module, plan.frozen)
         return method.adapt_network(module, problem)
 
-    net = Network(build, problem, seed=config.top.seed, fast=fast, device=device(config), unknown=missing)
+    how: dict[str, Any] = {"seed": config.top.seed, "fast": fast, "precision": plan.precision}
+    net = Network(build, problem, **how, device=device(config), unknown=missing)
     if missing and net.frozen_digest is not None:
         raise UserError(f"{missing.rstrip('.')}: what is frozen does not travel.")
     if plan.frozen_digest not in (None, net.frozen_digest):
@@ -125,6 +128,26 @@ def _network(config: Config, problem: Problem, fast: FastPath, method: Method, *
             "from (model.start, or your own code), or leave out model.frozen_digest for a new run."
         )
     return net
+
+
+def _check_precision(config: Config, method: Method) -> None:
+    if config.model.precision == "float32":
+        return
+    if config.top.privacy is not None or method.private:
+        raise UserError(
+            "model.precision is bfloat16, but clipping and noise are accounted for in float32; write float32 in a "
+            "private run."
+        )
+    where = device(config)
+    if where.type == "cpu":
+        raise UserError("model.precision is bfloat16, which is for accelerators only; write float32, or device: cuda.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # torch would go on in float32
+            torch.autocast(where.type, dtype=torch.bfloat16)
+    except (RuntimeError, AssertionError, UserWarning) as error:
+        first = str(error).splitlines()[0].rstrip(".")
+        raise UserError(f"model.precision is bfloat16, which {where} does not have ({first}); write float32.") from None
 
 
 def _why_without_start(plan: ModelPlan) -> str | None:
@@ -234,6 +257,8 @@ def decide_together(config: Config, data: Federation, method: Method) -> tuple[C
         return config, ""
     apart = data.remote or config.engine.name in ("flower", "ray")
     why = "this engine has a place for each of them" if apart else method.why_one_by_one()
+    if config.model.precision != "float32":
+        why = f"programs of many clients compute in float32, and model.precision is {config.model.precision}"
     if why:
         return _trained_by(config, 1), why if wanted != "auto" else ""
     if wanted != "auto":

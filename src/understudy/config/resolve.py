@@ -45,7 +45,7 @@ def resolve(words: Words, changes: Mapping[str, Any] | None = None, live: Live |
     if twice:
         raise UserError(f"'with' lists {', '.join(twice)} twice; list each add-on once.")
     named = _section(words, "model")
-    network_open = live.model is None and not named.keys() - {"fast"}
+    network_open = live.model is None and not named.keys() - {"fast", "precision"}
     model, model_settings = _model(named, live)
     return Config(
         top,

@@ -19,6 +19,7 @@ from understudy.data.problem import Problem
 from understudy.data.settings import DataSettings
 from understudy.federation.method import Method
 from understudy.federation.registry import Entry
+from understudy.models.network import Precision
 from understudy.privacy.policy import Policy, read_policy
 from understudy.privacy.promise import PrivacySettings
 
@@ -41,6 +42,8 @@ class ModelPlan(Settings):
     name: str = "small-convnet"  # a name from `understudy models`, or file.py:build
     # memory layout or compilation; auto: the fastest measured for this network
     fast: Literal["auto", "eager", "channels-last", "batch-last", "compiled"] = "auto"
+    # of products in the network: float32, or bfloat16 for speed on an accelerator; weights and messages stay float32
+    precision: Precision = "float32"
     start: str | None = None  # weights to start from: a .safetensors file, or the folder of an earlier run
     start_head: bool = True  # false: the head starts as drawn, if that of the file is for other classes
     start_digest: str | None = None  # SHA-256 of that file; null: whatever it is when the run begins
@@ -59,6 +62,8 @@ class ModelPlan(Settings):
     def _used(self, key: str) -> bool:
         if key in ("start_head", "start_digest"):
             return self.start is not None
+        if key == "precision":
+            return self.precision != "float32"
         return key in ("name", "fast") or bool(getattr(self, key))
 
 

@@ -13,9 +13,9 @@ every device; sums in float64, which not every device supports, are taken on the
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ from understudy.models.zoo import FastPath
 from understudy.randomness import private_global_stream
 
 PASS_PIXELS = 16384  # per channel, in one pass of a compiled network: 16 images of 32×32, 256 of 8×8
+Precision = Literal["float32", "bfloat16"]
 Named = Mapping[str, Tensor]
 Outputs = tuple[Tensor, Tensor]  # features (n, d) and logits (n, classes, or more if a method extended the head)
 
@@ -67,11 +68,12 @@ class Network:
         seed: int = 0,
         fast: FastPath = "eager",
         device: torch.device | str = "cpu",
+        precision: Precision = "float32",
         unknown: str | None = None,  # why the first weights are not known here; None: they are
     ):
         self._unknown = unknown
         self._build, self._seed = build, seed
-        self.problem, self.fast, self.device = problem, fast, torch.device(device)
+        self.problem, self.fast, self.device, self.precision = problem, fast, torch.device(device), precision
         with private_global_stream(seed, "initial weights"):
             module = build()
         check_parts(module)
@@ -150,12 +152,24 @@ class Network:
     def twin(self, w: Tensor, role: str = "twin") -> "Network":
         """Another network of the same kind with the weights ``w``; each role has one, which is reused."""
         if role not in self._twins:
-            self._twins[role] = Network(self._build, self.problem, seed=self._seed, fast=self.fast, device=self.device)
+            how: dict[str, Any] = {"fast": self.fast, "device": self.device, "precision": self.precision}
+            self._twins[role] = Network(self._build, self.problem, seed=self._seed, **how)
         self._twins[role].load(w)
         return self._twins[role]
 
     def at(self, w: Tensor, x: Tensor) -> Outputs:
         """Features and logits of raw records ``x`` under the weights ``w``; ``net.at(net.vector, x)`` is fast."""
+        if self.precision == "float32":
+            return self._at(w, x)
+        with self._lower_precision():
+            features, logits = self._at(w, x)
+        return features.float(), logits.float()
+
+    def _lower_precision(self) -> AbstractContextManager[None]:
+        """Products are computed in bfloat16; weights, gradients and whatever leaves the network stay float32."""
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+    def _at(self, w: Tensor, x: Tensor) -> Outputs:
         x = x.to(self.device)
         if w is self.vector:
             return self._in_passes(x) if self._compiled is not None else cast(Outputs, self._quick(x))
@@ -185,6 +199,12 @@ class Network:
 
     def read(self, features: Tensor, head: Tensor | None = None) -> Tensor:
         """(n, outputs): the head applied to ``features``; ``head`` may give other weights for it."""
+        if self.precision == "float32":
+            return self._read(features, head)
+        with self._lower_precision():
+            return self._read(features, head).float()
+
+    def _read(self, features: Tensor, head: Tensor | None) -> Tensor:
         module = cast(nn.Module, self.module.head)
         if head is None:
             return cast(Tensor, module(features))

@@ -58,7 +58,9 @@ def measure_speed(device: torch.device, trial: SpeedTrial | None = None) -> Iter
 
 def _works(device: torch.device, trial: SpeedTrial) -> Mapping[str, Steps]:
     entry = zoo.entry("convnet")
-    net = Network(lambda: entry.build(PROBLEM, entry.settings(width=trial.width)), PROBLEM, device=device)
+    net = Network(
+        lambda: entry.build(PROBLEM, entry.settings.model_validate({"width": trial.width})), PROBLEM, device=device
+    )
     records = _records(max(trial.batch, 10 * trial.real_batch))
     size = f"ConvNet of {trial.width} channels, 32×32 pixels"
 
