@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from on_both import DEVICE, pictures, run_words
@@ -17,11 +18,13 @@ from torch import Tensor, nn
 from second_device import reads_back, uploads
 from understudy.config.describe import _built
 from understudy.data.examples import Examples
+from understudy.data.federation import Federation
 from understudy.data.problem import Problem
 from understudy.federation import registry
 from understudy.learning.ahead import ahead
 from understudy.learning.ball import into_ball
 from understudy.learning.dsa import ALL
+from understudy.learning.evaluate import evaluate, tally
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent, Step
 from understudy.learning.pool import PerImage, PoolFeed, learn_from_pool
@@ -69,6 +72,56 @@ def test_a_step_of_local_training_neither_sends_nor_reads_back(name: str, tmp_pa
     private = PRIVATE if METHODS[name].private else None
     few, many = (traffic_of(words(steps), tmp_path / str(steps), private) for steps in (3, 6))
     assert many == few
+
+
+# What acts in local steps without being a method of the family.
+JOINED: dict[str, dict[str, Any]] = {
+    "published-noise": {"noise": 0.5},
+    "fedcog": QUICK["fedcog"],
+    "fedssyn": {"source": "real"},
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_nor_does_one_with_an_add_on(name: str, tmp_path: Path) -> None:
+    def words(steps: int) -> dict[str, Any]:
+        local = {"steps": steps, "batch": 4, "lr": 0.1}
+        return {"method": {"name": "fedavg", "rounds": 1, "local": local}, "with": [{"name": name, **JOINED[name]}]}
+
+    few, many = (traffic_of(words(steps), tmp_path / str(steps)) for steps in (3, 6))
+    assert many == few
+
+
+@pytest.mark.parametrize("augment", [[], ["flip", "crop", "warp"]])
+@pytest.mark.parametrize("name", ["fedavg", "fedprox", "scaffold", "fednova", "feddyn"])
+def test_nor_does_one_of_clients_that_train_together(name: str, augment: list[str], tmp_path: Path) -> None:
+    def words(steps: int) -> dict[str, Any]:
+        local = {"steps": steps, "batch": 4, "lr": 0.05, "clip": 1.0, "augment": augment}
+        local |= {} if name == "scaffold" else {"momentum": 0.5}
+        method = {"name": name, "rounds": 1, **QUICK[name], "local": local}
+        return {"method": method, "engine": {"name": "inline", "together": 2}}
+
+    few, many = (traffic_of(words(steps), tmp_path / str(steps)) for steps in (3, 6))
+    assert many == few
+
+
+def test_more_clients_in_a_group_are_not_sent_one_by_one(tmp_path: Path) -> None:
+    """Two sites and four, in one group: their records, rows and weights go over stacked, and come back so."""
+
+    def words(together: int) -> dict[str, Any]:
+        local = {"steps": 3, "batch": 4, "lr": 0.05}
+        return {
+            "method": {"name": "fedavg", "rounds": 2, "local": local},
+            "engine": {"name": "inline", "together": together},
+        }
+
+    def of(sites: int) -> Traffic:
+        rng = np.random.default_rng(1)
+        made = {f"s{i}": (rng.integers(0, 255, (9, 1, 8, 8)).astype(np.uint8), np.arange(9) % 3) for i in range(sites)}
+        data = Federation.from_arrays(made, classes=3)
+        return traffic(lambda: run_words(words(sites), tmp_path / str(sites), DEVICE, data))
+
+    assert of(2) == of(4)
 
 
 def made_by(name: str, **settings: Any) -> dict[str, Any]:
@@ -144,6 +197,36 @@ def test_a_step_of_a_generator_neither_sends_nor_reads_back(what: str, private: 
 
     fit(1)  # the first step makes what lasts
     assert traffic(lambda: fit(2)) == traffic(lambda: fit(4))
+
+
+def test_a_gaussian_is_made_and_drawn_from_on_the_processor() -> None:
+    kind, data = entry("gaussian"), pictures()
+    maker = kind.build(kind.settings())
+    maker.device = torch.device(DEVICE)
+
+    def work() -> None:
+        learnt = maker.fit(data.sites["beech"].own, data.problem, generator("fit"))
+        maker.sample(learnt, torch.arange(6) % 3, data.problem, generator("draw"))
+
+    assert traffic(work) == Traffic(0, 0)
+
+
+@pytest.mark.parametrize("sampler", ["ancestral", "dpm-solver", "ddim"])
+def test_a_step_of_a_diffusion_sampler_reads_nothing_back(sampler: str) -> None:
+    data = pictures()
+
+    def drawn(steps: int) -> Traffic:
+        kind = entry("diffusion")
+        settings = {**GENERATORS["diffusion"], "epochs": 1, "batch": 8, "sampler": sampler, "sampling_steps": steps}
+        maker = kind.build(kind.settings.model_validate(settings))
+        maker.device = torch.device(DEVICE)
+        learnt = maker.fit(data.sites["beech"].own, data.problem, generator("fit"))
+        return traffic(lambda: maker.sample(learnt, torch.arange(6) % 3, data.problem, generator("draw")))
+
+    few, many = drawn(3), drawn(6)
+    assert many.reads_back == few.reads_back
+    # The ancestral sampler draws its noise inside `diffusers`, step by step.
+    assert many.uploads - few.uploads == (3 if sampler == "ancestral" else 0)
 
 
 # ---- what is sent
@@ -243,3 +326,11 @@ def test_a_ball_needs_no_answer() -> None:
         w = torch.full((70_000,), length / 70_000**0.5).to(DEVICE)
         assert traffic(lambda: into_ball(w, centre, 1.0)).reads_back == 0  # noqa: B023
         assert w.cpu().norm().item() == pytest.approx(min(length, 1.0), rel=1e-4)
+
+
+def test_scores_are_read_back_once() -> None:
+    net = small_net()
+    net.load(net.initial())
+    for scored in (evaluate, tally):
+        few, many = (traffic(lambda: scored(net.logits, records(), PROBLEM, batch=size)) for size in (6, 2))  # noqa: B023
+        assert (few.reads_back, many.reads_back) == (1, 1)

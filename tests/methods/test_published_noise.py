@@ -1,17 +1,19 @@
 """The noise of FedDM's figure 4 on averaging methods: a step by hand, and no promise."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from understudy.config.build import build_data, build_method
 from understudy.config.resolve import resolve
 from understudy.errors import UserError
 from understudy.learning.loop import Step, plain
-from understudy.methods.published_noise import PublishedNoiseSettings, noised
+from understudy.methods.published_noise import PublishedNoiseSettings, noised, standard_noises
 from understudy.models.network import Network
 from understudy.randomness import generator
 from understudy.runs.folder import RunFolder
@@ -34,18 +36,30 @@ def some_step(records: int) -> tuple[Network, Step]:
     return net, Step(net, own.x, own.y, 0, None, torch.arange(records))
 
 
+def noises(net: Network, planned: int = 1) -> Iterator[Tensor]:
+    return standard_noises(net.grad, planned, generator("a"))
+
+
+def test_noise_that_was_planned_and_noise_that_was_not_come_from_one_stream() -> None:
+    net, _ = some_step(2)
+    rng = generator("a")
+    expected = [torch.randn(net.grad.shape, generator=rng) for _ in range(4)]
+    for planned in (0, 2, 4, 9):
+        assert all(map(torch.equal, expected, noises(net, planned)))
+
+
 def test_the_gradient_of_a_batch_is_clipped_as_a_whole_and_noised_by_sigma_c_over_b() -> None:
     net, step = some_step(8)
     plain(net, step, ())
     gradient = net.grad.clone()
     clip = float(gradient.norm()) / 4
-    noised(plain, PublishedNoiseSettings(noise=0, clip=clip), generator("a"))(net, step, ())
+    noised(plain, PublishedNoiseSettings(noise=0, clip=clip), noises(net))(net, step, ())
     assert net.grad == pytest.approx(gradient / 4, abs=1e-6)
-    noised(plain, PublishedNoiseSettings(noise=3, clip=clip), generator("a"))(net, step, ())
+    noised(plain, PublishedNoiseSettings(noise=3, clip=clip), noises(net))(net, step, ())
     # σC/|B| = 3·C/8, drawn once per number.
     drawn = torch.randn(net.grad.shape, generator=generator("a"))
     assert net.grad == pytest.approx(gradient / 4 + drawn * (3 * clip / 8), abs=1e-5)
-    noised(plain, PublishedNoiseSettings(noise=0, clip=1e6), generator("a"))(net, step, ())
+    noised(plain, PublishedNoiseSettings(noise=0, clip=1e6), noises(net))(net, step, ())
     assert net.grad == pytest.approx(gradient, abs=1e-6)
 
 

@@ -92,6 +92,8 @@ def evaluate(predict: Predict, examples: Examples, problem: Problem, *, batch: i
 
 def tally(predict: Predict, examples: Examples, problem: Problem, *, batch: int = 500) -> Tally:
     total = Tally()
+    if not len(examples):
+        return total
     for logits, y in _in_batches(predict, examples, batch):
         right = right_decisions(problem, logits, y).double().view(len(y), -1).mean(1)
         losses = per_record_loss(problem, logits.double(), y)
@@ -106,5 +108,6 @@ def _of_labels(problem: Problem, logits: Tensor, y: Tensor) -> tuple[float, tupl
 
 
 def _in_batches(predict: Predict, examples: Examples, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
-    for some in examples.batches(batch):
-        yield predict(some.x).detach().cpu(), some.y.cpu()
+    """Logits and labels; a device is waited for once, after the last batch."""
+    logits = torch.cat([predict(some.x).detach() for some in examples.batches(batch)]).cpu()
+    yield from zip(torch.split(logits, batch), torch.split(examples.y.cpu(), batch), strict=True)

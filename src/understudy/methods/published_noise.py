@@ -14,10 +14,11 @@ same noise on FedDM's images, its ``dp: paper``.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from understudy.base_settings import Settings
 from understudy.errors import UserError
@@ -25,6 +26,7 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import Method
 from understudy.federation.registry import add_on
+from understudy.learning.ahead import ahead
 from understudy.learning.loop import Pull, Slope, Step
 from understudy.methods.shared.averaging import Averaging
 from understudy.models.network import Network
@@ -35,16 +37,23 @@ class PublishedNoiseSettings(Settings):
     clip: float = Field(default=5.0, gt=0)  # C, largest norm of the gradient of a batch
 
 
-def noised(inner: Slope, settings: PublishedNoiseSettings, rng: torch.Generator) -> Slope:
-    """The direction that ``inner`` leaves, clipped as a whole, with noise."""
+def noised(inner: Slope, settings: PublishedNoiseSettings, noises: Iterator[Tensor]) -> Slope:
+    """The direction that ``inner`` leaves, clipped as a whole, with noise: one of ``noises`` for each step."""
 
     def slope(net: Network, forward: Step, pulls: Sequence[Pull]) -> None:
         inner(net, forward, pulls)
         net.grad.mul_(torch.clamp(settings.clip / (net.grad.norm() + 1e-12), max=1))
-        drawn = torch.randn(net.grad.shape, generator=rng).to(net.device)
-        net.grad.add_(drawn, alpha=settings.noise * settings.clip / len(forward.y))
+        net.grad.add_(next(noises), alpha=settings.noise * settings.clip / len(forward.y))
 
     return slope
+
+
+def standard_noises(like: Tensor, steps: int, rng: torch.Generator) -> Iterator[Tensor]:
+    """N(0, I) for each step, on the device of ``like``: those of the planned ``steps`` are sent ahead."""
+    planned = (torch.randn(like.shape, generator=rng) for _ in range(steps))
+    yield from (there for _, (there,) in ahead(planned, lambda one: [one], like.device))
+    while True:
+        yield torch.randn(like.shape, generator=rng).to(like.device)
 
 
 @add_on("published-noise", settings=PublishedNoiseSettings)
@@ -59,7 +68,9 @@ def published_noise(settings: PublishedNoiseSettings, inner: Method) -> Method:
     before = inner.slope
 
     def slope_for(client: Client, brief: Message, net: Network) -> Slope:
-        return noised(before(client, brief, net), settings, client.rng("published noise"))
+        steps = inner.settings.local.step_count(len(client.own))
+        noises = standard_noises(net.grad, steps, client.rng("published noise"))
+        return noised(before(client, brief, net), settings, noises)
 
     joined = copy.copy(inner)
     joined.slope = slope_for

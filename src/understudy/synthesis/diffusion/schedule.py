@@ -120,6 +120,6 @@ def draw(
     """Images between −1 and 1, from fresh noise."""
     plan = sampler(name, steps, predicts)
     x = torch.randn(shape, generator=rng).to(device)
-    for t in plan.timesteps:
-        x = plan.step(predict(x, t), t, x, generator=rng, return_dict=False)[0]
+    for t, there in zip(plan.timesteps, plan.timesteps.to(device), strict=True):
+        x = plan.step(predict(x, there), t, x, generator=rng, return_dict=False)[0]
     return x
