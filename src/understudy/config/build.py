@@ -119,6 +119,7 @@ def _network(config: Config, problem: Problem, fast: FastPath, method: Method, *
         return method.adapt_network(module, problem)
 
     how: dict[str, Any] = {"seed": config.top.seed, "fast": fast, "precision": plan.precision}
+    how |= {"keeps": config.engine.device_memory * 2**20}
     net = Network(build, problem, **how, device=device(config), unknown=missing)
     if missing and net.frozen_digest is not None:
         raise UserError(f"{missing.rstrip('.')}: what is frozen does not travel.")

@@ -76,6 +76,8 @@ class EngineSettings(Settings):
     workers: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1, le=1024)
     # megabytes of the clients' memories that a simulation keeps in RAM; what is beyond waits in the run's folder
     client_memory: int = Field(default=1024, ge=0)
+    # megabytes of records that stay on an accelerator from round to round; the others are sent in every round
+    device_memory: int = Field(default=1024, ge=0)
     address: str | None = None  # ray: host:port of the cluster's head, or auto; null: a cluster of this machine alone
     shared: bool = False  # ray: whether all nodes see the run's folder; else clients' files travel with requests
     gpus: float = Field(default=0.0, ge=0)  # ray: share of a GPU for each process

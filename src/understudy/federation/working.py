@@ -136,4 +136,4 @@ def _scores(site: Site, method: Method, request: Request, kept: Message, brief: 
     client = method.prepared(client, brief)
     with private_global_stream(client.id, client.round, SCORE):
         method.net.load(method.personal(client, brief["model"]))
-        return {SCORE: tally(method.net.logits, client.held_out, method.net.problem).to_tensor()}
+        return {SCORE: tally(method.net.logits, method.net.to_score(client.held_out), method.net.problem).to_tensor()}

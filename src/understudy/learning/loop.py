@@ -195,8 +195,8 @@ def full_gradient(net: Network, w: Tensor, examples: Examples, batch: int) -> Te
     net.load(w)
     net.module.eval()
     net.grad.zero_()
-    for some in examples.batches(batch):
-        loss = per_record_loss(net.problem, net(some.x)[1], some.y.to(net.device)).sum() / len(examples)
+    for some in net.records_there(examples).batches(batch):
+        loss = per_record_loss(net.problem, net(some.x)[1], some.y).sum() / len(examples)
         loss.backward()  # type: ignore[no-untyped-call]
     net.module.train()
     return net.grad.clone()
@@ -211,7 +211,7 @@ class _Batches:
             plan = plan[(plan != EMPTY).sum(1) > 1]  # a batch of one has no statistics
         self._net, self._rng, self._transform = net, feed.rng, feed.transform
         self._kinds = local.augment if feed.rng is not None else ()
-        self._x, self._y = feed.examples.x.to(net.device), feed.examples.y.to(net.device)
+        self._x, self._y = net.there(feed.examples.x), net.there(feed.examples.y)
         self._weights = None if weights is None else (weights / weights.mean()).to(net.device)
         self._present: list[int] = (plan != EMPTY).sum(1).tolist()
         self._rows = plan.clamp(min=0).to(net.device)

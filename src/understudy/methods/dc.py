@@ -183,7 +183,7 @@ class DC(Condensing):
         labels = owned.repeat_interleave(self.settings.ipc)
         images = self.moving(self._first_images(client, real, members), labels)
         if members:
-            there, looks = real.to(self.net.device), self._looks(client, members)
+            there, looks = self.net.records_there(real), self._looks(client, members)
             for _ in self.along(client, images):
                 slopes = [self._gradient(there, *next(looks), images, i) for i in range(len(members))]
                 images.step(torch.cat(slopes))

@@ -85,7 +85,7 @@ class PSG(Condensing):
         charge(client, plan, settings.clip, covers=("x", "y"))
         y = torch.arange(self.net.problem.classes).repeat_interleave(settings.ipc)
         images = self.moving(first_noise(client, len(y), self.net), y)
-        there, looks = client.examples.to(self.net.device), self._looks(client, plan)
+        there, looks = self.net.records_there(client.examples), self._looks(client, plan)
         means = self._means(client, plan)
         for _ in self.along(client, images):
             for _ in range(settings.batches):

@@ -12,8 +12,9 @@ every device; sums in float64, which not every device supports, are taken on the
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Literal, cast
 
@@ -21,11 +22,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from understudy.data.examples import Examples
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.models.batch_last import batch_last
 from understudy.models.fitness import check_parts
 from understudy.models.frozen import digest_of, hold_still, mixes_records
+from understudy.models.residents import Residents
 from understudy.models.split import SplitNetwork
 from understudy.models.zoo import FastPath
 from understudy.randomness import private_global_stream
@@ -69,11 +72,13 @@ class Network:
         fast: FastPath = "eager",
         device: torch.device | str = "cpu",
         precision: Precision = "float32",
+        keeps: int = 0,  # bytes of records that stay on an accelerator
         unknown: str | None = None,  # why the first weights are not known here; None: they are
     ):
         self._unknown = unknown
         self._build, self._seed = build, seed
         self.problem, self.fast, self.device, self.precision = problem, fast, torch.device(device), precision
+        self._residents = Residents(self.device, keeps)
         with private_global_stream(seed, "initial weights"):
             module = build()
         check_parts(module)
@@ -154,8 +159,25 @@ class Network:
         if role not in self._twins:
             how: dict[str, Any] = {"fast": self.fast, "device": self.device, "precision": self.precision}
             self._twins[role] = Network(self._build, self.problem, seed=self._seed, **how)
+            self._twins[role]._residents = self._residents
         self._twins[role].load(w)
         return self._twins[role]
+
+    def there(self, x: Tensor) -> Tensor:
+        """Records or labels on the network's device, where they stay for the next time if there is room."""
+        return self._residents.there(x)
+
+    def stacked_there(self, parts: Sequence[Tensor]) -> Tensor:
+        """The same for those of several clients, one after another in one tensor."""
+        return self._residents.stacked(parts)
+
+    def records_there(self, examples: Examples) -> Examples:
+        """For a loop that reads them again and again."""
+        return replace(examples, x=self.there(examples.x), y=self.there(examples.y))
+
+    def to_score(self, examples: Examples) -> Examples:
+        """Records on the device, labels where they were: scores are computed on the processor."""
+        return replace(examples, x=self.there(examples.x))
 
     def at(self, w: Tensor, x: Tensor) -> Outputs:
         """Features and logits of raw records ``x`` under the weights ``w``; ``net.at(net.vector, x)`` is fast."""

@@ -40,13 +40,15 @@ class Scorekeeper:
             self.waiting.append(line)
             return
         assert self._data.test is not None
+        test = net.to_score(self._data.test)
         net.load(self._method.result(state))
-        scores = evaluate(net.logits, self._data.test, net.problem).as_dict()
+        scores = evaluate(net.logits, test, net.problem).as_dict()
         if self._data.validation is not None:
-            scores["validation_accuracy"] = evaluate(net.logits, self._data.validation, net.problem).accuracy
+            validation = net.to_score(self._data.validation)
+            scores["validation_accuracy"] = evaluate(net.logits, validation, net.problem).accuracy
         for name, weights in self._method.further_models(state).items():
             net.load(weights)
-            scores[f"{name}_accuracy"] = evaluate(net.logits, self._data.test, net.problem).accuracy
+            scores[f"{name}_accuracy"] = evaluate(net.logits, test, net.problem).accuracy
         line["seconds"] = line["seconds"] if seconds is None else seconds()
         self._write(line, scores)
 

@@ -203,7 +203,7 @@ class _RealMeans:
         self, net: Network, real: RealClasses, size: int, rng: torch.Generator, classes_at_once: int | None
     ) -> None:
         x = real.examples.x
-        self._net, self._pixels, self._size, self._rng = net, x.to(net.device), size, rng
+        self._net, self._pixels, self._size, self._rng = net, net.there(x), size, rng
         self._members = real.members()
         self._group = classes_at_once or at_once(size, x)
 

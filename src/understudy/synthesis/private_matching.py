@@ -52,7 +52,7 @@ class PrivateMeans:
         planned: Sequence[float] = (),
     ):
         self._net, self._release = net, release
-        self._pixels, self._members = real.examples.x.to(net.device), real.members()
+        self._pixels, self._members = net.there(real.examples.x), real.members()
         self._sampling, self._noising = secret("records"), secret("noise")
         with torch.no_grad():
             self._width = embedding(net, torch.zeros(1, *net.problem.shape, device=net.device)).shape[1]

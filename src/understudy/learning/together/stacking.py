@@ -63,9 +63,10 @@ class Batches:
         feeds = [exercise.feed for exercise in exercises]
         self._kinds = exercises[0].descent.local.augment if feeds[0].rng is not None else ()
         self._rngs = [feed.rng for feed in feeds]
-        x, self._y = torch.cat([f.examples.x for f in feeds]), torch.cat([f.examples.y for f in feeds]).to(net.device)
+        x = net.stacked_there([feed.examples.x for feed in feeds])
+        self._y = net.stacked_there([feed.examples.y for feed in feeds])
         early = not self._kinds and x.numel() <= SCALED_AT_ONCE
-        self._x = net.problem.scale(x.to(net.device)) if early else x.to(net.device)
+        self._x = net.problem.scale(x) if early else x
         rows, present = _table(feeds)
         self._many = [sum(exercise.steps > step for exercise in exercises) for step in range(exercises[0].steps)]
         self._present: list[list[int]] = present.tolist()  # [step][client]

@@ -189,7 +189,7 @@ class FedLap(Method):
     def batches(self, real: Examples, rate: float, rng: torch.Generator, most: int) -> Iterator[Examples]:
         """Poisson batches of records, on the network's device; ``most``: as many as a round may take."""
         drawn = (poisson_rows(len(real), rate, rng) for _ in range(most))
-        there = real.to(self.net.device)
+        there = self.net.records_there(real)
         for _, (rows,) in ahead(drawn, lambda rows: [rows], self.net.device):
             yield there.take(rows)
 
@@ -210,7 +210,7 @@ class FedLap(Method):
 
         def look(_: int, distance: float) -> None:
             nonlocal least, found
-            loss = tally(self.net.logits, client.examples, self.net.problem).loss
+            loss = tally(self.net.logits, self.net.to_score(client.examples), self.net.problem).loss
             if loss is not None and loss < least:
                 least, found = loss, distance
 
