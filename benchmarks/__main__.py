@@ -27,7 +27,9 @@ ASKED_FOR = ("peers", "scale")  # installs other frameworks; prints no ratios
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed and memory, as ratios in one run.")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them by default; peers, scale")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them by default; peers, scale"
+    )
     parser.add_argument("--env", type=Path, metavar="FOLDER", help="peers: where other frameworks are, or are put")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too")
     asked = parser.parse_args()

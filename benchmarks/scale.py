@@ -105,7 +105,8 @@ def _constants(costs: ServerCosts, link: LinkCosts | None) -> str:
     ]
     if link is not None:
         found += [
-            ("SuperLink: a request and its reply, empty, polling included", f"{1e3 * link.message:.0f} ms"),
+            ("SuperLink: one site that polls, each second", f"{1e3 * link.waiting:.1f} ms"),
+            ("SuperLink: a request and its reply, empty", f"{1e3 * link.message:.0f} ms"),
             ("SuperLink: each MB of either", f"{1e3 * link.megabyte:.1f} ms"),
             (f"Flower: an empty exchange with {LINKED} sites on this machine (by the clock)", f"{link.phase:.1f} s"),
         ]

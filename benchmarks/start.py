@@ -1,5 +1,5 @@
-"""How long `understudy --help` takes, from the shell and back; and what `understudy run` computes before its first line,
-in processor seconds, against `import torch`."""
+"""How long `understudy --help` takes, from the shell and back; and what `understudy run` computes before its first
+line, in processor seconds, against `import torch`."""
 
 import resource
 import subprocess

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
+from benchmarks.link_costs import idle_rate
 from benchmarks.round_simulated import MethodFamily, World, queued, simulate
 from benchmarks.scale import families, write_into
 from benchmarks.server_costs import MB, ServerCosts, seconds_of_a_sum
@@ -61,3 +61,9 @@ def test_a_page_gets_each_table_between_its_marks() -> None:
     assert write_into(page, {"one": "| new |"}) == "# A\n\n<!-- measured: one -->\n\n| new |\n\n<!-- end -->\n\nkept\n"
     with pytest.raises(SystemExit, match="0 places for 'two'"):
         write_into(page, {"two": ""})
+
+
+def test_a_link_that_waits_is_seen_in_its_quietest_stretch() -> None:
+    # 1 s of work in the first two seconds, then a tenth per second, then work again.
+    course = [(0.0, 0.0), (2.0, 1.0), (4.0, 1.2), (6.0, 1.4), (8.0, 2.4)]
+    assert idle_rate(course) == pytest.approx(0.1)
