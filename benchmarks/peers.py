@@ -47,7 +47,9 @@ def environment() -> Path:
     if not done.exists() or done.read_text().split() != wanted:
         print(f"  installing {', '.join(wanted)} into {folder}", flush=True)
         venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", "--extra-index-url", CPU_WHEELS, *wanted], check=True)
+        install: list[str | Path] = [python, "-m", "pip", "install", "-q"]
+        if subprocess.run([*install, *wanted], capture_output=True).returncode:  # torch for processors is elsewhere
+            subprocess.run([*install, "--extra-index-url", CPU_WHEELS, *wanted], check=True)
         done.write_text("\n".join(wanted))
     return python
 
