@@ -1,7 +1,7 @@
 """A round of a federation as queues: sites on their own links, one server (or a tree of them) with one core and one
 link. Everything that is not measured is an assumption, and is printed with the result."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
@@ -46,13 +46,28 @@ def queued(arrivals: Times, service: float) -> Times:
     return done
 
 
-def when_sent(family: MethodFamily, world: World, sites: int, seed: int = 0) -> Times:
+@dataclass(frozen=True)
+class SiteTimes:
+    """Drawn once, so that all arrangements of servers wait for the same sites."""
+
+    asked: Times  # when each asks for work
+    work: Times  # how long it works
+
+    @classmethod
+    def drawn(cls, world: World) -> "SiteTimes":
+        rng = numpy_generator("benchmark", "scale")
+        asked = rng.uniform(0, world.poll, world.sites)
+        return cls(asked, world.work * np.exp(world.spread * rng.standard_normal(world.sites)))
+
+    def split(self, parts: int) -> "list[SiteTimes]":
+        pairs = zip(np.array_split(self.asked, parts), np.array_split(self.work, parts), strict=True)
+        return [SiteTimes(asked, work) for asked, work in pairs]
+
+
+def when_sent(family: MethodFamily, world: World, sites: SiteTimes) -> Times:
     """When each site has its reply at the server's door: the brief comes down the server's link one by one."""
-    rng = numpy_generator("benchmark", "scale", seed)
-    asked = rng.uniform(0, world.poll, sites)
-    briefed = queued(asked, family.down / world.server_link) + family.down / world.site_down
-    worked = briefed + world.work * np.exp(world.spread * rng.standard_normal(sites))
-    return worked + family.up / world.site_up
+    briefed = queued(sites.asked, family.down / world.server_link) + family.down / world.site_down
+    return briefed + sites.work + family.up / world.site_up
 
 
 def served(arrivals: Times, family: MethodFamily, world: World, costs: ServerCosts) -> Times:
@@ -72,13 +87,11 @@ class RoundTime:
 
 def simulate(family: MethodFamily, world: World, costs: ServerCosts) -> RoundTime:
     """With one server, and with √sites servers that each sum (or gather) the replies of as many sites for one above."""
-    free = World(**{**vars(world), "server_link": np.inf})
-    unhindered = float(when_sent(family, free, world.sites).max())
-    flat = float(served(when_sent(family, world, world.sites), family, world, costs).max())
+    sites, free = SiteTimes.drawn(world), replace(world, server_link=np.inf)
+    unhindered = float(when_sent(family, free, sites).max())
+    flat = float(served(when_sent(family, world, sites), family, world, costs).max())
     regions = ceil(world.sites**0.5)
-    each = ceil(world.sites / regions)
-    regional = np.array(
-        [served(when_sent(family, world, each, 1 + region), family, world, costs).max() for region in range(regions)]
-    )
-    onward = MethodFamily(family.name, family.up * (1 if family.summed else each), family.down, family.summed)
-    return RoundTime(unhindered, flat, float(served(regional, onward, world, costs).max()))
+    regional = [served(when_sent(family, world, some), family, world, costs).max() for some in sites.split(regions)]
+    together = 1.0 if family.summed else world.sites / regions  # replies in what goes on to the top
+    onward = replace(family, up=family.up * together)
+    return RoundTime(unhindered, flat, float(served(np.array(regional), onward, world, costs).max()))

@@ -140,7 +140,7 @@ def _needs(costs: ServerCosts, link: LinkCosts | None, world: World) -> str:
                 f"{world.sites * both / world.server_link:,.0f}",
                 f"{core:,.0f}",
                 linked,
-                f"{held / 1e9:,.2g}" if held < 1e9 else f"{held / 1e9:,.0f}",
+                f"{held / 1e9:,.0f}" if held >= 1e9 else f"{held / 1e9:.3f}",
             )
         )
     return _table(tuple(head), lines)
@@ -175,8 +175,8 @@ def _secure(costs: ServerCosts, world: World) -> str:
 
 
 def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    ruler = ["---", *["--:"] * (len(head) - 1)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ruler, *lines)).replace("| --- |", "|---|")
+    first, *others = ("| " + " | ".join(cells) + " |" for cells in (head, *lines))
+    return "\n".join([first, "|---|" + "--:|" * (len(head) - 1), *others])
 
 
 def write_into(page: str, found: dict[str, str]) -> str:
