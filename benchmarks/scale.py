@@ -6,7 +6,6 @@ page.
 
 import argparse
 import math
-import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from understudy.config.read import read
 from understudy.config.resolve import resolve
 from understudy.methods.shared.averaging import Averaging
 from understudy.papers.feddm.message_sizes import FEDAVG, MORE_THAN_WEIGHTS, uploads, weights_up
+from understudy.papers.study import Changes
 
 NEIGHBOURS, BITS = 30, 48  # of secure aggregation, by default
 PIXELS = 3 * 32 * 32
@@ -46,7 +46,7 @@ def families() -> list[MethodFamily]:
     ]
 
 
-def _averaging(name: str, preset: str, changes: dict[str, object]) -> MethodFamily:
+def _averaging(name: str, preset: str, changes: Changes) -> MethodFamily:
     method = uploads(preset, changes).method
     assert isinstance(method, Averaging)
     up = 4.0 * weights_up(method)
@@ -125,7 +125,7 @@ def _linear(costs: ServerCosts) -> str:
 
 def _needs(costs: ServerCosts, link: LinkCosts | None, world: World) -> str:
     head = ["a round with 10,000 sites", "up per site, MB", "in and out at the server, GB", "10 Gbit/s link, s"]
-    head += ["server's core, s", "SuperLink's core, s", "held at the server, GB"]
+    head += ["server's core, s", "SuperLink's core, s", "held at the server, MB"]
     lines = []
     for family in families():
         both = family.up + family.down
@@ -140,7 +140,7 @@ def _needs(costs: ServerCosts, link: LinkCosts | None, world: World) -> str:
                 f"{world.sites * both / world.server_link:,.0f}",
                 f"{core:,.0f}",
                 linked,
-                f"{held / 1e9:,.0f}" if held >= 1e9 else f"{held / 1e9:.3f}",
+                f"{held / MB:,.0f}" if held >= 10 * MB else f"{held / MB:.1f}",
             )
         )
     return _table(tuple(head), lines)
@@ -182,14 +182,12 @@ def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 def write_into(page: str, found: dict[str, str]) -> str:
     """The page with each table between its marks."""
     for name, text in found.items():
-        page, count = re.subn(
-            rf"(<!-- measured: {name} -->\n).*?(\n<!-- end -->)",
-            lambda marks, text=text: f"{marks[1]}\n{text}\n{marks[2]}",
-            page,
-            flags=re.DOTALL,
-        )
-        if count != 1:
-            raise SystemExit(f"the page has {count} places for '{name}'")
+        begin, end = f"<!-- measured: {name} -->\n", "\n<!-- end -->"
+        before, mark, rest = page.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not mark or not closed:
+            raise SystemExit(f"the page has no place for '{name}'")
+        page = f"{before}{begin}\n{text}\n{end}{after}"
     return page
 
 

@@ -138,9 +138,14 @@ def _lines(folder: Path) -> tuple[float, float, float]:
     charge = Charge("run", 1, 1, "train", 1, "gaussian", 1.0, 1.0, 0.01, 100, 1e-5, "rdp", ("total",))
     charged = Release("site-1234", 1, 1, "train", {"total": ("weights", 1_280_000)}, (charge,), "0" * 64, 1)
     count = 2000
-    taken = best(lambda: [lines.add(plain) for _ in range(count)]) / count
+
+    def added(release: Release, times: int) -> None:
+        for _ in range(times):
+            lines.add(release)
+
+    taken = best(lambda: added(plain, count)) / count
     size = (place / "releases.jsonl").stat().st_size / (3 * count)
-    durable = best(lambda: [lines.add(charged) for _ in range(20)], clock=time.perf_counter) / 20
+    durable = best(lambda: added(charged, 20), clock=time.perf_counter) / 20
     lines.close()
     return taken, size, durable
 

@@ -59,7 +59,7 @@ def test_sizes_are_those_of_the_papers() -> None:
 def test_a_page_gets_each_table_between_its_marks() -> None:
     page = "# A\n\n<!-- measured: one -->\nold\n<!-- end -->\n\nkept\n"
     assert write_into(page, {"one": "| new |"}) == "# A\n\n<!-- measured: one -->\n\n| new |\n\n<!-- end -->\n\nkept\n"
-    with pytest.raises(SystemExit, match="0 places for 'two'"):
+    with pytest.raises(SystemExit, match="no place for 'two'"):
         write_into(page, {"two": ""})
 
 

@@ -42,7 +42,7 @@ class DeviceSpeed:
         return self.here / self.there
 
 
-Steps = Callable[[int], object]  # does that many steps, and waits for them
+DoSteps = Callable[[int], object]  # does that many steps, and waits for them
 
 
 def measure_speed(device: torch.device, trial: SpeedTrial | None = None) -> Iterator[DeviceSpeed]:
@@ -56,7 +56,7 @@ def measure_speed(device: torch.device, trial: SpeedTrial | None = None) -> Iter
             yield DeviceSpeed(name, *map(min, zip(*turns, strict=True)))
 
 
-def _works(device: torch.device, trial: SpeedTrial) -> Mapping[str, Steps]:
+def _works(device: torch.device, trial: SpeedTrial) -> Mapping[str, DoSteps]:
     entry = zoo.entry("convnet")
     net = Network(
         lambda: entry.build(PROBLEM, entry.settings.model_validate({"width": trial.width})), PROBLEM, device=device
@@ -84,7 +84,7 @@ def _records(count: int) -> Examples:
     return Examples(x, torch.arange(count) % 10)
 
 
-def _steps_for(work: Steps, least: float) -> int:
+def _steps_for(work: DoSteps, least: float) -> int:
     work(1)  # what is made once: kernels, buffers
     steps = 1
     while _per_step(work, steps) * steps < least:
@@ -92,7 +92,7 @@ def _steps_for(work: Steps, least: float) -> int:
     return steps
 
 
-def _per_step(work: Steps, steps: int) -> float:
+def _per_step(work: DoSteps, steps: int) -> float:
     began = time.perf_counter()
     work(steps)
     return (time.perf_counter() - began) / steps
