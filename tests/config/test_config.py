@@ -239,6 +239,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"method": {"local": {"lrr": 3}}},
         r"no setting 'method\.local\.lrr'\. Did you mean 'method\.local\.lr'\?",
     ),
+    ({"data": {"name": "a.csv", "ignore": "id"}}, r"'data\.ignore': write a list, such as data\.ignore=\[id\] "),
     ({"method": {"local": {"lr": "fast"}}}, r"'method\.local\.lr': .*valid number.*\(it is 'fast'\)"),
     ({"method": {"local": {"lr": -1}}}, r"'method\.local\.lr': .*greater than 0"),
     ({"method": {"local": {"epochs": 1, "steps": 2}}}, r"'method\.local': give either epochs or steps"),

@@ -33,7 +33,7 @@ def test_copies_within_and_across_sites_and_leaks_into_the_test_set_are_counted(
     a, b = FLOATS[[0, 1, 1, 1]], FLOATS[[1, 2, 3]]
     found = inspect(us.Federation.from_arrays(sites(a=a, b=b), test=(FLOATS[[0, 2, 5]], [0, 1, 0])))
     assert found.records == {"a": 4, "b": 3, "test": 3}
-    assert [warning.split(" records")[0] for warning in found.warnings] == ["2", "1", "2 of the test"]
+    assert [warning.split(" record")[0] for warning in found.warnings] == ["2", "1", "2 of the test"]
 
 
 def test_a_first_class_without_records_may_mean_that_labels_begin_at_1() -> None:
@@ -55,6 +55,14 @@ def test_the_scale_is_told_and_what_looks_wrong_about_it() -> None:
     assert "No pixel is above 1" in faint.warnings[-1]
 
 
+def test_one_copy_is_told_of_in_the_singular() -> None:
+    found = inspect(us.Federation.from_arrays(sites(a=FLOATS[[0, 1, 1]], b=FLOATS[[0, 2]])))
+    assert found.warnings == (
+        "1 record is a copy of another at the same site; held-out records may be among them.",
+        "1 record is at more than one site.",
+    )
+
+
 def test_features_of_different_size_and_records_elsewhere() -> None:
     found = inspect(us.Federation.from_arrays(sites(a=FLOATS * [1, 1000])))
     assert found.times_apart == pytest.approx(1000)
@@ -68,7 +76,7 @@ def test_the_command_takes_a_file_or_a_config(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=FLOATS, y=[0, 1] * 3, x_test=FLOATS[:1], y_test=[0])
     (tmp_path / "c.yaml").write_text(f"data: {{sites: {{n: {tmp_path}/a.npz, s: {tmp_path}/a.npz}}}}\nmodel: mlp\n")
     alone = understudy("data", "check", "a.npz", cwd=tmp_path).stdout
-    assert "1 of the test records are also at a site" in " ".join(alone.split())
+    assert "1 of the test records is also at a site" in " ".join(alone.split())
     both = json.loads(understudy("data", "check", "c.yaml", "--json", cwd=tmp_path).stdout)
     assert both["records"] == {"n": 6, "s": 6}
     assert both["warnings"] == ["6 records are at more than one site."]

@@ -137,6 +137,16 @@ def test_images_that_do_not_fit_are_named(tmp_path: Path) -> None:
         sets.load(str(tmp_path / "three"))
 
 
+def test_a_folder_of_sites_in_place_of_one_site_is_told_which_folders_were_meant(tmp_path: Path) -> None:
+    images(tmp_path / "north", {"a": 1, "b": 1})
+    images(tmp_path / "south", {"a": 1})
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(UserError) as told:
+        sets.load(str(tmp_path))
+    assert "but north and south inside it do; name one of them" in str(told.value)
+    assert f"data: {{sites: {{north: {tmp_path}/north, south: {tmp_path}/south}}}}" in str(told.value)
+
+
 def test_without_pillow_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images(tmp_path, {"a": 1, "b": 1})
     monkeypatch.setitem(sys.modules, "PIL", None)

@@ -103,12 +103,14 @@ def _about_copies(parts: Mapping[str, Sequence[Examples]], test: Examples | None
     shared = sum(count > 1 for count in everywhere.values())
     twice = sum(found.total() - len(found) for found in prints.values())
     if twice:
-        yield f"{twice:,} records are copies of another at the same site; held-out records may be among them."
+        are = "record is a copy" if twice == 1 else "records are copies"
+        yield f"{twice:,} {are} of another at the same site; held-out records may be among them."
     if shared:
-        yield f"{shared:,} records are at more than one site."
+        yield f"{shared:,} {'record is' if shared == 1 else 'records are'} at more than one site."
     leaked = 0 if test is None else sum(one in everywhere for one in _fingerprints(test))
     if leaked:
-        yield f"{leaked:,} of the test records are also at a site, so scores are too good; remove them on one side."
+        also = "is" if leaked == 1 else "are"
+        yield f"{leaked:,} of the test records {also} also at a site, so scores are too good; remove them on one side."
 
 
 def _about_persons(data: Federation) -> Iterable[str]:
