@@ -162,9 +162,9 @@ def table() -> us.Federation:
     )
 
 
-SURROGATE = {"ipc": 5, "dsa": False, "lr": 0.05, "image_lr": 1.0, "server_epochs": 40, "schedule": "constant"}
+SURROGATE = {"ipc": 5, "lr": 0.05, "server_epochs": 40, "schedule": "constant"}
 LEARNERS: dict[str, dict[str, Any]] = {
-    "feddm": {"steps": 40, "image_lr": 0.1, "ipc": 5, "server": {"epochs": 40, "lr": 0.05}},
+    "feddm": {"steps": 40, "ipc": 5, "server": {"epochs": 40, "lr": 0.05}},
     "real": {"ipc": 5, "server": {"epochs": 40, "lr": 0.05}},
     "fedlap": {**SURROGATE, "stages": 2, "real_batches": 4, "image_steps": 4, "batch": 32},
     "fedlap-dp": {**SURROGATE, "stages": 2, "real_batches": 4, "image_steps": 4, "batch": 40, "noise": 1.0},

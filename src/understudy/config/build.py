@@ -50,7 +50,7 @@ def build_method(config: Config, data: Federation, fast: FastPath | None = None,
     since the model travels.
     """
     patience.doing("Building the network")
-    config = with_network(config, data.problem)
+    config = completed(config, data.problem)
     method = _on_scaled_records(config, data, method_with_add_ons(config, data.problem))
     path = fast or choose_fast_path(config, data, method)
     method.privacy = config.top.privacy
@@ -58,7 +58,14 @@ def build_method(config: Config, data: Federation, fast: FastPath | None = None,
     return method
 
 
-def with_network(config: Config, problem: Problem) -> Config:
+def completed(config: Config, problem: Problem) -> Config:
+    """With what the config leaves to the kind of its records: the network, and defaults of its method."""
+    kind = problem.kind
+    add_ons = tuple(chosen.as_usual(kind) for chosen in config.add_ons)
+    return _with_network(replace(config, method=config.method.as_usual(kind), add_ons=add_ons), problem)
+
+
+def _with_network(config: Config, problem: Problem) -> Config:
     """If the config names no network, the usual one for its records."""
     usual = models.USUAL[problem.kind]
     if not config.network_open or config.model.name == usual:

@@ -5,7 +5,10 @@ approval or ledger would stop it. So it stays in the site's own log. Only the co
 sentence.
 """
 
+from collections.abc import Mapping
+
 from understudy.errors import UserError
+from understudy.federation.message import Kind
 
 SENTENCES = {
     "failed": "its work failed; the site's own log says why",
@@ -38,8 +41,14 @@ class NotFinite(UserError):
 
     code = "not-finite"
 
-    def __init__(self, parts: list[str]):
-        super().__init__(f"its reply is not finite in {', '.join(parts)} (a smaller learning rate may help)")
+    def __init__(self, parts: list[str], kinds: Mapping[str, Kind]):
+        super().__init__(f"its reply is not finite in {', '.join(parts)} ({smaller_rate(kinds[parts[0]])})")
+
+
+def smaller_rate(kind: Kind) -> str:
+    """What to try against numbers that grew without end."""
+    which = ", such as method.image_lr," if kind == "examples" else ""
+    return f"a smaller learning rate{which} may help"
 
 
 def may_travel(code: str) -> str:

@@ -36,7 +36,7 @@ from understudy.federation.registry import method
 from understudy.learning.dsa import Draw
 from understudy.learning.local import Local
 from understudy.methods.fedlap.fedlap import FedLap, RealGradient
-from understudy.methods.fedlap.settings import MEASURED, FedLapSettings
+from understudy.methods.fedlap.settings import GENTLER, MEASURED, FedLapSettings
 from understudy.methods.shared.planned_releases import charge, noisy_means
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
@@ -71,7 +71,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-@method("fedlap-dp", settings=FedLapDpSettings, presets=PRESETS)
+@method("fedlap-dp", settings=FedLapDpSettings, presets=PRESETS, usual=GENTLER)
 class FedLapDp(FedLap):
     settings: FedLapDpSettings
 
