@@ -14,7 +14,7 @@ SENTENCES = {
     "failed": "its work failed; the site's own log says why",
     "defect": "its work hit a bug in the program; the site's error.txt has the details",
     "unsound": "its generator made nothing worth sending; the site's own log says why",
-    "overfit": "its generator made too many near-copies of records to send any image; the site's own log says how many",
+    "overfit": "its generator made too many near-copies of records to send anything; the site's own log says how many",
     "not-finite": "its reply is not finite (a smaller learning rate may help)",
     "budget": "it has no privacy budget left for this",
     "policy": "its policy does not let this leave; the site's own log says what",
