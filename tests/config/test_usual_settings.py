@@ -1,5 +1,6 @@
 """Defaults that depend on the kind of the records: pictures have the published ones."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,3 +58,19 @@ def test_records_that_diverged_name_the_rate_to_lower(rate: float, said: str) ->
     (failure,) = result.metrics[-1]["failures"]
     assert failure["why"].startswith(said)
     assert "a smaller learning rate, such as method.image_lr, may help" in failure["why"]
+
+
+@pytest.mark.parametrize("kind", ["image", "vector"])
+def test_one_word_brings_sizes_for_a_desk(kind: RecordKind) -> None:
+    words = settings_for(kind, name="feddm", preset="desk")
+    assert (words["steps"], words["server"]["epochs"], words["server"]["lr"]) == (100, 100, 0.01)
+    assert words["image_lr"] == {"image": 1.0, "vector": 0.1}[kind]
+    config = resolve({"with": [{"name": "fedcog", "preset": "desk"}]})
+    assert (config.add_ons[0].words()["images"], config.add_ons[0].words()["kd_weighting"]) == (64, "balanced")
+
+
+def test_a_method_that_cannot_take_the_records_is_refused_before_what_privacy_wants(tmp_path: Path) -> None:
+    np.savez(tmp_path / "texts.npz", x=np.arange(40).reshape(10, 4), y=np.arange(10) % 2)
+    words = {"data": {"name": str(tmp_path / "texts.npz")}, "method": "fedlap-dp", "privacy": {"delta": 1e-3}}
+    with pytest.raises(us.UserError, match="fedlap-dp takes images, vectors and sequences, but the records are tokens"):
+        us.run(words)

@@ -72,6 +72,20 @@ def test_features_of_different_size_and_records_elsewhere() -> None:
         inspect(build_federation(DataSettings.model_validate(remote), seed=0))
 
 
+def test_the_command_tells_how_many_rows_lack_a_value(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("age,bmi,id,y\n1,2,,0\n3,,b,1\n5,6,c,\n7,8,d,1\n9,9,e,0\n")
+    (tmp_path / "b.csv").write_text("age,bmi,id,y\n2,2,a,0\n4,,b,1\n")
+    config = "data: {sites: {n: a.csv, s: b.csv}, ignore: [id], missing: drop}\n"
+    (tmp_path / "c.yaml").write_text(config)
+    found = json.loads(understudy("data", "check", "c.yaml", "--json", cwd=tmp_path).stdout)
+    assert found["records"] == {"n": 3, "s": 1}  # an ignored column may lack values
+    assert found["warnings"][-1] == "3 of 7 rows lack a value and are left out; data.missing: mean would keep them."
+    kept = json.loads(
+        understudy("data", "check", "a.csv", "data.ignore=[id]", "data.missing=drop", "--json", cwd=tmp_path).stdout
+    )
+    assert kept["warnings"][-1].startswith("2 of 5 rows lack a value")
+
+
 def test_the_command_takes_a_file_or_a_config(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=FLOATS, y=[0, 1] * 3, x_test=FLOATS[:1], y_test=[0])
     (tmp_path / "c.yaml").write_text(f"data: {{sites: {{n: {tmp_path}/a.npz, s: {tmp_path}/a.npz}}}}\nmodel: mlp\n")

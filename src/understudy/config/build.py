@@ -38,6 +38,7 @@ def build_data(config: Config) -> Federation:
     assert config.data is not None
     data = build_federation(config.data, seed=config.top.seed)
     if config.top.privacy is not None:
+        method_with_add_ons(config, data.problem)  # where it cannot take such records, no promise is worth writing
         check_private(config.data, data)
     return data
 

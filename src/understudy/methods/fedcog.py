@@ -191,6 +191,7 @@ def asked_chances(net: Network, y: Tensor) -> Tensor:
 PRESETS = {
     "paper": {"kd_weighting": "fixed", "kd_weight": 0.01, "steps": 100},  # the main text
     "release": {"kd_weighting": "balanced", "steps": 500, "divergence": "release"},
+    "desk": {"images": 64, "steps": 30},  # for a first look at some hundred records
 }
 
 

@@ -111,7 +111,9 @@ class FedDMSettings(PooledSettings):
         return {**given, "generator": generator_in_full(named or DEFAULT, "method.generator")} if wanted else given
 
 
-PRESETS = {"paper": {"ipc": 10, "radius": 5.0, "steps": 1000, "real_batch": 256, "server": {"epochs": 500}}}
+PAPER = {"ipc": 10, "radius": 5.0, "steps": 1000, "real_batch": 256, "server": {"epochs": 500}}
+DESK = {"steps": 100, "real_batch": 64, "server": {"epochs": 100}}  # for a first look at some hundred records
+PRESETS = {"paper": PAPER, "desk": DESK}
 
 
 GENTLER: Usual = {"vector": {"image_lr": 0.1}, "sequence": {"image_lr": 0.1}}  # with 1, rows of a table diverge
