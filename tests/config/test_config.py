@@ -120,6 +120,7 @@ SHORT: list[tuple[list[str], str, Any]] = [
     (["epsilon=3", "delta=1e-5"], "privacy.epsilon", 3),
     (["hidden=[7]", "model=mlp"], "model.hidden", [7]),
     (["mu=0.3", "method=fedprox"], "method.mu", 0.3),
+    (["preset=desk", "method=feddm"], "method.server.epochs", 100),
     (["lr=0.2", "local={epochs: 3}"], "method.local.lr", 0.2),  # whichever comes first
     (["local={epochs: 3}", "lr=0.2"], "method.local.epochs", 3),
 ]

@@ -63,6 +63,15 @@ def test_one_copy_is_told_of_in_the_singular() -> None:
     )
 
 
+def test_features_far_from_0_are_told_of_until_there_is_a_scale() -> None:
+    # Means 9 and 0, spreads 1: nine times as much; with 7 less it is twice.
+    far = np.array([[8.0, -1], [10, 1]])
+    (warning,) = inspect(us.Federation.from_arrays(sites(a=far))).warnings
+    assert warning.startswith("The mean of some features is 9 times their spread, so many networks hardly learn: write")
+    assert inspect(us.Federation.from_arrays(sites(a=far - [7, 0]))).warnings == ()
+    assert inspect(us.Federation.from_arrays(sites(a=far), scale="federated")).warnings == ()
+
+
 def test_features_of_different_size_and_records_elsewhere() -> None:
     found = inspect(us.Federation.from_arrays(sites(a=FLOATS * [1, 1000])))
     assert found.times_apart == pytest.approx(1000)
@@ -79,7 +88,7 @@ def test_the_command_tells_how_many_rows_lack_a_value(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(config)
     found = json.loads(understudy("data", "check", "c.yaml", "--json", cwd=tmp_path).stdout)
     assert found["records"] == {"n": 3, "s": 1}  # an ignored column may lack values
-    assert found["warnings"][-1] == "3 of 7 rows lack a value and are left out; data.missing: mean would keep them."
+    assert found["warnings"][-1] == "3 of 7 rows lack a value and are left out; data.missing: mean fills in features."
     kept = json.loads(
         understudy("data", "check", "a.csv", "data.ignore=[id]", "data.missing=drop", "--json", cwd=tmp_path).stdout
     )

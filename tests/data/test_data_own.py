@@ -57,7 +57,7 @@ def test_zeros_and_ones_in_columns_are_several_labels(tmp_path: Path) -> None:
         ({"x": np.zeros((2, 3))}, "no array 'y'"),
         ({"x": np.zeros((2, 3)), "y": [0, 1, 1]}, "2 records came with 3 labels"),
         ({"x": np.zeros((2, 3)), "y": [0, -1]}, "labels run from -1 to 0"),
-        ({"x": np.full((2, 3), np.nan), "y": [0, 1]}, "not finite"),
+        ({"x": np.full((2, 3), np.nan), "y": [0, 1]}, "missing (NaN) or infinite"),
         ({"x": np.zeros((2, 3)), "y": [[0.5, 1], [0, 1]]}, "must be 0 or 1"),
         ({"x": np.zeros((2, 3)), "y": [0, 1], "users": [1]}, "'users' has shape (1,)"),
         ({"x": np.zeros((2, 3)), "y": [0, 1], "users": [0.5, 1]}, "whole numbers"),

@@ -38,7 +38,7 @@ def build_data(config: Config) -> Federation:
     assert config.data is not None
     data = build_federation(config.data, seed=config.top.seed)
     if config.top.privacy is not None:
-        method_with_add_ons(config, data.problem)  # where it cannot take such records, no promise is worth writing
+        _method_alone(config, data.problem)  # where it cannot take such records, no promise is worth writing
         check_private(config.data, data)
     return data
 
@@ -77,13 +77,18 @@ def _with_network(config: Config, problem: Problem) -> Config:
 
 def method_with_add_ons(config: Config, problem: Problem | None = None) -> Method:
     """With a ``problem``, one whose records a part of it does not take is refused."""
-    method = config.method.entry.build(config.method.settings)
-    if problem is not None:
-        _check_takes(method, config.method.entry.name, problem, "choose another method, such as fedavg")
+    method = _method_alone(config, problem)
     for chosen in config.add_ons:
         method = chosen.entry.build(chosen.settings, method)
         if problem is not None:
             _check_takes(method, chosen.entry.name, problem, "leave it out of 'with'")
+    return method
+
+
+def _method_alone(config: Config, problem: Problem | None) -> Method:
+    method = config.method.entry.build(config.method.settings)
+    if problem is not None:
+        _check_takes(method, config.method.entry.name, problem, "choose another method, such as fedavg")
     return method
 
 
