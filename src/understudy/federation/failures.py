@@ -41,11 +41,12 @@ class NotFinite(UserError):
 
     code = "not-finite"
 
-    def __init__(self, parts: list[str], kinds: Mapping[str, Kind]):
-        super().__init__(f"its reply is not finite in {', '.join(parts)} ({smaller_rate(kinds[parts[0]])})")
+    def __init__(self, parts: list[str], kinds: Mapping[str, Kind] | None = None):
+        hint = smaller_rate((kinds or {}).get(parts[0]))
+        super().__init__(f"its reply is not finite in {', '.join(parts)} ({hint})")
 
 
-def smaller_rate(kind: Kind) -> str:
+def smaller_rate(kind: Kind | None) -> str:
     """What to try against numbers that grew without end."""
     which = ", such as method.image_lr," if kind == "examples" else ""
     return f"a smaller learning rate{which} may help"

@@ -15,7 +15,7 @@ from understudy.runs.scaling import scaling_of
 
 def as_trained(records: object, folder: Path, problem: Problem, site: str | None) -> Tensor:
     """(n, …) pixels, which the network scales itself, tokens, or floats scaled as the run's were."""
-    if problem.kind != "image" and np.shape(records) == problem.shape:  # type: ignore[arg-type]
+    if problem.kind != "image" and tuple(getattr(records, "shape", ())) == problem.shape:
         raise UserError(f"records have shape {problem.shape}, which is one record; pass several, or record[None].")
     x = _like_the_runs(records, folder, problem)
     if tuple(x.shape[1:]) != problem.shape:
