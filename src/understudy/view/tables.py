@@ -133,7 +133,7 @@ def _leaks_explained(rows: Sequence[Row]) -> list[str]:
         )
     if any(row.share_sent for row in rows):
         notes.append(
-            "sent: images, or synthetic records of another kind, over all rounds, as a share of the real ones."
+            "sent: images, or synthetic records of another kind, in all rounds, as a share of the real ones."
         )
     if any(row.leak is None and row.epsilon is None for row in rows):
         notes.append("not audited: `understudy audit DIR` measures what a run gave away.")
