@@ -56,7 +56,7 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import ONLY_NUMBERS, Takes, task, task_name
-from understudy.federation.registry import Usual, method
+from understudy.federation.registry import KindDefaults, method
 from understudy.federation.server import Reply, Task
 from understudy.learning.pool import Siamese
 from understudy.methods.shared.generated_start import GeneratedStart, of_classes
@@ -116,7 +116,7 @@ DESK = {"steps": 100, "real_batch": 64, "server": {"epochs": 100}}  # for a firs
 PRESETS = {"paper": PAPER, "desk": DESK}
 
 
-GENTLER: Usual = {"vector": {"image_lr": 0.1}, "sequence": {"image_lr": 0.1}}  # with 1, rows of a table diverge
+GENTLER: KindDefaults = {"vector": {"image_lr": 0.1}, "sequence": {"image_lr": 0.1}}  # with 1, rows of a table diverge
 
 
 @method("feddm", settings=FedDMSettings, presets=PRESETS, usual=GENTLER)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from understudy.base_settings import Settings
-from understudy.federation.registry import Usual
+from understudy.federation.registry import KindDefaults
 from understudy.learning.dsa import ALL, DsaKind
 from understudy.learning.local import Local
 from understudy.synthesis.gradient_matching import Criterion
@@ -64,7 +64,7 @@ class FedLapSettings(Settings):
         return Local(epochs=epochs, batch=self.pool_batch, lr=self.lr, schedule=self.schedule)
 
 
-GENTLER: Usual = {"vector": {"image_lr": 1.0, "dsa": False}, "sequence": {"image_lr": 1.0, "dsa": False}}
+GENTLER: KindDefaults = {"vector": {"image_lr": 1.0, "dsa": False}, "sequence": {"image_lr": 1.0, "dsa": False}}
 PAPER = {"restarts": 1, "stages": 5, "real_batches": 40, "image_steps": 5, "path_epochs": 0, "radius": 10.0, "lr": 0.1}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": PAPER,  # CIFAR-10, 200 rounds
