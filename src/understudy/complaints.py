@@ -76,6 +76,8 @@ def _sentence(error: Any, settings: type[Settings], where: str) -> str:
     if error["type"] == "missing":
         return f"'{'.'.join(shown)}' must be given{_choices(settings, path)}."
     value = error.get("input")
+    if error["type"] in ("tuple_type", "list_type") and isinstance(value, str | int | float):
+        return f"'{'.'.join(shown)}': write a list, such as {'.'.join(shown)}=[{value}] (it is {value!r})."
     got = f" (it is {value!r})" if isinstance(value, str | int | float | bool) else ""
     return f"'{'.'.join(shown)}': {said}{got}." if shown else f"{said}{got}."
 

@@ -120,6 +120,7 @@ SHORT: list[tuple[list[str], str, Any]] = [
     (["epsilon=3", "delta=1e-5"], "privacy.epsilon", 3),
     (["hidden=[7]", "model=mlp"], "model.hidden", [7]),
     (["mu=0.3", "method=fedprox"], "method.mu", 0.3),
+    (["preset=desk", "method=feddm"], "method.server.epochs", 100),
     (["lr=0.2", "local={epochs: 3}"], "method.local.lr", 0.2),  # whichever comes first
     (["local={epochs: 3}", "lr=0.2"], "method.local.epochs", 3),
 ]
@@ -239,6 +240,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"method": {"local": {"lrr": 3}}},
         r"no setting 'method\.local\.lrr'\. Did you mean 'method\.local\.lr'\?",
     ),
+    ({"data": {"name": "a.csv", "ignore": "id"}}, r"'data\.ignore': write a list, such as data\.ignore=\[id\] "),
     ({"method": {"local": {"lr": "fast"}}}, r"'method\.local\.lr': .*valid number.*\(it is 'fast'\)"),
     ({"method": {"local": {"lr": -1}}}, r"'method\.local\.lr': .*greater than 0"),
     ({"method": {"local": {"epochs": 1, "steps": 2}}}, r"'method\.local': give either epochs or steps"),

@@ -63,7 +63,11 @@ def test_held_out_records_are_apart_and_the_same_for_a_seed() -> None:
         ({"a": pair(2), "b": pair(2, width=4)}, "b: records have shape (4,)"),
         ({"a": pair(2), "b": pair(1, -1)}, "b: labels run from -1"),
         ({"a": pair(2), "b": (np.zeros((2, 3)), [0])}, "b: 2 records came with 1 labels"),
-        ({"a": pair(2), "b": (np.full((1, 3), np.inf), [0])}, "b: some records hold values that are not finite"),
+        ({"a": (np.zeros((2, 3)), ["no", "yes"])}, "return_inverse=True)[1] numbers them from 0"),
+        (
+            {"a": pair(2), "b": (np.full((1, 3), np.inf), [0])},
+            "b: some records hold values that are missing (NaN)",
+        ),
         ({"a": pair(2), "b": (np.zeros((2, 3), np.uint8), [0, 1])}, "b: records are torch.uint8"),
         ({"a": pair(2), "b": (np.zeros((2, 3)), np.eye(2))}, "b: labels have shape (2, 2)"),
         ({"a/b": pair(2)}, "'a/b' cannot name a site"),

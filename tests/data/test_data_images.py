@@ -139,6 +139,24 @@ def test_a_broken_file_is_named_whichever_size_is_asked_for(tmp_path: Path) -> N
         read_images(source, ("cat", "dog"), Framing(3))
 
 
+def test_all_broken_files_are_named_at_once_and_what_to_do_with_them(tmp_path: Path) -> None:
+    source = mixed(tmp_path)
+    (source / "cat" / "7.jpg").write_bytes(b"no image at all")  # whatever order files are read in
+    (source / "dog" / "8.png").write_bytes((source / "cat" / "1.png").read_bytes()[:45])
+    for frame in (Framing(3), Framing(3, mode="rgb")):
+        with pytest.raises(UserError) as told:
+            read_images(source, ("cat", "dog"), frame)
+        said = str(told.value)
+        assert said.startswith("2 files cannot be read as images: ")
+        assert f"{source}/cat/7.jpg (its format is unknown)" in said
+        assert f"{source}/dog/8.png (" in said
+        assert said.endswith("; repair or remove them.")
+    for number in range(9):
+        (source / "dog" / f"more-{number}.png").write_bytes(b"")
+    with pytest.raises(UserError, match=r"^11 files .*; and 6 more; repair or remove them\.$"):
+        read_images(source, ("cat", "dog"), Framing(3))
+
+
 def test_reading_shows_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[tuple[str, str]] = []
     monkeypatch.setattr(patience, "doing", lambda what, so_far: said.append((what, so_far)))

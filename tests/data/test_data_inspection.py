@@ -33,7 +33,7 @@ def test_copies_within_and_across_sites_and_leaks_into_the_test_set_are_counted(
     a, b = FLOATS[[0, 1, 1, 1]], FLOATS[[1, 2, 3]]
     found = inspect(us.Federation.from_arrays(sites(a=a, b=b), test=(FLOATS[[0, 2, 5]], [0, 1, 0])))
     assert found.records == {"a": 4, "b": 3, "test": 3}
-    assert [warning.split(" records")[0] for warning in found.warnings] == ["2", "1", "2 of the test"]
+    assert [warning.split(" record")[0] for warning in found.warnings] == ["2", "1", "2 of the test"]
 
 
 def test_a_first_class_without_records_may_mean_that_labels_begin_at_1() -> None:
@@ -55,6 +55,23 @@ def test_the_scale_is_told_and_what_looks_wrong_about_it() -> None:
     assert "No pixel is above 1" in faint.warnings[-1]
 
 
+def test_one_copy_is_told_of_in_the_singular() -> None:
+    found = inspect(us.Federation.from_arrays(sites(a=FLOATS[[0, 1, 1]], b=FLOATS[[0, 2]])))
+    assert found.warnings == (
+        "1 record is a copy of another at the same site; held-out records may be among them.",
+        "1 record is at more than one site.",
+    )
+
+
+def test_features_far_from_0_are_told_of_until_there_is_a_scale() -> None:
+    # Means 9 and 0, spreads 1: nine times as much; with 7 less it is twice.
+    far = np.array([[8.0, -1], [10, 1]])
+    (warning,) = inspect(us.Federation.from_arrays(sites(a=far))).warnings
+    assert warning.startswith("The mean of some features is 9 times their spread, so many networks hardly learn: write")
+    assert inspect(us.Federation.from_arrays(sites(a=far - [7, 0]))).warnings == ()
+    assert inspect(us.Federation.from_arrays(sites(a=far), scale="federated")).warnings == ()
+
+
 def test_features_of_different_size_and_records_elsewhere() -> None:
     found = inspect(us.Federation.from_arrays(sites(a=FLOATS * [1, 1000])))
     assert found.times_apart == pytest.approx(1000)
@@ -64,11 +81,25 @@ def test_features_of_different_size_and_records_elsewhere() -> None:
         inspect(build_federation(DataSettings.model_validate(remote), seed=0))
 
 
+def test_the_command_tells_how_many_rows_lack_a_value(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("age,bmi,id,y\n1,2,,0\n3,,b,1\n5,6,c,\n7,8,d,1\n9,9,e,0\n")
+    (tmp_path / "b.csv").write_text("age,bmi,id,y\n2,2,a,0\n4,,b,1\n")
+    config = "data: {sites: {n: a.csv, s: b.csv}, ignore: [id], missing: drop}\n"
+    (tmp_path / "c.yaml").write_text(config)
+    found = json.loads(understudy("data", "check", "c.yaml", "--json", cwd=tmp_path).stdout)
+    assert found["records"] == {"n": 3, "s": 1}  # an ignored column may lack values
+    assert found["warnings"][-1] == "3 of 7 rows lack a value and are left out; data.missing: mean fills in features."
+    kept = json.loads(
+        understudy("data", "check", "a.csv", "data.ignore=[id]", "data.missing=drop", "--json", cwd=tmp_path).stdout
+    )
+    assert kept["warnings"][-1].startswith("2 of 5 rows lack a value")
+
+
 def test_the_command_takes_a_file_or_a_config(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=FLOATS, y=[0, 1] * 3, x_test=FLOATS[:1], y_test=[0])
     (tmp_path / "c.yaml").write_text(f"data: {{sites: {{n: {tmp_path}/a.npz, s: {tmp_path}/a.npz}}}}\nmodel: mlp\n")
     alone = understudy("data", "check", "a.npz", cwd=tmp_path).stdout
-    assert "1 of the test records are also at a site" in " ".join(alone.split())
+    assert "1 of the test records is also at a site" in " ".join(alone.split())
     both = json.loads(understudy("data", "check", "c.yaml", "--json", cwd=tmp_path).stdout)
     assert both["records"] == {"n": 6, "s": 6}
     assert both["warnings"] == ["6 records are at more than one site."]

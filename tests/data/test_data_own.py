@@ -57,7 +57,7 @@ def test_zeros_and_ones_in_columns_are_several_labels(tmp_path: Path) -> None:
         ({"x": np.zeros((2, 3))}, "no array 'y'"),
         ({"x": np.zeros((2, 3)), "y": [0, 1, 1]}, "2 records came with 3 labels"),
         ({"x": np.zeros((2, 3)), "y": [0, -1]}, "labels run from -1 to 0"),
-        ({"x": np.full((2, 3), np.nan), "y": [0, 1]}, "not finite"),
+        ({"x": np.full((2, 3), np.nan), "y": [0, 1]}, "missing (NaN) or infinite"),
         ({"x": np.zeros((2, 3)), "y": [[0.5, 1], [0, 1]]}, "must be 0 or 1"),
         ({"x": np.zeros((2, 3)), "y": [0, 1], "users": [1]}, "'users' has shape (1,)"),
         ({"x": np.zeros((2, 3)), "y": [0, 1], "users": [0.5, 1]}, "whole numbers"),
@@ -135,6 +135,16 @@ def test_images_that_do_not_fit_are_named(tmp_path: Path) -> None:
     (tmp_path / "three" / "a").mkdir(parents=True)
     with pytest.raises(UserError, match="no PNG or JPEG image"):
         sets.load(str(tmp_path / "three"))
+
+
+def test_a_folder_of_sites_in_place_of_one_site_is_told_which_folders_were_meant(tmp_path: Path) -> None:
+    images(tmp_path / "north", {"a": 1, "b": 1})
+    images(tmp_path / "south", {"a": 1})
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(UserError) as told:
+        sets.load(str(tmp_path))
+    assert "but north and south inside it do; name one of them" in str(told.value)
+    assert f"data: {{sites: {{north: {tmp_path}/north, south: {tmp_path}/south}}}}" in str(told.value)
 
 
 def test_without_pillow_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

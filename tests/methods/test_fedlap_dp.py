@@ -295,6 +295,20 @@ def test_what_would_leak_is_refused_before_anything_is_asked(
         reply_of(method(**given), SITES["a"], tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"privacy": {"delta": 1e-5}}, r"privacy\.records: write how many records"),
+        ({"noise": None, "privacy": {"delta": 1e-5, "public": ["counts"]}}, r"give privacy\.epsilon"),
+    ],
+)
+def test_a_promise_that_nothing_can_be_planned_from_is_refused_before_the_opening(
+    given: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        method(**given)
+
+
 def test_batchnorm_is_refused() -> None:
     with pytest.raises(UserError, match="BatchNorm mixes the records of a batch"):
         method(batchnorm_net(), dsa=False)

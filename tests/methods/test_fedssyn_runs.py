@@ -81,7 +81,7 @@ def images(out: Path) -> dict[str, Tensor]:
 
 def test_where_nobody_makes_an_image_the_run_says_so(tmp_path: Path) -> None:
     result = run(tmp_path / "run", sites({"elm": [1], "fir": [0]}))
-    said = "Nothing was shuffled: no client made an image, so the underlying method trains alone."
+    said = "Nothing was shuffled: no client made any images, so the underlying method trains alone."
     assert said in result.metrics[0]["remarks"]
     assert result.metrics[-1]["round"] == 1
     assert not any("Nothing was shuffled" in one for one in run(tmp_path / "other").metrics[0].get("remarks", []))
@@ -242,7 +242,7 @@ def test_settings_without_a_meaning_are_named(given: dict[str, Any], why: str) -
 def test_a_vae_made_for_larger_images_says_what_small_ones_need() -> None:
     vae = Imitation(FedssynSettings(), FedssynSettings().built(), Problem((1, 8, 8), 10))
     assert vae._to_try().startswith(
-        "try in generator gamma: 1 and capacity: 0, which few or small images need, or more"
+        "try in generator gamma: 1 and capacity: 0, which few or small records need, or more"
     )
     assert (
         "gamma"

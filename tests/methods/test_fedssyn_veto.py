@@ -61,7 +61,7 @@ def test_a_generator_that_copies_too_much_sends_nothing(tmp_path: Path) -> None:
 
 def test_of_a_generator_that_copies_the_server_learns_a_code_alone() -> None:
     assert may_travel(Overfit.code) == "overfit"
-    assert sentence("overfit").startswith("its generator made too many near-copies of records to send any image")
+    assert sentence("overfit").startswith("its generator made too many near-copies of records to send anything")
 
 
 def test_nearness_is_calibrated_on_what_the_generator_did_not_see(monkeypatch: pytest.MonkeyPatch) -> None:

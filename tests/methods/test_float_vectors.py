@@ -162,9 +162,9 @@ def table() -> us.Federation:
     )
 
 
-SURROGATE = {"ipc": 5, "dsa": False, "lr": 0.05, "image_lr": 1.0, "server_epochs": 40, "schedule": "constant"}
+SURROGATE = {"ipc": 5, "lr": 0.05, "server_epochs": 40, "schedule": "constant"}
 LEARNERS: dict[str, dict[str, Any]] = {
-    "feddm": {"steps": 40, "image_lr": 0.1, "ipc": 5, "server": {"epochs": 40, "lr": 0.05}},
+    "feddm": {"steps": 40, "ipc": 5, "server": {"epochs": 40, "lr": 0.05}},
     "real": {"ipc": 5, "server": {"epochs": 40, "lr": 0.05}},
     "fedlap": {**SURROGATE, "stages": 2, "real_batches": 4, "image_steps": 4, "batch": 32},
     "fedlap-dp": {**SURROGATE, "stages": 2, "real_batches": 4, "image_steps": 4, "batch": 40, "noise": 1.0},
@@ -184,6 +184,21 @@ def test_a_table_is_learnt(name: str, tmp_path: Path) -> None:
     )
     assert result.metrics[-1]["failed"] == 0, result.metrics[-1]["failures"]
     assert result.metrics[-1]["accuracy"] > 0.75
+
+
+def test_what_fedssyn_remarks_on_a_table_speaks_of_records(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(80, 4)), np.arange(80) % 2
+    sites = {"a": (x[:40], y[:40]), "b": (x[40:79], y[40:79]), "c": (x[79:], y[79:])}
+    vae = {"name": "vae", "epochs": 1, "hidden": 4, "latent": 2}
+    shuffling = {"name": "fedssyn", "generator": vae, "sound_only": False, "records": 1.0}
+    data = us.Federation.from_arrays(sites, test=(x, y))
+    method = {"name": "fedavg", "rounds": 0}
+    result = us.run(data=data, model="softmax", method=method, add=[shuffling], out=tmp_path / "run")
+    assert result.metrics[0]["remarks"] == [
+        "79 synthetic records for 3 clients: parts of 26 and 27.",
+        "c: no synthetic records were made, because it has too few records for a generator.",
+    ]
 
 
 @pytest.mark.parametrize("private", [False, True])

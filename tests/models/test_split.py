@@ -261,6 +261,15 @@ def test_what_cannot_be_a_network_is_told_in_one_sentence(build: Callable[[], An
     assert str(told.value).count("\n") == 0
 
 
+def test_a_network_for_floats_is_told_that_tokens_are_whole_numbers() -> None:
+    tokens = Problem((12,), 3, tokens=9)
+    with pytest.raises(
+        UserError, match="model: Sequential takes floats, but the records are whole numbers; begin with"
+    ):
+        fitted(nn.Sequential(nn.Linear(12, 4), nn.ReLU(), nn.Linear(4, 3)), tokens)
+    fitted(nn.Sequential(nn.Embedding(9, 2), nn.Flatten(), nn.Linear(24, 3)), tokens)
+
+
 def test_weights_that_layers_of_the_body_share_train_together_and_are_saved_under_both_names() -> None:
     class Echo(nn.Module):
         def __init__(self) -> None:

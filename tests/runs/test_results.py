@@ -103,6 +103,15 @@ def test_records_that_do_not_fit_get_a_sentence(pixels: us.Result, records: Any,
         pixels.predict(records)
 
 
+def test_one_record_alone_is_told_how_to_be_passed(tmp_path: Path) -> None:
+    x, y = np.random.default_rng(0).normal(size=(12, 3, 9)).astype(np.float32), np.arange(12) % 2
+    data = us.Federation.from_arrays({"a": (x, y)}, held_out=0.25)
+    result = us.run(data=data, model="softmax", rounds=1, engine="inline", out=tmp_path / "run")
+    with pytest.raises(UserError, match=r"records have shape \(3, 9\), which is one record; pass .* record\[None\]"):
+        result.predict(x[0])
+    assert result.predict(x[0][None]).shape == (1,)
+
+
 def test_floats_are_scaled_by_the_constants_of_the_training(tmp_path: Path) -> None:
     x, y = arrays()
     data = us.Federation.from_arrays({"a": (x, y), "b": (x, y)}, mean=(3.0, 5000.0), std=(1.0, 1000.0), held_out=0.25)
@@ -111,7 +120,7 @@ def test_floats_are_scaled_by_the_constants_of_the_training(tmp_path: Path) -> N
     result = us.run(plan, data=data, out=tmp_path / "run")
     assert (result.predict(x) == y).mean() > 0.9
     assert (us.load(tmp_path / "run").predict(torch.tensor(x)) == y).mean() > 0.9
-    with pytest.raises(UserError, match="values that are not finite"):
+    with pytest.raises(UserError, match=r"values that are missing \(NaN\)"):
         result.predict(x * np.nan)
 
 

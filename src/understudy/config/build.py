@@ -39,6 +39,7 @@ def build_data(config: Config) -> Federation:
     assert config.data is not None
     data = build_federation(config.data, seed=config.top.seed)
     if config.top.privacy is not None:
+        _method_alone(config, data.problem)  # where it cannot take such records, no promise is worth writing
         check_private(config.data, data)
     return data
 
@@ -51,7 +52,7 @@ def build_method(config: Config, data: Federation, fast: FastPath | None = None,
     since the model travels.
     """
     patience.doing("Building the network")
-    config = with_network(config, data.problem)
+    config = completed(config, data.problem)
     method = _on_scaled_records(config, data, method_with_add_ons(config, data.problem))
     path = fast or choose_fast_path(config, data, method)
     method.privacy = config.top.privacy
@@ -59,7 +60,14 @@ def build_method(config: Config, data: Federation, fast: FastPath | None = None,
     return method
 
 
-def with_network(config: Config, problem: Problem) -> Config:
+def completed(config: Config, problem: Problem) -> Config:
+    """With what the config leaves to the kind of its records: the network, and defaults of its method."""
+    kind = problem.kind
+    add_ons = tuple(chosen.as_usual(kind) for chosen in config.add_ons)
+    return _with_network(replace(config, method=config.method.as_usual(kind), add_ons=add_ons), problem)
+
+
+def _with_network(config: Config, problem: Problem) -> Config:
     """If the config names no network, the usual one for its records."""
     usual = models.USUAL[problem.kind]
     if not config.network_open or config.model.name == usual:
@@ -70,13 +78,18 @@ def with_network(config: Config, problem: Problem) -> Config:
 
 def method_with_add_ons(config: Config, problem: Problem | None = None) -> Method:
     """With a ``problem``, one whose records a part of it does not take is refused."""
-    method = config.method.entry.build(config.method.settings)
-    if problem is not None:
-        _check_takes(method, config.method.entry.name, problem, "choose another method, such as fedavg")
+    method = _method_alone(config, problem)
     for chosen in config.add_ons:
         method = chosen.entry.build(chosen.settings, method)
         if problem is not None:
             _check_takes(method, chosen.entry.name, problem, "leave it out of 'with'")
+    return method
+
+
+def _method_alone(config: Config, problem: Problem | None) -> Method:
+    method = config.method.entry.build(config.method.settings)
+    if problem is not None:
+        _check_takes(method, config.method.entry.name, problem, "choose another method, such as fedavg")
     return method
 
 

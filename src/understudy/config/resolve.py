@@ -112,11 +112,14 @@ def settings_of(words: Words, live: Live | None = None) -> list[str]:
     model: ModelPlan = checked(ModelPlan, _only_name(words, "model"), "model")
     if live.model is None and not is_own(model.name):
         kinds.append(("model", models.entry(model.name).settings))
+    presets = ["method.preset"] if entry.presets else []
     for given in _list(words.get("with")):
-        kinds.append((f"with.{given['name']}", _entry(given["name"], "add-on").settings))
+        added = _entry(given["name"], "add-on")
+        kinds.append((f"with.{given['name']}", added.settings))
+        presets += [f"with.{given['name']}.preset"] if added.presets else []
     elsewhere = tuple(f"data.{name}." for name in SETTINGS if name != _section(words, "data").get("name"))
     every = (name for section, kind in kinds for name in names_within(kind, section))
-    return [name for name in dict.fromkeys(every) if not name.startswith(elsewhere)]
+    return [name for name in dict.fromkeys([*every, *presets]) if not name.startswith(elsewhere)]
 
 
 def _keys(live: Live) -> Keys:

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -15,6 +15,7 @@ from torch import nn
 from understudy.base_settings import Settings
 from understudy.data.federated_scale import FederatedScale
 from understudy.data.federation import Federation
+from understudy.data.kinds import RecordKind
 from understudy.data.problem import Problem
 from understudy.data.settings import DataSettings
 from understudy.federation.method import Method
@@ -151,6 +152,14 @@ class Chosen:
 
     def words(self) -> dict[str, Any]:
         return {"name": self.name, **self.settings.model_dump(mode="json")}
+
+    def usual(self, kind: RecordKind) -> Mapping[str, Any]:
+        """The settings that were left open, and have another default for records of this kind."""
+        given = self.settings.model_fields_set
+        return {key: value for key, value in self.entry.usual.get(kind, {}).items() if key not in given}
+
+    def as_usual(self, kind: RecordKind) -> "Chosen":
+        return replace(self, settings=self.settings.model_copy(update=self.usual(kind)))
 
 
 @dataclass(frozen=True)

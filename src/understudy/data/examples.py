@@ -162,7 +162,9 @@ def _tensor(values: object, what: str) -> Tensor:
         except ValueError as ragged:
             raise UserError(f"{what} are not an array: {ragged}.") from None
         if array.dtype.kind not in "buif":
-            raise UserError(f"{what} are of type {array.dtype}; they must be real numbers.")
+            names = "; for names of classes, np.unique(labels, return_inverse=True)[1] numbers them from 0"
+            more = names if what == "labels" and array.dtype.kind in "OSUT" else ""
+            raise UserError(f"{what} are of type {array.dtype}; they must be real numbers{more}.")
         # A copy where the array is read-only or torch lacks its byte order.
         native = array.astype(array.dtype.newbyteorder("="), copy=not array.flags.writeable)
         tensor = torch.from_numpy(np.asarray(native, order="C"))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 GREY = {"1", "L", "LA", "I", "I;16", "F"}
+NAMED = 5  # broken files named in one message
 
 
 def class_names(folder: Path) -> list[str]:
@@ -81,20 +82,38 @@ class _Pictures:
 
     def __init__(self, pictures: Sequence[Picture], frame: Framing, source: str):
         self._pictures, self._source = pictures, source
-        self._frame = replace(frame, mode=frame.mode or ("rgb" if self._any_in_colour() else "grey"))
-        self._first = self._decoded(0)
+        with self._naming_all_broken():
+            self._frame = replace(frame, mode=frame.mode or ("rgb" if self._any_in_colour() else "grey"))
+            self._first = self._decoded(0)
 
     def stacked(self, room: Room, files: Sequence[Path] | None = None) -> Tensor:
         """In memory or, where that is too small, in a file; from the cache, if they come from ``files``."""
         shape = (len(self._pictures), *self._first.shape)
-        if room.takes(prod(shape)):
-            stack = torch.empty(shape, dtype=torch.uint8)
-        elif files is None:
-            stack = room.bytes(shape, self._source)
-        else:
-            return decoded(files, self._frame, shape, room, self._source, self._fill)
-        self._fill(stack)
-        return stack
+        with self._naming_all_broken():
+            if room.takes(prod(shape)):
+                stack = torch.empty(shape, dtype=torch.uint8)
+            elif files is None:
+                stack = room.bytes(shape, self._source)
+            else:
+                return decoded(files, self._frame, shape, room, self._source, self._fill)
+            self._fill(stack)
+            return stack
+
+    @contextmanager
+    def _naming_all_broken(self) -> Iterator[None]:
+        """Of a broken picture; the others are tried then too, so that nobody has to mend them one by one."""
+        try:
+            yield
+        except _Broken:
+            raise _about_all([*self._broken()]) from None
+
+    def _broken(self) -> "Iterator[_Broken]":
+        for done, picture in enumerate(self._pictures):
+            patience.doing(f"Looking for more broken files in {self._source}", f"{done:,} of {len(self._pictures):,}")
+            try:
+                _pixels(picture, "grey")
+            except _Broken as broken:
+                yield broken
 
     def _any_in_colour(self) -> bool:
         for done, picture in enumerate(self._pictures):
@@ -128,6 +147,22 @@ class _Pictures:
                 raise
 
 
+class _Broken(UserError):
+    """A picture that nobody can read, in few words."""
+
+    def __init__(self, picture: Picture, why: str):
+        super().__init__(f"{picture.name} cannot be read as an image: {why}; repair or remove it.")
+        self.picture, self.why = picture, why
+
+
+def _about_all(broken: Sequence[_Broken]) -> UserError:
+    if len(broken) == 1:
+        return broken[0]
+    named = "; ".join(f"{one.picture.name} ({one.why})" for one in broken[:NAMED])
+    more = f"; and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
+    return UserError(f"{len(broken)} files cannot be read as images: {named}{more}; repair or remove them.")
+
+
 def _in_colour(picture: Picture) -> bool:
     with _opened(picture) as image:
         return image.mode not in GREY
@@ -156,6 +191,6 @@ def _opened(picture: Picture) -> "Iterator[ImageFile]":
         with Image.open(picture.source) as image:
             yield image
     except UnidentifiedImageError:
-        raise UserError(f"{picture.name} cannot be read as an image: its format is unknown.") from None
+        raise _Broken(picture, "its format is unknown") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as broken:
-        raise UserError(f"{picture.name} cannot be read as an image: {broken}.") from None
+        raise _Broken(picture, str(broken).rstrip(".")) from None

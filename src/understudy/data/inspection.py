@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,8 +14,11 @@ from understudy.data.federation import Federation, persons_at, persons_on_both_s
 from understudy.data.kinds import PLURAL
 from understudy.data.persons import most_of_one
 from understudy.data.problem import Problem
+from understudy.data.settings import DataSettings
 from understudy.data.spread import Spread
 from understudy.data.standardise import advice, times_apart
+from understudy.data.table_files import holds_table
+from understudy.data.tables import rows_left_out
 from understudy.errors import UserError
 
 
@@ -38,7 +42,8 @@ class Inspection:
         return asdict(self)
 
 
-def inspect(data: Federation) -> Inspection:
+def inspect(data: Federation, settings: DataSettings | None = None) -> Inspection:
+    """``settings``: those that the records were read by, where they came from files."""
     if data.remote:
         raise UserError("These records stay at their sites; check each site's own file there.")
     parts = {name: (holding.own, holding.held_out) for name, holding in data.sites.items()}
@@ -50,6 +55,7 @@ def inspect(data: Federation) -> Inspection:
     warnings = [*_about_classes(classes), *_about_copies(parts, data.test), *_about_persons(data)]
     scale, about_scale = _scale(data)
     warnings += about_scale
+    warnings += [] if settings is None else _about_missing(settings)
     warnings += filter(None, [about_sequences(data.problem), None if data.scale is not None else advice(data)])
     test = {} if data.test is None else {"test": len(data.test)}
     kind = kind_in_words(data)
@@ -96,6 +102,16 @@ def _about_classes(classes: Mapping[str, int]) -> Iterable[str]:
         yield f"No site has a record of class {', '.join(empty)}."
 
 
+def _about_missing(settings: DataSettings) -> Iterable[str]:
+    """What ``data.missing: drop`` costs."""
+    named = [*(settings.sites or {"": settings.name}).values(), settings.test]
+    paths = [Path(name).expanduser() for name in named if name is not None] if settings.missing == "drop" else []
+    counts = [rows_left_out(path, settings.reading.rules) for path in paths if holds_table(path)]
+    dropped, every = (sum(numbers) for numbers in zip(*counts, strict=True)) if counts else (0, 0)
+    if dropped:
+        yield f"{dropped:,} of {every:,} rows lack a value and are left out; data.missing: mean fills in features."
+
+
 def _about_copies(parts: Mapping[str, Sequence[Examples]], test: Examples | None) -> Iterable[str]:
     """Records that are equal to the last bit, whatever their labels."""
     prints = {name: Counter(one for part in both for one in _fingerprints(part)) for name, both in parts.items()}
@@ -103,12 +119,14 @@ def _about_copies(parts: Mapping[str, Sequence[Examples]], test: Examples | None
     shared = sum(count > 1 for count in everywhere.values())
     twice = sum(found.total() - len(found) for found in prints.values())
     if twice:
-        yield f"{twice:,} records are copies of another at the same site; held-out records may be among them."
+        are = "record is a copy" if twice == 1 else "records are copies"
+        yield f"{twice:,} {are} of another at the same site; held-out records may be among them."
     if shared:
-        yield f"{shared:,} records are at more than one site."
+        yield f"{shared:,} {'record is' if shared == 1 else 'records are'} at more than one site."
     leaked = 0 if test is None else sum(one in everywhere for one in _fingerprints(test))
     if leaked:
-        yield f"{leaked:,} of the test records are also at a site, so scores are too good; remove them on one side."
+        also = "is" if leaked == 1 else "are"
+        yield f"{leaked:,} of the test records {also} also at a site, so scores are too good; remove them on one side."
 
 
 def _about_persons(data: Federation) -> Iterable[str]:

@@ -33,6 +33,11 @@ def listed(kinds: tuple[RecordKind, ...]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def stand_ins(kind: RecordKind) -> str:
+    """What is made in place of records, in words."""
+    return "images" if kind == "image" else "synthetic records"
+
+
 def guessed(x: Tensor) -> RecordKind:
     """The kind of the records ``x``, (n, …)."""
     if x.ndim == 4:

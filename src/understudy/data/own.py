@@ -12,7 +12,7 @@ from torch import Tensor
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples, NpzArrays, read_npz
 from understudy.data.framing import AS_IT_IS, Framing
-from understudy.data.images import class_names, read_images
+from understudy.data.images import class_names, image_files, read_images
 from understudy.data.kinds import RecordKind
 from understudy.data.persons import codes
 from understudy.data.problem import Categories, Problem
@@ -262,8 +262,23 @@ def read_source(path: Path, names: Sequence[str], reading: Reading = PLAINLY) ->
         raise UserError(f"{path} has a folder '{min(unknown)}', which is not one of the classes: {', '.join(names)}.")
     found = read_images(path, names or class_names(path), reading.frame, reading.room)
     if found is None:
-        raise UserError(f"{path} holds no PNG or JPEG images in one folder per class, and no .parquet or .csv file.")
+        raise _no_records_in(path)
     return found
+
+
+def _no_records_in(path: Path) -> UserError:
+    """A folder one level too high, with one folder per site, is the usual mistake."""
+    said = f"{path} holds no PNG or JPEG images in one folder per class, and no .parquet or .csv file"
+    inside = [
+        name for name in class_names(path) if any(image_files(path / name / one) for one in class_names(path / name))
+    ]
+    if not inside:
+        return UserError(f"{said}.")
+    sites = ", ".join(f"{name}: {path / name}" for name in inside)
+    return UserError(
+        f"{said}, but {' and '.join(inside)} inside it do; name one of them, or all in a config: "
+        f"data: {{sites: {{{sites}}}}}."
+    )
 
 
 @dataclass(frozen=True)

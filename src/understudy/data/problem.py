@@ -96,7 +96,9 @@ class Problem:
         if tuple(x.shape[1:]) != self.shape:
             raise UserError(f"{who}: records have shape {tuple(x.shape[1:])}, but the problem has {self.shape}.")
         if x.dtype != torch.uint8 and not bool(torch.isfinite(x).all()):
-            raise UserError(f"{who}: some records hold values that are not finite; remove or repair them.")
+            raise UserError(
+                f"{who}: some records hold values that are missing (NaN) or infinite; fill them in or leave those out."
+            )
         if bool(self.tokens) != (x.dtype == torch.int32):
             there, here = ("tokens", "numbers") if self.tokens else ("numbers", "tokens")
             raise UserError(f"{who}: records are {here}, but the problem has {there}; write data.kind.")

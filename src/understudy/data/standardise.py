@@ -14,6 +14,7 @@ from understudy.data.spread import ScaleBy, Spread
 from understudy.errors import UserError
 
 UNLIKE = 100  # features whose spreads differ by more than this factor are worth a warning
+FAR = 5  # and so are those whose mean is more than this many standard deviations away from 0
 
 
 def on_scale(
@@ -85,24 +86,38 @@ def as_if_agreed(data: Federation) -> Federation:
 
 def times_apart(data: Federation) -> float:
     """How many times the largest spread of a feature is the smallest; 1 if records are not floats, or not known."""
+    std = _of_changing(data).std
+    return float(std.max() / std.min()) if len(std) else 1.0
+
+
+def times_off(data: Federation) -> float:
+    """How many of its standard deviations a feature's mean is away from 0, at most; 0 if that is not known."""
+    found = _of_changing(data)
+    return float((found.mean.abs() / found.std).max()) if len(found.std) else 0.0
+
+
+def _of_changing(data: Federation) -> Spread:
+    """Of features that change; none if records are not floats, or not known."""
     if data.population is not None:
         parts = [data.population.train.x]
     else:
         parts = [holding.own.x for holding in data.sites.values() if len(holding.own)]
     if not parts or parts[0].dtype != torch.float32:
-        return 1.0
-    std = Spread.of(torch.cat(parts)).std
+        return Spread(torch.empty(0), torch.empty(0))
+    every = Spread.of(torch.cat(parts))
+    changing = every.std > 0
     for first, words in data.problem.categories:  # a rare word varies little, and is no reason to scale
-        std[first : first + words] = 0
-    changing = std[std > 0]
-    return float(changing.max() / changing.min()) if len(changing) else 1.0
+        changing[first : first + words] = False
+    return Spread(every.mean[changing], every.std[changing])
 
 
 def advice(data: Federation, *, in_python: bool = False) -> str | None:
-    """A warning, if features differ much in size."""
-    apart = times_apart(data)
-    if apart <= UNLIKE:
+    """A warning, if features differ much in size, or lie far from 0."""
+    apart, off = times_apart(data), times_off(data)
+    if apart <= UNLIKE and off <= FAR:
         return None
     how = "write data.scale: federated, data.scale: site, or data.mean and data.std"
     how = "pass scale='federated', or mean= and std=" if in_python else how
-    return f"Some features vary {apart:,.0f} times as much as others, so a network hardly learns: {how}."
+    if apart > UNLIKE:
+        return f"Some features vary {apart:,.0f} times as much as others, so a network hardly learns: {how}."
+    return f"The mean of some features is {off:,.0f} times their spread, so many networks hardly learn: {how}."

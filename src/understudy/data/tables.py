@@ -329,6 +329,16 @@ def _tables(path: Path, rules: TableRules, only: Sequence[str] | None = None) ->
     return tables
 
 
+def rows_left_out(path: Path, rules: TableRules) -> tuple[int, int]:
+    """How many rows ``data.missing: drop`` leaves out, and of how many."""
+    dropped = every = 0
+    for file in files_of(path):
+        read = read_file(file, None)
+        kept = _complete(_table(file, read, rules), read) if read.num_rows else read
+        dropped, every = dropped + read.num_rows - kept.num_rows, every + read.num_rows
+    return dropped, every
+
+
 def _table(file: Path, read: Any, rules: TableRules) -> Table:
     from understudy.data.columns import Column
 

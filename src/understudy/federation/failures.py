@@ -5,13 +5,16 @@ approval or ledger would stop it. So it stays in the site's own log. Only the co
 sentence.
 """
 
+from collections.abc import Mapping
+
 from understudy.errors import UserError
+from understudy.federation.message import Kind
 
 SENTENCES = {
     "failed": "its work failed; the site's own log says why",
     "defect": "its work hit a bug in the program; the site's error.txt has the details",
     "unsound": "its generator made nothing worth sending; the site's own log says why",
-    "overfit": "its generator made too many near-copies of records to send any image; the site's own log says how many",
+    "overfit": "its generator made too many near-copies of records to send anything; the site's own log says how many",
     "not-finite": "its reply is not finite (a smaller learning rate may help)",
     "budget": "it has no privacy budget left for this",
     "policy": "its policy does not let this leave; the site's own log says what",
@@ -38,8 +41,15 @@ class NotFinite(UserError):
 
     code = "not-finite"
 
-    def __init__(self, parts: list[str]):
-        super().__init__(f"its reply is not finite in {', '.join(parts)} (a smaller learning rate may help)")
+    def __init__(self, parts: list[str], kinds: Mapping[str, Kind] | None = None):
+        hint = smaller_rate((kinds or {}).get(parts[0]))
+        super().__init__(f"its reply is not finite in {', '.join(parts)} ({hint})")
+
+
+def smaller_rate(kind: Kind | None) -> str:
+    """What to try against numbers that grew without end."""
+    which = ", such as method.image_lr," if kind == "examples" else ""
+    return f"a smaller learning rate{which} may help"
 
 
 def may_travel(code: str) -> str:

@@ -11,6 +11,7 @@ import torch
 
 from understudy.errors import UserError
 from understudy.federation.exchange import Answer
+from understudy.federation.failures import smaller_rate
 from understudy.federation.message import Kind, Message
 from understudy.federation.method import Method, known_jobs
 from understudy.federation.round_record import Ask, RoundRecord
@@ -69,7 +70,8 @@ class Incoming:
         if beyond := reply.beyond(LARGEST):
             if broken := reply.not_finite():
                 raise UserError(f"its reply is not finite in {', '.join(broken)}")
-            raise UserError(f"its reply goes beyond ±{LARGEST:g} in {beyond[0]}")
+            hint = smaller_rate(self.kinds[asked.task][beyond[0]])
+            raise UserError(f"its reply goes beyond ±{LARGEST:g} in {beyond[0]} ({hint})")
 
     def _charges(self, asked: Ask, answer: Answer) -> list[Charge]:
         """What the task spent, as its site reports; refused if it could not be accounted for."""

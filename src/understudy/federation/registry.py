@@ -7,11 +7,13 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 from understudy.base_settings import NoSettings, Settings
 from understudy.complaints import unknown_name
+from understudy.data.kinds import RecordKind
 from understudy.errors import UserError, in_python
 from understudy.federation.method import Method
 
 Role = Literal["method", "add-on"]
 Presets = Mapping[str, Mapping[str, Any]]  # settings by name
+KindDefaults = Mapping[RecordKind, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Entry:
     needs: str = ""  # what must be typed besides its name to run it on the preset digits-skewed
     family: str = ""  # its row in README's table, if that does not follow from what it sends
     sends: str = ""  # what a client sends per round, in words, if the kinds do not tell
+    usual: KindDefaults = field(default_factory=dict)  # defaults for records of a kind, where others suit it
 
     @property
     def title(self) -> str:
@@ -51,6 +54,7 @@ class About(TypedDict, total=False):
     needs: str
     family: str
     sends: str
+    usual: KindDefaults
 
 
 def method(name: str, *, settings: type[Settings] = NoSettings, **about: Unpack[About]) -> Registering:

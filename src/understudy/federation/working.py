@@ -109,7 +109,7 @@ def _check_declared(request: Request, job: Job, reply: Message) -> None:
     if undeclared:
         raise UserError(f"{request.task} would send {', '.join(undeclared)}, which @task does not declare.")
     if broken := reply.not_finite():
-        raise NotFinite(broken)
+        raise NotFinite(broken, job.kinds)
 
 
 def _client(site: Site, request: Request, memory: Memory, *words: str) -> Client:

@@ -40,7 +40,7 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, scalar
 from understudy.federation.method import ONLY_NUMBERS, Method, Takes
-from understudy.federation.registry import add_on
+from understudy.federation.registry import Presets, add_on
 from understudy.learning.loop import Batch, Trained
 from understudy.methods.shared.term_registration import joined
 from understudy.methods.shared.terms_and_rules import Kit, Parts, Term
@@ -188,9 +188,10 @@ def asked_chances(net: Network, y: Tensor) -> Tensor:
     return F.one_hot(y, net.problem.classes).to(net.device, torch.float32)
 
 
-PRESETS = {
+PRESETS: Presets = {
     "paper": {"kd_weighting": "fixed", "kd_weight": 0.01, "steps": 100},  # the main text
     "release": {"kd_weighting": "balanced", "steps": 500, "divergence": "release"},
+    "desk": {"images": 64, "steps": 30},  # for a first look at some hundred records
 }
 
 

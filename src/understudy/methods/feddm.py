@@ -56,7 +56,7 @@ from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message
 from understudy.federation.method import ONLY_NUMBERS, Takes, task, task_name
-from understudy.federation.registry import method
+from understudy.federation.registry import KindDefaults, method
 from understudy.federation.server import Reply, Task
 from understudy.learning.pool import Siamese
 from understudy.methods.shared.generated_start import GeneratedStart, of_classes
@@ -86,7 +86,7 @@ COVERED = ("x", "y")  # by what a client charges
 class FedDMSettings(PooledSettings):
     steps: int = Field(default=1000, ge=0)  # T, steps of the images per round
     real_batch: int = Field(default=256, ge=1)  # real records per class and step
-    image_lr: float = Field(default=1.0, gt=0)  # learning rate of the images
+    image_lr: float = Field(default=1.0, gt=0)  # learning rate of the images; by default 0.1 for vectors and sequences
     image_momentum: float = Field(default=0.5, ge=0, lt=1)  # momentum of the images
     init: Literal["real", "noise", "generator"] | None = None  # how images start; null: real, or noise under dp
     generator: dict[str, Any] | None = None  # for init: generator, a name or file.py:Class, and its settings
@@ -111,10 +111,15 @@ class FedDMSettings(PooledSettings):
         return {**given, "generator": generator_in_full(named or DEFAULT, "method.generator")} if wanted else given
 
 
-PRESETS = {"paper": {"ipc": 10, "radius": 5.0, "steps": 1000, "real_batch": 256, "server": {"epochs": 500}}}
+PAPER = {"ipc": 10, "radius": 5.0, "steps": 1000, "real_batch": 256, "server": {"epochs": 500}}
+DESK = {"steps": 100, "real_batch": 64, "server": {"epochs": 100}}  # for a first look at some hundred records
+PRESETS = {"paper": PAPER, "desk": DESK}
 
 
-@method("feddm", settings=FedDMSettings, presets=PRESETS)
+GENTLER: KindDefaults = {"vector": {"image_lr": 0.1}, "sequence": {"image_lr": 0.1}}  # with 1, rows of a table diverge
+
+
+@method("feddm", settings=FedDMSettings, presets=PRESETS, usual=GENTLER)
 class FedDM(Pooled):
     settings: FedDMSettings
 

@@ -15,14 +15,15 @@ from understudy.runs.scaling import scaling_of
 
 def as_trained(records: object, folder: Path, problem: Problem, site: str | None) -> Tensor:
     """(n, …) pixels, which the network scales itself, tokens, or floats scaled as the run's were."""
+    if problem.kind != "image" and tuple(getattr(records, "shape", ())) == problem.shape:
+        raise UserError(f"records have shape {problem.shape}, which is one record; pass several, or record[None].")
     x = _like_the_runs(records, folder, problem)
     if tuple(x.shape[1:]) != problem.shape:
-        one = " (one record alone is records[None])" if tuple(x.shape) == problem.shape else ""
-        raise UserError(f"records have shape {tuple(x.shape)}; this run learnt from (n, {_shown(problem.shape)}){one}.")
+        raise UserError(f"records have shape {tuple(x.shape)}; this run learnt from (n, {_shown(problem.shape)}).")
     if x.dtype != torch.float32:
         return x
     if not bool(torch.isfinite(x).all()):
-        raise UserError("Some records hold values that are not finite; remove or repair them.")
+        raise UserError("Some records hold values that are missing (NaN) or infinite; fill them in or leave those out.")
     scaling = scaling_of(folder, site)
     return x if scaling is None else scaling.applied(Examples(x, torch.zeros(len(x), dtype=torch.int64))).x
 

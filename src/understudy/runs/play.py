@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy import __version__
-from understudy.config.build import build_data, build_method, decide_together, device, with_network
+from understudy.config.build import build_data, build_method, completed, decide_together, device
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation, persons_on_both_sides
 from understudy.data.inspection import about_sequences, kind_in_words
@@ -88,7 +88,7 @@ def _keeper(config: Config, out: Path, observer: Observer) -> StatusKeeper:
 
 def built(config: Config, data: Federation, fast: FastPath | None) -> tuple[Method, dict[str, Any]]:
     """The method, and the config as written to the run's folder."""
-    config = with_network(config, data.problem)
+    config = completed(config, data.problem)
     method = build_method(config, data, fast)
     where, digest = str(device(config)), digest_of_data(data)
     decided, _ = decide_together(config, data, method)
@@ -168,6 +168,9 @@ def _say_kind(config: Config, data: Federation, words: dict[str, Any], watcher: 
         watcher.says(f"Records: {kind_in_words(data)}; if that is wrong, {how}.")
     if config.network_open and data.problem.kind != "image":
         watcher.says(f"No network is named: {words['model']['name']}, the usual one for {PLURAL[data.problem.kind]}.")
+    if usual := config.method.usual(data.problem.kind):
+        which = ", ".join(f"method.{key} is {str(value).lower()}" for key, value in usual.items())
+        watcher.says(f"For {PLURAL[data.problem.kind]}, {which} unless the config says otherwise.")
     if warning := about_sequences(data.problem):
         watcher.says(warning)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy import __version__
-from understudy.config.build import build_data, build_method, device
+from understudy.config.build import build_data, build_method, completed, device
 from understudy.config.schema import Config
 from understudy.data.assemble import at_site
 from understudy.data.federation import Federation, Holding
@@ -165,6 +165,7 @@ def build_site(
     data = build_data(_without_test(config))
     if name not in data.sites:
         raise UserError(f"The config has no site '{name}'; it has {', '.join(data.sites)}.")
+    config = completed(config, data.problem)
     method = build_method(config, data, at_site=True)
     net, here = method.net, str(device(config))
     frozen = net.frozen_digest

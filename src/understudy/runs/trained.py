@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.complaints import unknown_name
-from understudy.config.build import method_with_add_ons, module_of, with_network
+from understudy.config.build import completed, method_with_add_ons, module_of
 from understudy.config.resolve import resolve
 from understudy.config.schema import LIVE, Config, Live
 from understudy.data.federation import Federation
@@ -90,7 +90,7 @@ class TrainedModel:
     @cached_property
     def method(self) -> Method:
         """Bound to its network."""
-        config = with_network(self.config, self.problem)
+        config = completed(self.config, self.problem)
         method = method_with_add_ons(config, self.problem)
         # Without waiting for a compiler: the numbers are the same but for rounding.
         fast: FastPath = "channels-last" if config.model.fast == "channels-last" else "eager"

@@ -50,11 +50,11 @@ def audit_notes(found: Audit) -> list[str]:
         notes.append(f"small: the same among classes of which a client holds at most {SMALL} records.")
     if found.copies is not None:
         notes.append(
-            f"near-copies: {found.copies.near} of {found.copies.images} shared images "
+            f"near-copies: {found.copies.near} of {found.copies.images} shared examples "
             f"({100 * found.copies.share:.0f} %) are nearer to a training record than 99 % of held-out records are."
         )
     if found.images:
-        notes.append(f"sent: {found.images:,} images for {found.records:,} records ({100 * found.share_sent:.0f} %).")
+        notes.append(f"sent: {found.images:,} examples for {found.records:,} records ({100 * found.share_sent:.0f} %).")
     if found.epsilon is not None:
         notes.append(f"ε = {found.epsilon:.3g} covers everything that left; no attack here can refute that.")
     notes += found.notes

@@ -83,6 +83,10 @@ def _word(row: JudgedRow | CanaryRow) -> str:
 
 
 def notes(audit: ClaimsAudit) -> list[str]:
+    return [*_about_rows(audit), *audit.not_tested]
+
+
+def _about_rows(audit: ClaimsAudit) -> list[str]:
     if not audit.mechanisms:
         return []
     canaries = [row for one in audit.mechanisms for row in one.canaries]

@@ -132,7 +132,7 @@ def _leaks_explained(rows: Sequence[Row]) -> list[str]:
             f"with its 95 % interval; {100 * null:.1f} % where nothing was sent (the highest of these runs)."
         )
     if any(row.share_sent for row in rows):
-        notes.append("sent: images sent, over all rounds, as a share of the records.")
+        notes.append("sent: images, or synthetic records of another kind, in all rounds, as a share of the real ones.")
     if any(row.leak is None and row.epsilon is None for row in rows):
         notes.append("not audited: `understudy audit DIR` measures what a run gave away.")
     return notes

@@ -1,9 +1,11 @@
 """Whole audits on the smallest configs: faults are refuted, honest mechanisms are not."""
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from contract_checks import Case
 from faulty_mechanisms import FAULTS
@@ -11,10 +13,12 @@ from rich.console import Console
 from smallest import HONEST, MATCHING, PROMISE, PUBLISHED, TRAINING, config_of, exchange, faulty
 from test_contract import QUICK
 
+import understudy as us
 from understudy.audits.claims.audit_claims import ClaimsAudit, HowLong, audit_claims
 from understudy.audits.claims.pairs import OUTSIDE
 from understudy.audits.claims.stored import FILE
-from understudy.config.schema import Config
+from understudy.config.resolve import resolve
+from understudy.config.schema import Config, Live
 from understudy.errors import UserError
 from understudy.view.claims_audited import print_claims_audit
 
@@ -156,3 +160,17 @@ def test_no_honest_mechanism_is_refuted(name: str) -> None:
     audit = audit_claims(config_of(HONEST[name]), how_long=AT_LENGTH)
     assert audit.word == "not refuted"
     assert all(one.rows for one in audit.mechanisms)
+
+
+def test_sums_of_columns_are_named_as_not_tested() -> None:
+    x, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    scale: dict[str, Any] = {"scale": "federated", "ranges": [(-3, 3)] * 3}
+    for privacy, told in (({**PROMISE, "delta": 1e-3}, True), (None, False)):
+        data = us.Federation.from_arrays({"a": (x, y)}, **(scale if told else {"scale": "federated"}))
+        config = resolve({"model": "softmax", "method": "fedavg", "privacy": privacy}, live=Live(data=data))
+        audit = audit_claims(config)
+        assert audit.word == "no claim"
+        said = Console(record=True, width=300, file=StringIO())
+        print_claims_audit(audit, said)
+        shown = "Not tested, the sums of columns in the opening (data.scale: federated)" in said.export_text()
+        assert (shown, len(audit.as_dict().get("not_tested", []))) == (told, int(told))

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from understudy.audits.claims.canary_run import CanaryPlan, ScoredLook, planned, run_once
-from understudy.audits.claims.claimed import ClaimedConfig, ClaimedTask, claimed_by, repeatable
+from understudy.audits.claims.claimed import ClaimedConfig, ClaimedTask, besides_tasks, claimed_by, repeatable
 from understudy.audits.claims.experiment import Trial
 from understudy.audits.claims.findings import AuditedMechanism, CanaryRow, ClaimsAudit
 from understudy.audits.claims.one_run import OneRun, audit_one_run
@@ -43,16 +43,17 @@ def audit_canaries(
     if repeatable(config):
         return ClaimsAudit(name, (), repeatable(config))
     with one_thread():
-        data = as_if_agreed(build_data(config))
+        given = build_data(config)
+        data, not_tested = as_if_agreed(given), besides_tasks(config, given)
         claimed = claimed_by(config, data)
         if not claimed.tasks:
-            return ClaimsAudit(name, (), claimed.why_none)
+            return ClaimsAudit(name, (), claimed.why_none, not_tested=not_tested)
         tasks = [_CanaryTask(claimed, data, task, canaries, time_given, progress) for task in claimed.tasks]
         for one in tasks:
             one.run(len(tasks))
         share = time_given.level / max(1, sum(len(one.first) for one in tasks))
         found = [mechanism for one in tasks for mechanism in one.judged(share)]
-        return ClaimsAudit(name, tuple(found), "", time_given.level, time.monotonic() - begun)
+        return ClaimsAudit(name, tuple(found), "", time_given.level, time.monotonic() - begun, not_tested)
 
 
 def check_number(canaries: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from understudy.audits.claims.claimed import ClaimedConfig, ClaimedTask, claimed_by, repeatable
+from understudy.audits.claims.claimed import ClaimedConfig, ClaimedTask, besides_tasks, claimed_by, repeatable
 from understudy.audits.claims.findings import AuditedMechanism, ClaimsAudit, JudgedRow
 from understudy.audits.claims.judging import UnjudgedRow, row_of
 from understudy.audits.claims.pairs import Neighbours
@@ -43,10 +43,11 @@ def audit_claims(
     if repeatable(config):
         return ClaimsAudit(name, (), repeatable(config))
     with one_thread():
-        data = as_if_agreed(build_data(config))
+        given = build_data(config)
+        data, not_tested = as_if_agreed(given), besides_tasks(config, given)
         claimed = claimed_by(config, data)
         if not claimed.tasks:
-            return ClaimsAudit(name, (), claimed.why_none)
+            return ClaimsAudit(name, (), claimed.why_none, not_tested=not_tested)
         experiments = [
             experiment
             for task in claimed.tasks
@@ -62,7 +63,7 @@ def audit_claims(
             one.tested = [(row.scored.mechanism, row.tested(share)) for row in rows[id(one)]]
         repetitions.stored.forget()
         found = [mechanism for task in claimed.tasks for mechanism in _mechanisms(task, experiments)]
-        return ClaimsAudit(name, tuple(found), "", time_given.level, time.monotonic() - begun)
+        return ClaimsAudit(name, tuple(found), "", time_given.level, time.monotonic() - begun, not_tested)
 
 
 @dataclass

@@ -67,6 +67,16 @@ def repeatable(config: Config) -> str:
     return "privacy.test_noise makes the noise repeatable, so no guarantee holds."
 
 
+def besides_tasks(config: Config, data: Federation) -> tuple[str, ...]:
+    """What is released before any task of the method, which no audit of tasks sees."""
+    if data.scale is None or config.top.privacy is None:
+        return ()
+    return (
+        "Not tested, the sums of columns in the opening (data.scale: federated): they are charged, but here records "
+        "are scaled as if the sums had no noise.",
+    )
+
+
 def claimed_by(config: Config, data: Federation) -> ClaimedConfig:
     """Found by asking for every task once."""
     kept = tuple(one for one in config.add_ons if one.name != MASKS)

@@ -125,6 +125,7 @@ class ClaimsAudit:
     why_none: str = ""  # one sentence, where there is no claim
     level: float = 0.01
     seconds: float = 0.0
+    not_tested: tuple[str, ...] = ()  # what else the config releases, one sentence each
 
     @property
     def word(self) -> ClaimWord:
@@ -148,6 +149,7 @@ class ClaimsAudit:
             "sentence": self.sentence,
             "level": self.level,
             "seconds": self.seconds,
+            "not_tested": list(self.not_tested),
             "mechanisms": [one.as_dict() for one in self.mechanisms],
         }
         return _finite(found)  # type: ignore[no-any-return]

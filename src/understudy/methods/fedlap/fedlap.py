@@ -33,7 +33,7 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message, labels_to_wire, scalar
-from understudy.federation.method import Method, State, Takes, task
+from understudy.federation.method import ONLY_NUMBERS, Method, State, Takes, task
 from understudy.federation.registry import method
 from understudy.federation.server import Reply, Server
 from understudy.learning.ahead import ahead
@@ -41,7 +41,7 @@ from understudy.learning.dsa import Draw, apply, draw, sent_ahead
 from understudy.learning.evaluate import tally
 from understudy.learning.loop import Descent, Trained, full_gradient
 from understudy.learning.pool import PerImage, PoolFeed, Siamese, Trust, learn_from_pool, record_weights
-from understudy.methods.fedlap.settings import MEASURED, PRESETS, FedLapSettings
+from understudy.methods.fedlap.settings import GENTLER, MEASURED, PRESETS, FedLapSettings
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import accepted, check_images, pooled, why_unfit
 from understudy.models.network import Network
@@ -52,14 +52,14 @@ from understudy.synthesis.matching import real_batch
 RealGradient = Callable[[Tensor, Draw | None], Tensor | None]  # gradient at a model; None: no record was drawn
 
 
-@method("fedlap", settings=FedLapSettings, presets=PRESETS)
+@method("fedlap", settings=FedLapSettings, presets=PRESETS, usual=GENTLER)
 class FedLap(Method):
     def __init__(self, settings: FedLapSettings):
         self.settings = settings
 
     @property
     def takes(self) -> Takes:
-        return {"image": "", "vector": "dsa=false", "sequence": "dsa=false"}
+        return ONLY_NUMBERS
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)

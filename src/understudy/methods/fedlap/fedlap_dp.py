@@ -36,11 +36,11 @@ from understudy.federation.registry import method
 from understudy.learning.dsa import Draw
 from understudy.learning.local import Local
 from understudy.methods.fedlap.fedlap import FedLap, RealGradient
-from understudy.methods.fedlap.settings import MEASURED, FedLapSettings
+from understudy.methods.fedlap.settings import GENTLER, MEASURED, FedLapSettings
 from understudy.methods.shared.planned_releases import charge, noisy_means
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
-from understudy.privacy.planning import NoisePlan, planned
+from understudy.privacy.planning import NoisePlan, check_promise, planned
 from understudy.privacy.promise import PrivacySettings
 from understudy.synthesis.gradient_matching import MovingImages
 
@@ -71,13 +71,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-@method("fedlap-dp", settings=FedLapDpSettings, presets=PRESETS)
+@method("fedlap-dp", settings=FedLapDpSettings, presets=PRESETS, usual=GENTLER)
 class FedLapDp(FedLap):
     settings: FedLapDpSettings
 
     def bind(self, net: Network, rounds: int) -> None:
         super().bind(net, rounds)
         _refuse_what_leaks(self.settings, self._promise(), net)
+        check_promise(self._promise(), self.settings.noise)
         if self._promise().records is not None:
             self._plan(0)  # refuses an ε that cannot be reached before any client is asked
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from understudy.base_settings import Settings
+from understudy.federation.registry import KindDefaults
 from understudy.learning.dsa import ALL, DsaKind
 from understudy.learning.local import Local
 from understudy.synthesis.gradient_matching import Criterion
@@ -35,14 +36,14 @@ class FedLapSettings(Settings):
     ipc: int = Field(default=50, ge=1)  # images per class
     labels: Literal["owned", "all"] = "owned"  # classes that a client makes: those it owns, or all
     init: Literal["real", "noise"] = "real"  # how images start; a class without records starts as noise
-    image_lr: float = Field(default=100.0, gt=0)  # learning rate of the images
+    image_lr: float = Field(default=100.0, gt=0)  # learning rate of the images; by default 1 for vectors and sequences
     image_momentum: float = Field(default=0.5, ge=0, lt=1)  # momentum of the images
     batch: int = Field(default=256, ge=1)  # real records in a batch, on average
     pool_batch: int = Field(default=512, ge=1)  # images in a batch, for training and matching
     lr: float = Field(default=0.1, gt=0)  # learning rate of the model, on clients and server
     schedule: Literal["constant", "cosine"] = "cosine"  # schedule of lr over the rounds
     weights: Literal["pool", "uniform", "size"] = "pool"  # weights of clients: by images, equal, or N_k/N
-    dsa: bool = True  # differentiable augmentation
+    dsa: bool = True  # differentiable augmentation; by default only for images
     dsa_kinds: tuple[DsaKind, ...] = ALL  # kinds to draw from; one is drawn per batch
     flip: bool = True  # allow flip; false for digits and letters
 
@@ -63,6 +64,7 @@ class FedLapSettings(Settings):
         return Local(epochs=epochs, batch=self.pool_batch, lr=self.lr, schedule=self.schedule)
 
 
+GENTLER: KindDefaults = {"vector": {"image_lr": 1.0, "dsa": False}, "sequence": {"image_lr": 1.0, "dsa": False}}
 PAPER = {"restarts": 1, "stages": 5, "real_batches": 40, "image_steps": 5, "path_epochs": 0, "radius": 10.0, "lr": 0.1}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": PAPER,  # CIFAR-10, 200 rounds

@@ -38,6 +38,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.examples import Examples
+from understudy.data.kinds import stand_ins
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.exchange_once import ExchangeOnce
@@ -257,20 +258,22 @@ class Fedssyn(ExchangeOnce):
 
     def _of_all(self, state: State, made: Mapping[str, Sequence[int]]) -> Iterator[str]:
         pool, clients = len(state.get(POOL_Y, ())), len(state[GIVEN])
+        several = stand_ins(self.net.problem.kind)
         if self.settings.deal == "shuffled" and self.settings.images != 0 and not pool:
-            yield "Nothing was shuffled: no client made an image, so the underlying method trains alone."
+            yield f"Nothing was shuffled: no client made any {several}, so the underlying method trains alone."
         if pool % clients:
-            yield f"{pool} images for {clients} clients: parts of {pool // clients} and {pool // clients + 1}."
+            yield f"{pool} {several} for {clients} clients: parts of {pool // clients} and {pool // clients + 1}."
         if self.settings.veto is not None and not any(near for _, near, _ in made.values()):
-            yield f"None of {sum(of for _, _, of in made.values())} images was a near-copy of a record."
+            yield f"None of {sum(of for _, _, of in made.values())} {several} was a near-copy of a record."
 
     def _of_each(self, made: Mapping[str, Sequence[int]]) -> Iterator[str]:
         done = "sent anyway" if self.settings.veto == "flag" else "dropped"
+        several = stand_ins(self.net.problem.kind)
         for client, (sent, near, of) in made.items():
             if near:
-                yield f"{client}: {near} of {of} images were near-copies of its records, {done}."
+                yield f"{client}: {near} of {of} {several} were near-copies of its records, {done}."
             elif sent == 0 and self.settings.images != 0 and self.settings.source == "generator":
-                yield f"{client}: no images were made, because it has too few records for a generator."
+                yield f"{client}: no {several} were made, because it has too few records for a generator."
 
 
 def _shuffled(replies: Sequence[Reply], rng: torch.Generator) -> Message:

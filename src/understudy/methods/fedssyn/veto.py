@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.examples import Examples
+from understudy.data.kinds import of_shape, stand_ins
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.methods.fedssyn.settings import FedssynSettings
@@ -36,11 +37,11 @@ def after_veto(
         return made, None
     unseen = torch.cat([shares.unseen.x, client.held_out.x])
     near = near_copies(made.x, shares.seen.x, unseen, features=features if settings.veto_space == "features" else None)
-    found = int(near.sum())
+    found, kind = int(near.sum()), of_shape(tuple(made.x.shape[1:]), made.x.dtype == torch.int32)
     if settings.veto == "stop" and found > settings.veto_share * len(made):
         raise Overfit(
-            f"The generator copies records: {found} of {len(made)} images are near-copies, more than the share of "
-            f"{settings.veto_share:g} in with.fedssyn.veto_share; train it for fewer epochs, or on more records."
+            f"The generator copies records: {found} of {len(made)} {stand_ins(kind)} are near-copies, above the share "
+            f"{settings.veto_share:g} of with.fedssyn.veto_share; train it for fewer epochs, or on more records."
         )
     kept = made if settings.veto == "flag" else made.take(torch.nonzero(~near).flatten())
     return kept, torch.tensor([found, len(made)])

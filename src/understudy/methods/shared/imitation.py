@@ -15,6 +15,7 @@ from torch import Tensor
 from understudy.base_settings import Settings
 from understudy.complaints import checked
 from understudy.data.examples import Examples
+from understudy.data.kinds import stand_ins
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
@@ -123,14 +124,14 @@ class Imitation:
         made = Examples(self.generator.sample(state, labels, self.problem, client.rng("fedssyn images")), labels)
         why = complaint(made.x, made.y) if self.settings.sound_only else None
         if why is not None:
-            raise Unsound(f"{why.rstrip('.')}, so its images are not sent; {self._to_try()}.")
+            raise Unsound(f"{why.rstrip('.')}, so its {stand_ins(self.problem.kind)} are not sent; {self._to_try()}.")
         return made
 
     def _to_try(self) -> str:
         """Never from the images: from what the config says of the generator."""
         known, more = self.settings.generator, []
         if known.get("name") == "vae" and known.get("gamma", 0) > 1:
-            more.append("gamma: 1 and capacity: 0, which few or small images need")
+            more.append("gamma: 1 and capacity: 0, which few or small records need")
         if known.get("epochs") is not None:
             more.append(f"more epochs than {known['epochs']}, or smaller batches")
         return f"try in generator {', or '.join(more) or 'another name'}; sound_only: false sends them anyway"

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from understudy.base_settings import Settings
 from understudy.data.examples import Examples
+from understudy.data.kinds import stand_ins
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client
@@ -158,22 +159,22 @@ def why_unfit(reply: Reply, net: Network, *, most: int | None = None, weighted: 
     missing = [part for part in ("x", "y", *(["weight"] if weighted else [])) if part not in reply]
     if missing:
         return f"it has no part '{missing[0]}'"
-    x, y, problem = reply["x"], reply["y"], net.problem
+    x, y, problem, several = reply["x"], reply["y"], net.problem, stand_ins(net.problem.kind)
     labels = labels_to_wire(torch.empty(0, problem.classes) if problem.multilabel else torch.empty(0), problem.classes)
     if x.dtype not in ((torch.int32,) if problem.tokens else (torch.uint8, torch.float32)) or y.dtype != labels.dtype:
-        return f"its images and labels are in {_name(x.dtype)} and {_name(y.dtype)}, which this method never sends"
+        return f"its {several} and labels are in {_name(x.dtype)} and {_name(y.dtype)}, which this method never sends"
     if tuple(x.shape[1:]) != problem.shape or tuple(y.shape) != (*x.shape[:1], *labels.shape[1:]):
-        return f"its images {tuple(x.shape)} and labels {tuple(y.shape)} do not fit; an image has shape {problem.shape}"
+        return f"its {several} {tuple(x.shape)} and labels {tuple(y.shape)} do not fit; one has shape {problem.shape}"
     kinds = 2 if problem.multilabel else problem.classes
     if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < kinds:
         return f"its labels run from {int(y.min())} to {int(y.max())}, but there are only {kinds}"
     if problem.tokens and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < problem.tokens:
         return f"its token ids run from {int(x.min())} to {int(x.max())}, but there are only {problem.tokens}"
     if most is not None and len(y) > most:
-        return f"it sent {len(y)} images, but at most {most} are planned"
+        return f"it sent {len(y)} {several}, but at most {most} are planned"
     weight = reply["weight"] if weighted else torch.ones(len(y))
     if tuple(weight.shape) != (len(y),) or weight.dtype != torch.float32 or bool((weight <= 0).any()):
-        return "it needs a weight above 0 for each image"
+        return f"it needs a weight above 0 for each of its {several}"
     return None
 
 

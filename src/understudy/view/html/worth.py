@@ -13,10 +13,10 @@ from understudy.view.html.sections import Section
 from understudy.view.numbers import NONE, percent
 
 ASPECTS = {
-    "precision": "share of the images that lie among the records",
-    "recall": "share of the records that lie among the images",
-    "density": "how crowded with records the images' places are; 1 is usual",
-    "coverage": "share of the records with an image close by",
+    "precision": "share of what was made that lies among the records",
+    "recall": "share of the records that lie among what was made",
+    "density": "how crowded with records the places of what was made are; 1 is usual",
+    "coverage": "share of the records with something made close by",
     "kid": "kernel distance of both sets; 0 is none",
 }
 
