@@ -36,7 +36,7 @@ def test_columns_may_stand_in_any_order_and_labels_be_missing(tmp_path: Path) ->
 def test_a_row_is_never_dropped_from_what_is_predicted(tmp_path: Path) -> None:
     result = us.run(table(tmp_path, "north.csv", missing="drop"), rounds=1, out=tmp_path / "run")
     (tmp_path / "new.csv").write_text("age,weight,sex\n20,51.5,m\n,90,f\n")
-    with pytest.raises(us.UserError, match="'age'.*missing"):
+    with pytest.raises(us.UserError, match=r"'age'.*missing"):
         result.predict(tmp_path / "new.csv")
 
 
