@@ -1,27 +1,27 @@
 """Samples a second in one round of federated averaging: ten clients of 500 images, one epoch in batches of 64.
 
-A bare loop in a process of its own, the same round through the whole of Understudy (messages, tasks, files, sums)
-with the same kernels, on the path that the network declares, and with two workers. Understudy keeps freed memory
+A bare loop in a process of its own, and rounds of real runs (messages, tasks, sums, ledger, checkpoint, score) with the
+same kernels, on the path that the network declares, and with two workers. Understudy keeps freed memory
 (`understudy.heap`), which a plain script does not; a bare loop that has this from us is measured beside.
 """
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchmarks import bare
 from benchmarks.report import Row
+from benchmarks.rounds_in_turn import in_turn
 from benchmarks.timing import Apart, Turn, take_turns
 from understudy.data.examples import Examples
-from understudy.data.federation import Holding
+from understudy.data.federation import Federation, Holding
 from understudy.data.problem import Problem
-from understudy.engines.inline import Inline
-from understudy.engines.workers import Workers
 from understudy.federation.exchange import Engine
 from understudy.federation.running import RunFacts, RunServer
 from understudy.federation.site import Site
@@ -132,30 +132,45 @@ def bare_turn(case: Case, who: list[str]) -> Callable[[], Tensor]:
     return bare_round(case, case.by_hand(), start, 1, who)
 
 
+def whole_run(case: Case, fast: FastPath, engine: dict[str, Any], home: Path) -> Callable[[], None]:
+    """Round after round of a real run: folder, ledger, checkpoint and a score of ten images are in it."""
+    sites = {name: (own.x.numpy(), own.y.numpy()) for name, own in holdings(case)}
+    x, y = next(iter(sites.values()))
+    p, test = case.problem, (x[:10], y[:10])
+    data = Federation.from_arrays(sites, test=test, classes=p.classes, mean=p.mean, std=p.std)
+    method = {"name": "fedavg", "rounds": 10_000, "cohort": case.a_turn}
+    local = {"epochs": 1, "batch": case.batch, "lr": LR}
+    model = {"name": case.model, "fast": fast}
+    words = {"method": {**method, "local": local}, "model": model, "engine": engine, "seed": SEED}
+    return in_turn(home, words, data=data)
+
+
 def measure(case: Case) -> list[Row]:
     who = [f"client-{i}" for i in range(case.a_turn)]
-    alone, beside = Apart(bare_turn, case, who), Apart(bare_turn, case, who)
+    inline, workers = {"name": "inline"}, {"name": "workers", "workers": 2}
     keep_freed_memory()
     with tempfile.TemporaryDirectory() as folder, one_thread():
         home, fast = Path(folder), entry(case.model).fast
-        eager = Ours(case, network(case.model, case.problem, "eager"), Inline, home / "eager")
-        quick = Ours(case, network(case.model, case.problem, fast), Inline, home / "fast")
-        began = time.perf_counter()
-        quick.round()
-        print(f"  {case.model}: the first round on the path '{fast}' took {time.perf_counter() - began:.1f} s")
-        # Forked from here, workers have the compiled network already.
-        two = Ours(case, quick.method.net, lambda sites, method: Workers(sites, method, 2), home / "workers")
+        apart = {
+            "bare": Apart(bare_turn, case, who),
+            "beside": Apart(bare_turn, case, who),
+            "eager": Apart(whole_run, case, "eager", inline, home / "eager"),
+            "fast": Apart(whole_run, case, fast, inline, home / "fast"),
+            "workers": Apart(whole_run, case, fast, workers, home / "workers", has_workers=True),
+        }
         try:
-            return _rows(case, alone, beside, bare_turn(case, who), eager, quick, two)
+            began = time.perf_counter()
+            apart["fast"]()
+            print(f"  {case.model}: the first round on the path '{fast}' took {time.perf_counter() - began:.1f} s")
+            return _rows(case, apart, bare_turn(case, who))
         finally:
-            two.engine.close()
-            alone.close()
-            beside.close()
+            for process in apart.values():
+                process.close()
 
 
-def _rows(
-    case: Case, alone: Apart, beside: Apart, with_our_heap: Callable[[], Tensor], eager: Ours, quick: Ours, two: Ours
-) -> list[Row]:
+def _rows(case: Case, apart: Mapping[str, Apart], with_our_heap: Callable[[], Tensor]) -> list[Row]:
+    alone, beside = apart["bare"], apart["beside"]
+
     def both() -> None:
         alone.begin()
         beside()
@@ -165,9 +180,7 @@ def _rows(
         "bare": alone,
         "two bare loops": both,
         "bare, our heap": with_our_heap,
-        "eager": eager.round,
-        "fast": quick.round,
-        "workers": two.round,
+        **{name: apart[name] for name in ("eager", "fast", "workers")},
     }
     turns = {name: Turn(work, case.a_turn * case.records) for name, work in contenders.items()}
     turns["two bare loops"] = Turn(both, 2 * case.a_turn * case.records)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import understudy as us
 from understudy.config.read import read
 from understudy.config.resolve import resolve
 from understudy.runs.folder import RunFolder
@@ -46,3 +47,18 @@ def test_two_nodes_give_the_same_bits_whatever_happens_to_them(what: str, inline
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == inline
     died = sum(line["workers_died"] for line in RunFolder(tmp_path / "run").metrics())
     assert died == (1 if what == "kill" else 0) or (what == "remove" and died <= 1)
+
+
+def test_a_sweep_over_two_nodes_of_which_one_is_lost_finds_what_one_machine_finds(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = Path(__file__).parent / "two_ray_nodes.py"
+    command = [*ALONE, sys.executable, str(script), "sweep", str(tmp_path / "there")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr[-2000:]
+    here, there = (
+        us.sweep("digits-skewed", {"lr": [0.05, 0.2]}, seeds=[0, 1], out=tmp_path / where, rounds=2, progress=True)
+        for where in ("here", "there")
+    )
+    assert "4 runs, 4 of them done earlier; 0 to do." in capfd.readouterr().err
+    assert [run.test for run in there.runs] == [run.test for run in here.runs]

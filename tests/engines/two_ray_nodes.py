@@ -1,7 +1,8 @@
 """A Ray cluster of two nodes on this machine, and a run on it: ``python two_ray_nodes.py WHAT FOLDER``.
 
 To be started in a network namespace that has nothing but ``lo``. ``WHAT`` happens in round 2: nothing, an actor is
-killed, a node is removed, or the run is stopped (and resumed on one node).
+killed, a node is removed, or the run is stopped (and resumed on one node). ``sweep``: whole runs are spread instead,
+and one of the nodes is removed after the first.
 """
 
 import os
@@ -17,12 +18,14 @@ import psutil
 import ray
 from ray.cluster_utils import Cluster
 
+import understudy as us
 from understudy.config.read import read
 from understudy.config.resolve import resolve
 from understudy.runs.play import play
 from understudy.runs.watching import Observer
 
 CHANGES: dict[str, Any] = {"method.name": "scaffold", "method.rounds": 3, "method.local.epochs": 1}
+GRID = {"lr": [0.05, 0.2]}
 
 
 class Stop(Exception):
@@ -51,9 +54,23 @@ class InRoundTwo(Observer):
             raise Stop
 
 
+class AfterTheFirst(Observer):
+    def __init__(self, cluster: Cluster, second: Any):
+        self._cluster, self._second = cluster, second
+
+    def says(self, sentence: str) -> None:
+        if sentence.startswith("1 of"):
+            self._cluster.remove_node(self._second, allow_graceful=False)
+
+
 def main(what: str, folder: Path) -> None:
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     second = cluster.add_node(num_cpus=1)
+    if what == "sweep":
+        watching = AfterTheFirst(cluster, second)
+        us.sweep("digits-skewed", GRID, seeds=[0, 1], out=folder, address=cluster.address, observer=watching, rounds=2)
+        cluster.shutdown()
+        return
     engine = {"engine": {"name": "ray", "address": cluster.address, "timeout": 60}}
     config = resolve(read("digits-skewed"), {**CHANGES, **engine})
     try:

@@ -274,3 +274,9 @@ def test_a_sweep_that_cannot_be_meant(words: dict[str, Any], sentence: str, tmp_
     with pytest.raises(UserError, match=sentence):
         us.sweep(**{"config": SMALL, "grid": {"lr": [0.1]}, **words, "out": tmp_path / "sweeps"})
     assert not (tmp_path / "sweeps").exists()
+
+
+def test_runs_whose_clients_train_together_are_found_again_after_several_processes(tmp_path: Path) -> None:
+    config = {**SMALL, "engine": {"name": "inline", "together": 2}}
+    swept = us.sweep(config, {"method.local.lr": [0.1, LEARNS]}, seeds=[0], out=tmp_path, workers=2)
+    assert all(run.why_failed == "" for line in swept.lines for run in line.runs)

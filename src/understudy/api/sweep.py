@@ -28,6 +28,7 @@ def sweep(
     changes: Mapping[str, Any] | None = None,
     out: str | Path = "sweeps",
     workers: int | None = None,
+    address: str | None = None,
     observer: "Observer | None" = None,
     progress: bool | None = None,
     **more: Any,
@@ -39,7 +40,8 @@ def sweep(
     choose. A combination that fails is written down, and the others go on.
 
     Runs are kept in ``out`` by what they are, so the same call goes on after a stop or a kill, and a wider one repeats
-    nothing. ``workers``: processes, by default one per core.
+    nothing. ``workers``: processes, by default one per core. ``address``: whole runs go to the Ray
+    cluster there instead (its head's host:port, or auto).
 
     >>> import understudy as us
     >>> found = us.sweep("digits-skewed", {"lr": [0.01, 0.3]}, seeds=[0, 1], rounds=2, model="softmax")
@@ -52,4 +54,4 @@ def sweep(
         from understudy.api.sweep_result import swept
 
         words = {"data": data, "model": model, "method": method, "add": add, "changes": changes, **more}
-        return swept(config, grid, seeds, out, workers, watching, **words)
+        return swept(config, grid, seeds, out, workers, address, watching, **words)

@@ -10,7 +10,7 @@ from understudy.api.result import Result, loaded
 from understudy.config.schema import Live
 from understudy.errors import UserError
 from understudy.runs.asked import asked, check_kinds
-from understudy.runs.run_store import RunStore
+from understudy.runs.cluster_store import store_at
 from understudy.runs.sweep import sweep
 from understudy.runs.swept import Swept, SweptSettings
 from understudy.runs.watching import Observer
@@ -104,6 +104,7 @@ def swept(
     seeds: Any,
     out: Any,
     workers: int | None,
+    address: str | None,
     watching: Callable[[], Observer],
     **words: Any,
 ) -> Sweep:
@@ -115,7 +116,7 @@ def swept(
     if "seed" in words or "seed" in (words["changes"] or {}):
         raise UserError("seed: a sweep takes seeds, such as seeds=[0, 1, 2].")
     found = asked(config, **words)
-    store = RunStore(Path(out))
+    store = store_at(Path(out), address)
     source = Path(str(config)).stem if isinstance(config, str | Path) else "sweep"
     got = sweep(
         found,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from understudy.cli.app import Json, app, print_json
+from understudy.cli.app import Cluster, GpuShare, Json, app, print_json
 from understudy.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,19 +28,21 @@ def reproduce(
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Every table and figure of the papers.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core, at most 8.")] = None,
+    address: Cluster = None,
+    gpus: GpuShare = 0.0,
     html: Annotated[bool, typer.Option("--html", help="Also write the results as a page, table.html.")] = False,
     as_json: Json = False,
 ) -> None:
     """Repeat a table or figure of a paper: printed numbers beside ours, and whether its claims hold."""
     from understudy.papers.reproduce import ARTEFACTS
-    from understudy.runs.run_store import RunStore
+    from understudy.runs.cluster_store import store_at
 
     if name is not None and every:
         raise UserError(f"--all means every table and figure; leave it out, or leave out '{name}'.")
     if name is None and not every:
         _list(as_json)
         return
-    names, store = list(ARTEFACTS) if name is None else [name], RunStore(out)
+    names, store = list(ARTEFACTS) if name is None else [name], store_at(out, address, gpus)
     found = [_planned(one, scale, store) if plan else _carried_out(one, scale, store, workers, html) for one in names]
     if as_json:
         print_json(found[0]["json"] if name is not None else {one["name"]: one["json"] for one in found})

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from understudy import patience
-from understudy.cli.app import Json, app, print_json
+from understudy.cli.app import Cluster, GpuShare, Json, app, print_json
 from understudy.errors import UserError
 
 
@@ -22,6 +22,8 @@ def sweep(
         "sweeps"
     ),
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core, at most 8.")] = None,
+    address: Cluster = None,
+    gpus: GpuShare = 0.0,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the runs as CSV.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw them into this file.")] = None,
     as_json: Json = False,
@@ -33,7 +35,7 @@ def sweep(
     """
     from understudy.config.read import choices
     from understudy.runs.asked import asked
-    from understudy.runs.run_store import RunStore
+    from understudy.runs.cluster_store import store_at
     from understudy.runs.sweep import sweep as swept
     from understudy.view.combinations import draw_sweep, keep_sweep, print_sweep
     from understudy.view.csv_files import write_csv
@@ -48,7 +50,7 @@ def sweep(
     with RichProgress() as progress:
         patience.over()
         processes = workers or min(8, os.cpu_count() or 1)
-        store, name = RunStore(out), Path(config).stem
+        store, name = store_at(out, address, gpus), Path(config).stem
         found = swept(
             asked(config, changes=fixed), grid, seeds, store=store, observer=progress, workers=processes, name=name
         )

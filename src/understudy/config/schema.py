@@ -173,6 +173,19 @@ class Config:
     def policy(self) -> Policy | None:
         return None if self.top.policy is None else read_policy(Path(self.top.policy))
 
+    def asked(self) -> dict[str, Any]:
+        """Every setting in words. Resolved again, with the same live objects, they give this config."""
+        model = {**self.model.words(), **self.model_settings}
+        method = {**self.plan.model_dump(mode="json"), **self.method.settings.model_dump(mode="json")}
+        return {
+            **self.top.model_dump(mode="json"),
+            **({} if self.data is None else {"data": self.data.words()}),
+            **({} if self.network_open or self.live.model is not None else {"model": model}),
+            **({} if self.live.method is not None else {"method": method}),
+            "with": [chosen.words() for chosen in self.add_ons],
+            "engine": self.engine.words(),
+        }
+
     def words(
         self,
         version: str,

@@ -47,23 +47,31 @@ def carry_out(comparisons: Sequence[Comparison], store: RunStore, observer: Obse
             ready, key=lambda one: one.run.keep_all
         )  # where two lines share a run, what either needs stays
         ready = list({(one.run.digest, one.purpose == "audit"): one for one in in_order}.values())
-        observer.says(f"{len(ready)} {'run' if len(ready) == 1 else 'runs'} to do next, on {workers} processes")
-
-        def do(at: int, ready: Sequence[NeededRun] = ready) -> str:
-            return _done(ready[at], store, observer if workers <= 1 else Observer())
-
-        for number, (one, trouble) in enumerate(zip(ready, spread(do, range(len(ready)), workers), strict=True), 1):
+        observer.says(f"{len(ready)} {'run' if len(ready) == 1 else 'runs'} to do next, {store.where(workers)}")
+        for number, (one, trouble) in enumerate(_all_done(ready, store, observer, workers), 1):
             observer.says(f"{number} of {len(ready)}: {one}{f' failed: {trouble}' if trouble else ''}")
             if trouble:
                 failed.add(str(one))
 
 
-def _done(one: NeededRun, store: RunStore, observer: Observer) -> str:
-    """Why it could not be done; empty: it was."""
+def _all_done(
+    ready: Sequence[NeededRun], store: RunStore, observer: Observer, workers: int
+) -> Iterator[tuple[NeededRun, str]]:
+    """Each one as it is done, and why it could not be; empty: it was. Audits are of runs that are there."""
+    runs = [one for one in ready if one.purpose != "audit"]
+    for place, trouble in store.play_all([one.run for one in runs], observer, workers):
+        yield runs[place], trouble
+    audits = [one for one in ready if one.purpose == "audit"]
+
+    def audit(at: int) -> str:
+        return _audited(audits[at], store, observer if workers <= 1 else Observer())
+
+    yield from zip(audits, spread(audit, range(len(audits)), workers), strict=True)
+
+
+def _audited(one: NeededRun, store: RunStore, observer: Observer) -> str:
     try:
-        found = store.play(one.run, observer)
-        if one.purpose == "audit" and isinstance(found, FinishedRun):
-            audit_run(found.folder, thorough=one.thorough, observer=observer)
+        audit_run(store.folder(one.run), thorough=one.thorough, observer=observer)
     except UserError as error:
         return str(error)
     return ""

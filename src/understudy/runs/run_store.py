@@ -7,13 +7,14 @@ again. Several processes may work in one store: a run is played under its folder
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from understudy.config.schema import Config
+from understudy.engines.spread import spread_apart
 from understudy.errors import UserError
 from understudy.files import write_whole
 from understudy.own_code import is_own
@@ -29,6 +30,7 @@ MARK = "finished.json"
 MARKED = ("config.yaml", "metrics.jsonl", "summary.json")
 MEMORIES = ("clients", "memories*")  # not needed once a run has ended, unless another one goes on from it
 LONGEST_WAIT = 7 * 24 * 3600.0  # for another process that plays the same run
+DIED_TWICE = "its process died, twice; is there enough memory?"
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,11 @@ class StoredConfig:
         }
         words |= _brought(config)
         return words if self.first is None else {**words, "after": self.first._words(), "by": list(self.changes)}
+
+    def inline(self) -> "StoredConfig":
+        """With its clients in one process, where many runs share a machine. The bits are the same."""
+        engine = self.config.engine.model_copy(update={"name": "inline"})
+        return replace(self, config=replace(self.config, engine=engine))
 
 
 def _brought(config: Config) -> dict[str, Any]:
@@ -138,6 +145,31 @@ class RunStore:
             _forget_memories(folder)
         _mark(folder, {"sha256": _digests(folder), "made_by": made_by(), "memories": run.keep_all})
         return _finished(folder, made_by())
+
+    def where(self, processes: int) -> str:
+        """Where runs are played, as said to people."""
+        return f"on {processes} {'process' if processes == 1 else 'processes'}"
+
+    def play_all(self, runs: Sequence[StoredConfig], observer: Observer, processes: int) -> Iterator[tuple[int, str]]:
+        """Each one's place as it is done, and why it could not be; empty: it was. Whatever a run does to a network or
+        to own code, the others go on."""
+        alone = processes <= 1
+
+        def do(at: int) -> str:  # by number: what a config holds need not be sent to a process
+            return self.trouble_with(runs[at], observer) if alone else self.trouble_with(runs[at].inline(), Observer())
+
+        for place, trouble in spread_apart(do, range(len(runs)), processes):
+            yield place, DIED_TWICE if trouble is None else trouble
+
+    def trouble_with(self, run: StoredConfig, observer: Observer) -> str:
+        """Plays it; why it could not be done, or nothing."""
+        try:
+            self.play(run, observer)
+        except UserError as error:
+            return str(error)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
 
 
 def _finished(folder: Path, by: str) -> FinishedRun:

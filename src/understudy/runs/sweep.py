@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from understudy.config.build import device
-from understudy.config.schema import Config, EngineSettings
-from understudy.engines.spread import spread_apart
 from understudy.errors import UserError
 from understudy.runs.asked import Asked
 from understudy.runs.run_store import Diverged, FinishedRun, RunStore, StoredConfig
@@ -113,25 +111,22 @@ def _carried_out(plan: Sequence[PlannedRun], store: RunStore, observer: Observer
     troubles = [one.refused for one in plan]
     missing = [at for at, one in enumerate(plan) if one.stored is not None and store.find(one.stored) is None]
     processes = _processes(plan, workers, len(missing))
-    observer.says(_beforehand(plan, len(missing), processes))
+    observer.says(_beforehand(plan, len(missing), store.where(processes)))
 
-    def do(at: int) -> str:
-        return _done(plan[at], store, observer if processes == 1 else Observer(), alone=processes == 1)
-
-    for number, (place, trouble) in enumerate(spread_apart(do, missing, processes), 1):
+    runs = [stored for at in missing if (stored := plan[at].stored) is not None]
+    for number, (place, trouble) in enumerate(store.play_all(runs, observer, processes), 1):
         at = missing[place]
-        troubles[at] = "its process died, twice; is there enough memory?" if trouble is None else trouble
+        troubles[at] = trouble
         run, _ = _swept(plan[at], store, troubles[at])
         score = "" if run.validation is None else f": {100 * run.validation:.1f} %"
         observer.says(f"{number} of {len(missing)}: {plan[at]}{score or f' failed: {run.why_failed}'}")
     return troubles
 
 
-def _beforehand(plan: Sequence[PlannedRun], missing: int, processes: int) -> str:
+def _beforehand(plan: Sequence[PlannedRun], missing: int, where: str) -> str:
     earlier = sum(one.stored is not None for one in plan) - missing
     there = f", {earlier} of them done earlier" if earlier else ""
-    on = f", on {processes} {'process' if processes == 1 else 'processes'}" if missing else ""
-    return f"{len(plan)} runs{there}; {missing} to do{on}."
+    return f"{len(plan)} runs{there}; {missing} to do{f', {where}' if missing else ''}."
 
 
 def _processes(plan: Sequence[PlannedRun], workers: int, runs: int) -> int:
@@ -139,22 +134,6 @@ def _processes(plan: Sequence[PlannedRun], workers: int, runs: int) -> int:
     configs = [one.stored.config for one in plan if one.stored is not None]
     apart = all(config.engine.name in ("inline", "workers") and device(config).type == "cpu" for config in configs)
     return max(1, min(workers, runs)) if apart else 1
-
-
-def _done(one: PlannedRun, store: RunStore, observer: Observer, *, alone: bool) -> str:
-    assert one.stored is not None
-    try:
-        store.play(one.stored if alone else replace(one.stored, config=_inline(one.stored.config)), observer)
-    except UserError as error:
-        return str(error)
-    except Exception as error:  # whatever a combination does to a network or to own code, the others go on
-        return f"{type(error).__name__}: {error}"
-    return ""
-
-
-def _inline(config: Config) -> Config:
-    """Its clients in one process: there are as many runs as processes already. The bits are the same."""
-    return replace(config, engine=EngineSettings(name="inline"))
 
 
 def _swept(one: PlannedRun, store: RunStore, trouble: str) -> tuple[SweptRun, bool]:

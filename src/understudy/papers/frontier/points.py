@@ -140,7 +140,7 @@ POINTS = (
         seeds=(0,),
     ),
     Point("Gaussian, warped", GENERATOR, feddm(**DRAWN, server=WARPED), rates=(0.1,)),
-    Point("FedLAP", MATCHED, {"method": LAP}, LAP_RATE, splits=SKEWED),
+    Point("FedLAP", MATCHED, {"method": LAP}, LAP_RATE),
     Point("VAE, 20 epochs", SHUFFLED, fedssyn(VAE), LOCAL_RATE, decides=True),
     Point(
         "VAE, 400 epochs",
