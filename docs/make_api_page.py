@@ -16,8 +16,8 @@ from understudy.base_settings import comments_behind
 
 PAGE = Path(__file__).parent / "api.md"
 SECTIONS = {
+    "api": "Runs",
     "runs": "Runs",
-    "reporting": "Runs",
     "data": "Data",
     "models": "Networks",
     "federation": "Writing a method",
@@ -143,9 +143,13 @@ def _about(node: ast.ClassDef, found: type) -> list[str]:
 
 
 def _prose(node: ast.ClassDef | ast.FunctionDef) -> list[str]:
-    """The docstring as Markdown: ``x`` is code, and so is `x`."""
-    said = ast.get_docstring(node)
-    return [re.sub(r"``(.+?)``", r"`\1`", said)] if said else []
+    """The docstring as Markdown: ``x`` is code, and so is `x`; examples are blocks of code, as typed."""
+    parts = (ast.get_docstring(node) or "").split("\n\n")
+    return [
+        f"```pycon\n{part}\n```" if part.startswith(">>>") else re.sub(r"``(.+?)``", r"`\1`", part)
+        for part in parts
+        if part
+    ]
 
 
 def _code(text: str) -> str:

@@ -23,6 +23,7 @@ PLAN = ROOT / "docs" / "site.toml"
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")  # of the root
 CARRIED = (".md", ".png", ".json", ".js", ".css")  # of docs/
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
+CODE = re.compile(r"`[^`\n]+`")
 
 
 def site_files() -> list[str]:
@@ -53,7 +54,15 @@ def for_the_site(text: str, file: str, known: Sequence[str], source: str = "") -
         return f"[{words}]({source.rstrip('/')}/blob/main/{target})" if source else words
 
     parts = re.split(r"(^ *```.*?^ *```$)", text, flags=re.DOTALL | re.MULTILINE)
-    return "".join(part if part.lstrip().startswith("```") else LINK.sub(elsewhere, part) for part in parts)
+    return "".join(
+        part if part.lstrip().startswith("```") else CODE.sub(_without_escapes, LINK.sub(elsewhere, part))
+        for part in parts
+    )
+
+
+def _without_escapes(code: re.Match[str]) -> str:
+    r"""`a \| b` in a cell: GitHub drops the backslash, the site tool would show it."""
+    return code[0].replace("\\|", "|")
 
 
 def notebook_page(notebook: Mapping[str, Any], file: str) -> str:
@@ -86,7 +95,7 @@ def entries(name: str, files: Sequence[str]) -> list[tuple[str, str]]:
 
 def _introducing_first(file: str) -> tuple[bool, list[Any]]:
     """Then by name, numbers by size: fig2 before fig12."""
-    parts = [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file)]
+    parts = [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.rpartition(".")[0])]
     return (file.count("/") > 2 or not file.endswith("README.md"), parts)
 
 

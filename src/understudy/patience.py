@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 
-FIRST, NEXT = 1.5, 15.0  # seconds of silence before a message, and before repeating it
+FIRST, NEXT = 1.0, 15.0  # seconds of silence before a message, and before repeating it
 
 _said_something = threading.Event()
 _at = "Working"

@@ -16,7 +16,11 @@ class Drawer:
     _key: int = 0
 
     def put(self, thing: str, /, where: str = "front", *, again: bool = False) -> "Drawer":
-        """Puts ``thing`` there."""
+        """Puts ``thing`` there.
+
+        >>> Drawer().put("spoon")
+        <Drawer>
+        """
         return self
 
     @property
@@ -50,6 +54,11 @@ def test_a_class_is_described_by_its_fields_and_methods_as_written() -> None:
         "",
         "Puts `thing` there.",
         "",
+        "```pycon",
+        '>>> Drawer().put("spoon")',
+        "<Drawer>",
+        "```",
+        "",
         "#### Drawer.full",
         "",
         "```python",
@@ -65,3 +74,8 @@ def test_the_page_is_what_the_docstrings_give() -> None:
 def test_every_public_name_has_its_heading() -> None:
     lines = PAGE.read_text().splitlines()
     assert [name for name in understudy.__all__ if f"### us.{name}" not in lines] == []
+
+
+def test_runs_come_first_and_every_name_has_a_section() -> None:
+    headings = [line for line in PAGE.read_text().splitlines() if line.startswith("## ")]
+    assert headings == ["## Runs", "## Data", "## Networks", "## Writing a method", "## Errors"]

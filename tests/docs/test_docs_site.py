@@ -44,6 +44,18 @@ def test_links_lead_to_where_pages_went() -> None:
     assert for_the_site("```\n[x](docs/audit.md)\n```", "README.md", KNOWN) == "```\n[x](docs/audit.md)\n```"
 
 
+def test_a_bar_in_code_in_a_table_is_shown_as_on_github() -> None:
+    row = r"| `a` | |x\| is a size | `int \| None` |"
+    assert for_the_site(row, "README.md", KNOWN) == r"| `a` | |x\| is a size | `int | None` |"
+    assert for_the_site("```\n`a \\| b`\n```", "README.md", KNOWN) == "```\n`a \\| b`\n```"
+
+
+def test_pages_of_a_folder_are_sorted_by_name_behind_the_one_that_introduces_them() -> None:
+    files = [f"docs/methods/{name}.md" for name in ("fedlap-dp", "fedlap", "README", "fig12", "fig2")]
+    sorted_names = [Path(file).stem for file in sorted(files, key=make_site._introducing_first)]
+    assert sorted_names == ["README", "fedlap", "fedlap-dp", "fig2", "fig12"]
+
+
 def test_a_notebook_is_a_page_of_text_and_code() -> None:
     cells = [
         {"cell_type": "markdown", "source": ["# Title\n", "\n", "Words."]},

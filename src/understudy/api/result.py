@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from understudy.view.canvas import Figure
 
-GivenRecords = NDArray[Any] | Tensor  # (n, …), as they were before training scaled them
+GivenRecords = NDArray[Any] | Tensor | str | Path  # (n, …), as they were before training scaled them; or a file
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -59,7 +59,9 @@ class Result(RunResult):
         """(n,) class numbers, or (n, classes) zeros and ones where a record has several labels.
 
         Pass records as they were before training: pixels from 0 to 255, or unscaled floats; they are scaled as in
-        training. ``site`` says whose statistics (``data.scale: site``) or whose personal model is meant.
+        training. If the run learnt from files, a file or folder of new records will do, such as ``"new.csv"``: columns
+        and images are read as the run read its own. ``site`` says whose statistics (``data.scale: site``) or whose
+        personal model is meant.
         """
         found: NDArray[np.int64] = self._trained.labels(records, site).numpy()
         return found

@@ -154,6 +154,17 @@ def read_table(
     return replace(made, person=codes([one for some in people for one in some], str(path))) if people else made
 
 
+def read_unlabelled(
+    path: Path, shape: Sequence[int], frame: Framing = AS_IT_IS, rules: TableRules = AS_FOUND
+) -> Tensor | NDArray[np.generic]:
+    """(n, …) records, one for each row: none is dropped, and a column of labels is left out if there is one."""
+    x = _records(_tables(path, replace(rules, missing=_KEPT[rules.missing])), frame, str(path), None)
+    return x.reshape(-1, *shape) if x.ndim == 2 and x.shape[1] == math.prod(shape) else x
+
+
+_KEPT: Mapping[Missing, Missing] = {"refuse": "refuse", "drop": "refuse", "mean": "mean"}
+
+
 def category_places(features: Iterable[str], vocabulary: Mapping[str, Sequence[str]]) -> Categories:
     """Where in a record each category of a table begins, and how many words it has."""
     places, first = [], 0

@@ -52,6 +52,7 @@ class Client:
     ...     def draw(self, client: us.Client, brief: us.Message) -> us.Message:
     ...         client.memory["last"] = torch.rand(1, generator=client.rng("draw"))
     ...         return us.Message(number=client.memory["last"])
+    ...
     ...     def round(self, server, state):
     ...         numbers = [reply["number"] for reply in server.ask(self.draw, us.Message(), to=server.cohort())]
     ...         return state.but(mean=torch.stack(numbers).mean())

@@ -77,6 +77,7 @@ def task(**kinds: Kind) -> Callable[[Work], Work]:
     ...     @us.task(records="statistics")
     ...     def count(self, client, brief):
     ...         return us.Message(records=torch.tensor(float(len(client.own))))
+    ...
     ...     def round(self, server, state): ...
     >>> sorted(Counting().jobs())
     ['Counting.count', 'Method.score']
@@ -120,6 +121,7 @@ class Method(ABC):
     ...     @us.task(records="statistics")
     ...     def count(self, client, brief):
     ...         return us.Message(records=torch.tensor(float(len(client.own))))
+    ...
     ...     def round(self, server, state):
     ...         replies = list(server.ask(self.count, us.Message(), to=server.cohort()))
     ...         return state.but(records=sum(reply["records"] for reply in replies))

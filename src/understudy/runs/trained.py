@@ -15,6 +15,7 @@ from understudy.config.build import completed, method_with_add_ons, module_of
 from understudy.config.resolve import resolve
 from understudy.config.schema import LIVE, Config, Live
 from understudy.data.federation import Federation
+from understudy.data.new_records import read_new
 from understudy.data.problem import Problem
 from understudy.errors import UserError
 from understudy.federation.client import Client, Memory
@@ -51,7 +52,7 @@ class TrainedModel:
 
     def logits(self, records: object, site: str | None = None) -> Tensor:
         """(n, classes), of records scaled as in training."""
-        x = as_trained(records, self.folder, self.problem, site)
+        x = as_trained(self._read(records), self.folder, self.problem, site)
         self._load(site)
         parts = [self.network.logits(part) for part in torch.split(x, BATCH)]
         return torch.cat(parts) if parts else torch.zeros(0, self.problem.classes)
@@ -110,6 +111,16 @@ class TrainedModel:
         fitting = {name: w for name, w in self.weights.items() if name in there and there[name].shape == w.shape}
         module.load_state_dict(fitting, strict=False)
         return module
+
+    def _read(self, records: object) -> object:
+        """What a file or folder holds, as this run read its own; anything else is left as it is."""
+        if not isinstance(records, str | Path):
+            return records
+        if _name(self.words, "data") == LIVE:
+            raise UserError("This run was given its records in Python; pass new ones as an array, not as a file.")
+        settings = resolve(self.words, live=self.live).data
+        assert settings is not None
+        return read_new(Path(records).expanduser(), settings.reading, self.problem.shape)
 
     @property
     def network(self) -> Network:
