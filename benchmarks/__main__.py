@@ -51,7 +51,8 @@ def main() -> None:
         taken = here["taken by others"][part] = elsewhere.share()
         if taken is not None:
             print(f"  other processes took {taken:.0%} of the machine meanwhile{'; measure again' * (taken > 0.1)}")
-    print(f"\n{table(rows)}")
+    if rows:
+        print(f"\n{table(rows)}")
     if asked.json is not None:
         asked.json.write_text(json.dumps({"machine": here, "rows": [row.as_dict() for row in rows]}, indent=1) + "\n")
 

@@ -114,7 +114,9 @@ def _arguments(arguments: ast.arguments) -> Iterator[str]:
 
 def _argument(one: ast.arg, default: ast.expr | None) -> str:
     equals = " = " if one.annotation else "="
-    return ast.unparse(one) + (f"{equals}{_value(default)}" if default is not None else "")
+    later = isinstance(one.annotation, ast.Constant) and isinstance(one.annotation.value, str)  # in quotes
+    written = f"{one.arg}: {one.annotation.value}" if later else ast.unparse(one)  # type: ignore[union-attr]
+    return written + (f"{equals}{_value(default)}" if default is not None else "")
 
 
 def _value(default: ast.expr) -> str:

@@ -15,7 +15,7 @@ class Drawer:
     open: bool = False
     _key: int = 0
 
-    def put(self, thing: str, /, where: str = "front", *, again: bool = False) -> "Drawer":
+    def put(self, thing: "str", /, where: str = "front", *, again: bool = False) -> "Drawer":
         """Puts ``thing`` there.
 
         >>> Drawer().put("spoon")

@@ -93,7 +93,7 @@ WRONG: list[tuple[Any, str]] = [
     (np.zeros((8, 8), np.uint8), r"records have shape \(8, 8\), but images are \(n, channels, height, width\)"),
     (np.zeros((1, 8, 8), np.uint8)[0][None].repeat(3, 0)[:, :, :4], r"\(3, 1, 8, 4\); this run learnt from"),
     (5, "records: pass an array"),
-    ("digits", "pass whole numbers"),
+    ("digits", "records: there is no file or folder digits"),
 ]
 
 
