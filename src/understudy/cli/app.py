@@ -60,7 +60,9 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE ...]", help="Settings to change.")]
-Cluster = Annotated[str | None, typer.Option(help="Whole runs go to this Ray cluster: its head's host:port, or auto.")]
+ClusterAddress = Annotated[
+    str | None, typer.Option(help="Whole runs go to this Ray cluster: its head's host:port, or auto.")
+]
 GpuShare = Annotated[float, typer.Option(min=0, help="With --address: the share of a GPU that each run takes.")]
 RunDir = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
 

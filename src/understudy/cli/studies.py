@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from understudy.cli.app import Cluster, GpuShare, Json, app, print_json
+from understudy.cli.app import ClusterAddress, GpuShare, Json, app, print_json
 from understudy.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def reproduce(
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Every table and figure of the papers.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core, at most 8.")] = None,
-    address: Cluster = None,
+    address: ClusterAddress = None,
     gpus: GpuShare = 0.0,
     html: Annotated[bool, typer.Option("--html", help="Also write the results as a page, table.html.")] = False,
     as_json: Json = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from understudy import patience
-from understudy.cli.app import Cluster, GpuShare, Json, app, print_json
+from understudy.cli.app import ClusterAddress, GpuShare, Json, app, print_json
 from understudy.errors import UserError
 
 
@@ -22,7 +22,7 @@ def sweep(
         "sweeps"
     ),
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core, at most 8.")] = None,
-    address: Cluster = None,
+    address: ClusterAddress = None,
     gpus: GpuShare = 0.0,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the runs as CSV.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw them into this file.")] = None,

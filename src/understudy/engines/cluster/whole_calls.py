@@ -8,16 +8,20 @@ import torch
 from understudy.engines.cluster.session import connected, library
 from understudy.heap import keep_freed_memory
 
-Item = TypeVar("Item")
-Done = TypeVar("Done")
+CallInput = TypeVar("CallInput")
+CallResult = TypeVar("CallResult")
 
 TRIES = 3  # processes or nodes that may die over one call
 AHEAD = 2  # calls that wait at the cluster, times the CPUs it has: what a call is given takes room there
 
 
 def spread_on_ray(
-    work: Callable[[Item], Done], items: Sequence[Callable[[], Item]], address: str | None, *, gpus: float = 0.0
-) -> Iterator[tuple[int, Done | None]]:
+    work: Callable[[CallInput], CallResult],
+    items: Sequence[Callable[[], CallInput]],
+    address: str | None,
+    *,
+    gpus: float = 0.0,
+) -> Iterator[tuple[int, CallResult | None]]:
     """``work`` on what each of ``items`` makes when its turn comes, with its number as it is done; None: the process or
     its node died each time it was tried. ``work`` is found by its name on the nodes, so they need the same code."""
     with connected(address):
