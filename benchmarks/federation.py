@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 import understudy as us
-from benchmarks.parcels import METHOD
+from benchmarks import PARCELS
 from benchmarks.report import Row
 
 SITES, ROUNDS = 10, 4
@@ -55,7 +55,7 @@ def _seconds_a_round(folder: Path, engine: str) -> float:
 
 
 def _parcel(folder: Path, megabytes: int) -> tuple[float, str]:
-    method: dict[str, object] = {"name": METHOD, "megabytes": megabytes}
+    method: dict[str, object] = {"name": PARCELS, "megabytes": megabytes}
     with _memory() as peak:
         result = us.run(_words("flower", CARRIERS, method, 2), out=folder)
     held = ", ".join(f"{name} held {bytes / 1e6:.0f} MB" for name, bytes in sorted(peak.items()))

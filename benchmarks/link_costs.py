@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 import understudy as us
-from benchmarks.parcels import METHOD
+from benchmarks import PARCELS
 
 SITES, MEGABYTES = 4, 10
 FEW, MANY = 1, 3  # rounds
@@ -61,7 +61,7 @@ def _federation(folder: Path, rounds: int, megabytes: int) -> tuple[Course, floa
     words = {
         "data": {"name": "digits", "clients": SITES, "split": "iid", "limit": 50 * SITES},
         "model": {"name": "softmax"},
-        "method": {"name": METHOD, "rounds": rounds, "megabytes": megabytes},
+        "method": {"name": PARCELS, "rounds": rounds, "megabytes": megabytes},
         "engine": {"name": "flower", "timeout": 600},
     }
     with _course_of("flower-superlink") as course:

@@ -1,6 +1,6 @@
-"""A method that sends so many megabytes of noise each way: for the transport, not for learning."""
+"""A method that sends so many megabytes of noise each way: for the transport, not for learning.
 
-from pathlib import Path
+A config names it by `benchmarks.PARCELS`; importing it would add it to the methods of this process."""
 
 import torch
 from pydantic import Field
@@ -11,8 +11,6 @@ from understudy.federation.message import Message
 from understudy.federation.method import Method, State, task
 from understudy.federation.registry import method
 from understudy.federation.server import Server
-
-METHOD = f"{Path(__file__).resolve()}:Parcels"
 
 
 class ParcelSettings(Settings):
