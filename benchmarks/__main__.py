@@ -20,6 +20,7 @@ PARTS = (
     "opening",
     "training",
     "small_clients",
+    "population",
     "federation",
 )
 ASKED_FOR = ("peers", "scale")  # installs other frameworks; prints no ratios

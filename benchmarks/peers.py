@@ -37,7 +37,6 @@ GOALS: dict[str, dict[str, float | None]] = {
     "W2": {"pfl-research": None, "FedJAX": 1.2},
 }
 TWO_WORKERS = 1.8  # times one process
-SAME_LOSS = 1e-3  # where weights differ by more than rounding
 
 
 def environment() -> Path:
@@ -182,27 +181,8 @@ def measure(work: Workload, python: Path) -> list[Row]:
 
 
 def _how_far_apart(work: Workload, ends: Mapping[str, Path]) -> dict[str, float]:
-    """The largest difference of a weight at the end, from the bare loop's. Rounding that falls on the other side of a
-    kink of ReLU grows from round to round, so the same loss at the end will do, too."""
-    found = {name: _weights(path) for name, path in ends.items()}
-    expected = found["bare loop"]
-    apart = {}
-    for name, weights in found.items():
-        apart[name] = max(float((weights[part] - expected[part]).abs().max()) for part in expected)
-        losses = abs(_loss(work, weights) - _loss(work, expected))
-        if apart[name] > small.AS_CLOSE_AS and losses > SAME_LOSS:
-            raise AssertionError(
-                f"{work.name}: {name} ends {apart[name]:.1e} away from the bare loop, with a loss {losses:.1e} away"
-            )
-    return apart
-
-
-def _loss(work: Workload, weights: Mapping[str, Tensor]) -> float:
-    net, (x, y) = work.network(), small.records()
-    net.load_state_dict(dict(weights))
-    scaled = x[:20].flatten(0, 1).float().div_(255).sub_(small.MEAN).div_(small.STD)
-    with torch.inference_mode():
-        return float(functional.cross_entropy(net(scaled), y[:20].flatten()))
+    """The largest difference of a weight at the end, from the bare loop's."""
+    return small.check_same(work, {name: _weights(path) for name, path in ends.items()})
 
 
 def _weights(path: Path) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from understudy.data import assemble
 from understudy.data.dataset import Dataset
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation
-from understudy.data.population import NumberedNames
+from understudy.data.population import NumberedNames, PopulationSites
 from understudy.data.problem import Problem
 from understudy.data.splits.dirichlet import Dirichlet, fill_up
 from understudy.data.splits.kind import SplitKind
@@ -92,6 +92,21 @@ def test_the_folder_of_a_run_does_not_grow_with_its_population(tmp_path: Path, m
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         assert [len(line["bytes_by_client"]) for line in lines] == [0, 5, 5, 5]
     assert sizes[1] < 1.05 * sizes[0] + 1000
+
+
+def test_a_run_makes_the_holdings_of_those_it_asks_and_of_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, make = [], PopulationSites._make
+
+    def counted(self: PopulationSites, *given: Any) -> Any:
+        made.append(given)
+        return make(self, *given)
+
+    monkeypatch.setattr(assemble, "MANY", 30)
+    monkeypatch.setattr(PopulationSites, "_make", counted)
+    run(tmp_path / "run", changes={"data.clients": 300, "method.rounds": 1})
+    assert 5 <= len(made) <= 12  # five clients; who looks first finds one or two more
 
 
 def test_a_population_that_scores_at_home_asks_one_more_cohort_at_the_end(

@@ -77,7 +77,8 @@ def _words(spread: Spread) -> dict[str, list[float]]:
 
 def note_scaling(folder: Path, data: Federation) -> None:
     """What is known before the opening."""
-    by_site = {name: _words(one.spread) for name, one in data.sites.items() if one.spread is not None}
+    known = {} if data.population is not None else data.sites  # a population is not scaled site by site
+    by_site = {name: _words(one.spread) for name, one in known.items() if one.spread is not None}
     if by_site:
         _write(folder, {"by": "site", "sites": by_site})
     elif data.problem.mean and not data.pixels:

@@ -23,7 +23,7 @@ from understudy.runs.watching import AwaitsApproval, Observer, PassesOn
 FILE = "status.json"
 REMEMBERED = 8  # sentences
 # Time for writing it: rounds of a millisecond are not slowed down, and of slow ones every step is written at once.
-SHARE, HEAD_START = 0.02, 0.1  # of the time that passed; seconds
+SHARE, HEAD_START = 0.005, 0.1  # of the time that passed; seconds
 
 # Phases beside the tasks of a method:
 STARTING, WAITING_FOR_SITES, SCORING = "starting", "waiting for sites", "saving and scoring"
