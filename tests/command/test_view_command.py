@@ -24,6 +24,7 @@ def ended_by(signum: int, *words: str, cwd: Path) -> Done:
             print(sentence, file=sys.stderr, flush=True)
             threading.Timer(0.5, os.kill, (os.getpid(), signum)).start()
 
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in a shell's background ignore Ctrl-C
         pages.say, patience.FIRST = say, 3600  # a busy machine makes no test wordy
         sys.argv = ["understudy", *words]
         main()
