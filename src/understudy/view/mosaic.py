@@ -5,6 +5,7 @@ from understudy.papers.study import Mosaic
 from understudy.view.canvas import INK, SOFT, Figure, empty_figure
 
 A_CELL = 4  # images of a class in a mosaic
+LEAST_MARGIN, A_LETTER = 0.095, 0.0077  # of the figure's width: room for the names of sets
 
 
 def mosaic_figure(mosaic: Mosaic) -> Figure:
@@ -19,5 +20,6 @@ def mosaic_figure(mosaic: Mosaic) -> Figure:
     axes.tick_params(length=0, colors=SOFT, labelsize=8.5, top=False, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
     figure.text(0.013, 1 - 0.1 / height, mosaic.title, fontsize=11, fontweight="bold", color=INK, va="top")
-    figure.subplots_adjust(left=0.095, right=0.99, bottom=0.1 / height, top=1 - 0.7 / height)
+    left = max(LEAST_MARGIN, 0.02 + A_LETTER * max(map(len, mosaic.sets)))
+    figure.subplots_adjust(left=left, right=0.99, bottom=0.1 / height, top=1 - 0.7 / height)
     return figure
