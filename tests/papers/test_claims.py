@@ -47,11 +47,13 @@ def test_one_number_above_another_by_more_than_the_spread_over_seeds(a: list[flo
     assert above(A, B)(evidence(a=a, b=b)).word == word
 
 
-def test_with_unlike_numbers_of_seeds_the_variances_add() -> None:
-    # 80, 82, 84: variance 4; one seed: half of 1². Spread √4.5 = 2.12: a difference of 2.1 is within it, 2.2 is not.
-    three = [80.0, 82.0, 84.0]
-    assert above(A, B)(evidence(a=three, b=[79.9])).word == "not settled"
-    assert above(A, B)(evidence(a=three, b=[79.8])).word == "holds"
+def test_what_has_one_seed_is_held_against_that_seed_alone() -> None:
+    # A seed is also a split: the first one is easy here, and the mean of three would be below by two points.
+    three = [74.4, 71.3, 70.4]
+    assert above(A, B)(evidence(a=three, b=[74.3])).word == "not settled"
+    assert above(A, B)(evidence(a=three, b=[73.3])).word == "holds"
+    assert above(A, B)(evidence(a=three, b=[75.5])).word == "does not hold"
+    assert "74.4 against" in above(A, B)(evidence(a=three, b=[74.3])).because
 
 
 def test_by_how_much_counts() -> None:

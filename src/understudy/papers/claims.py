@@ -1,6 +1,7 @@
 """Claims of a paper as tests on numbers, and the verdict that follows from seeds.
 
-Two numbers differ if their difference exceeds its spread over seeds (paired where both have the same seeds). With one
+Two numbers differ if their difference exceeds its spread over the seeds that both have, paired: where one was run with
+the first seed alone, the other's first seed is what it is held against, since a seed is also a split. With one
 seed the spread is unknown, and ``grain`` stands for it: one point of accuracy unless a study says otherwise. The same
 tests judge what the paper printed (there the grain is 0), so that a claim which the paper's own table does not bear out
 is noticed.
@@ -62,6 +63,7 @@ def above(higher: TableCell, lower: TableCell, by: float = 0.0) -> ClaimTest:
         a, b = evidence.of(higher), evidence.of(lower)
         if not a or not b:
             return _not_run([cell for cell, found in ((higher, a), (lower, b)) if not found])
+        a, b = _of_common_seeds(a, b)
         difference, spread = _difference(a, b, evidence.grain)
         word = _settled(difference - by, spread)
         return Verdict(word, f"{_said(higher)} {_mean(a)} against {_said(lower)} {_mean(b)}")
@@ -254,13 +256,19 @@ def closer(one: TableCell, to: TableCell, than: TableCell) -> ClaimTest:
 # ---- how two numbers compare
 
 
+def _of_common_seeds(a: Sequence[float], b: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+    """Every line begins with the first seed, so the shorter one has the first seeds of the longer."""
+    many = min(len(a), len(b))
+    return a[:many], b[:many]
+
+
 def _difference(a: Sequence[float], b: Sequence[float], grain: float) -> tuple[float, float]:
-    """Of the means, and its spread over seeds."""
+    """Of the means over the seeds that both have, and its spread over these."""
+    a, b = _of_common_seeds(a, b)
     difference = statistics.fmean(a) - statistics.fmean(b)
-    if len(a) == len(b) > 1:
+    if len(a) > 1:
         return difference, statistics.stdev(x - y for x, y in zip(a, b, strict=True))
-    spreads = [statistics.variance(each) if len(each) > 1 else grain**2 / 2 for each in (a, b)]
-    return difference, math.sqrt(sum(spreads))
+    return difference, grain
 
 
 def _settled(difference: float, spread: float) -> VerdictWord:

@@ -65,8 +65,9 @@ def _ablation(groups: Sequence[Group]) -> FromRuns:
     return FromRuns(compared("fedcog-table5", ABLATION, groups, _ablated), tell)
 
 
-def _better(sentence: str, worse: str) -> PaperClaim:
-    return PaperClaim(sentence, all_of(above((FULL, split), (worse, split)) for split in SPLITS))
+def _better(sentence: str, worse: str, likely_cause: str = "") -> PaperClaim:
+    test = all_of(above((FULL, split), (worse, split)) for split in SPLITS)
+    return PaperClaim(sentence, test, likely_cause=likely_cause)
 
 
 ABLATION_STUDY = Study(
@@ -78,8 +79,21 @@ ABLATION_STUDY = Study(
         "table 5",
         TABLE_5,
         [
-            _better("Generated images help more than Gaussian noise, on both splits.", "① Gaussian noise, soft"),
-            _better("The disagreement with the client's own model helps, on both splits.", "② global model, soft"),
+            _better(
+                "Generated images help more than Gaussian noise, on both splits.",
+                "① Gaussian noise, soft",
+                "At the desk what helps is the soft answers of the global model, whatever it is asked: they keep local "
+                "models near it (figure 2), and pictures of noise, which lie far from every record, do that as well. "
+                "Hard labels on the same images lose six points and more. The paper's gap, four points on CIFAR-10, is "
+                "with ten times the data and a network that tells noise from pictures better.",
+            ),
+            _better(
+                "The disagreement with the client's own model helps, on both splits.",
+                "② global model, soft",
+                "It hardly changes anything here: the two rows differ by 0.0 to 0.2 points in each seed, always on the "
+                "same draws, so the spread of their difference is as small. In print the gap is 0.16 points on the "
+                "Dirichlet split, from one run, and 1.6 on the other.",
+            ),
             _better("Soft labels help more than hard ones, on both splits.", "③ both models, hard"),
         ],
         remarks=[
