@@ -101,6 +101,15 @@ def test_ours_stand_beside_the_printed_numbers() -> None:
     assert measured([]) == "–"
 
 
+def test_a_line_with_the_whole_name_of_a_row_leaks_for_that_row_alone() -> None:
+    assert SMALL.published is not None
+    published = replace(SMALL.published, stand_ins=["a", "REAL, a"])
+    lines = [StudyLine("FedDM, a", [0.8], leak=0.2), StudyLine("REAL, a", [0.8], leak=0.3)]
+    values = {("a", "x"): [81.0], ("REAL, a", "x"): [80.0]}
+    table = beside_printed(published, replace(FOUND, lines=lines, values=values))
+    assert {row[0]: row[-1] for row in table.rows if row[0] != "b"} == {"a": "20.0 %", "REAL, a": "30.0 %"}
+
+
 def test_a_printed_number_changed_on_purpose_turns_its_verdict_on_the_scoreboard(tmp_path: Path) -> None:
     write_table(tmp_path / "some" / "desk.json", "some", "desk", FOUND)
     (score,) = scores({"some": SMALL}, tmp_path)

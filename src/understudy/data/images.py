@@ -138,6 +138,8 @@ class _Pictures:
                 )
             stack[at] = image
 
+        # In a forked process torch makes its thread pool anew, and two threads that ask for it at once find none.
+        torch.set_num_threads(torch.get_num_threads())
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoding releases the GIL, so threads help
             try:
                 for done, _ in enumerate(pool.map(put, range(len(pictures))), start=1):

@@ -38,7 +38,9 @@ def leak_of(published: Published, found: Findings, row: str) -> str:
     """What a stand-in gives away; empty for rows that are none."""
     if row not in published.stand_ins:
         return ""
-    lines = [line for line in found.lines if row in line.label.split(", ")]
+    lines = [line for line in found.lines if line.label == row]
+    others = set(published.stand_ins) - {row}  # a line that has a row's whole name is that row's alone
+    lines = lines or [one for one in found.lines if row in one.label.split(", ") and one.label not in others]
     if leaks := [line.leak for line in lines if line.leak is not None]:
         return f"{100 * max(leaks):.1f} %"
     if lines and all(line.epsilon is not None for line in lines):
