@@ -42,7 +42,7 @@ def decoded(
     try:
         decode(mapped(draft, shape, shared=True))
         _keep(draft, entry, about)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: half a file must not stay behind
         draft.unlink(missing_ok=True)
         raise
     _forget_others(entry, about)

@@ -16,7 +16,7 @@ LONGEST = 2000  # characters of a line
 
 
 class RunLog:
-    """Waits for the folder: what is said before it may be written to comes first in it."""
+    """A run speaks before its folder exists; those sentences are held back and become the first lines."""
 
     def __init__(self, folder: Path):
         self._file, self._open = folder / FILE, False
