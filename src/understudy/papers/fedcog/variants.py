@@ -85,7 +85,7 @@ ABLATION_STUDY = Study(
                 "At the desk what helps is the soft answers of the global model, whatever it is asked: they keep local "
                 "models near it (figure 2), and pictures of noise, which lie far from every record, do that as well. "
                 "Hard labels on the same images lose six points and more. The paper's gap, four points on CIFAR-10, is "
-                "with ten times the data and a network that tells noise from pictures better.",
+                "with eight times the data and other pictures; why it is larger there was not looked into.",
             ),
             _better(
                 "The disagreement with the client's own model helps, on both splits.",
