@@ -126,8 +126,8 @@ CLAIMS = (
     ),
 )
 REMARKS = (
-    "At the desk FedSAM hardly learns (23 and 34 %, where the paper has 76 and 68): its radius was taken over from the "
-    "paper and not fitted to the smaller images, so that FedCOG is above it says nothing. FedReg has one seed.",
+    "At the desk FedSAM hardly learns (23 and 34 %, where the paper has 76 and 68). We have not found out why, so that "
+    "FedCOG is above it there says nothing. FedReg has one seed.",
     "The paper weighs the distillation in two ways that differ by a factor of hundreds: a = 1, b = 0.01 in its formula "
     "(fixed), and by what a client lacks in its appendix and published code (balanced). Its table does not say which "
     "it used, so both are rows here, beside the same printed numbers.",
