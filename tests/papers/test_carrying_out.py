@@ -12,9 +12,9 @@ from understudy.papers import carrying_out
 from understudy.papers.carrying_out import NeededRun, carry_out, every_run, missing, played_lines
 from understudy.papers.compared import compared, standings_drawing, standings_table
 from understudy.papers.comparison import Comparison, Contender, FirstRounds, ShuffledImages
-from understudy.papers.published import FromRuns
+from understudy.papers.published import Direct, FromRuns
 from understudy.papers.stored import write_table
-from understudy.papers.study import StudyLine
+from understudy.papers.study import Findings, StudyLine
 from understudy.runs.folder import RunFolder
 from understudy.runs.run_store import RunStore
 from understudy.runs.watching import Observer
@@ -110,6 +110,33 @@ def test_a_study_tells_what_is_there_and_leaves_the_rest_empty(tmp_path: Path) -
     assert len(found.lines) == 3
     table = write_table(tmp_path / "table.json", "small", "smoke", found)
     assert (table["rates"], table["config"]) == ([0.001, 0.1], SMALL)
+
+
+def test_a_part_of_a_study_runs_its_lines_and_the_tuning_that_they_need(tmp_path: Path) -> None:
+    plan, store = small_plan(), Counting(tmp_path)
+    told = FromRuns([plan], partial(compared, plan))
+    assert {(one.label, one.purpose) for one in told.runs(store, ["alike"])} == {
+        ("fedavg", "tuning"),
+        ("alike", "counted"),
+    }
+    found = told.run(store, Observer(), 1, ["alike"])
+    assert [line.label for line in found.lines] == ["alike"]
+    assert len(store.played) == 2 + 1  # two rates of fedavg, one seed
+    whole = told.run(store, Observer(), 1)
+    assert whole.lines[2] == found.lines[0]
+    assert len(store.played) == 9
+    part = told.run(store, Observer(), 1, ["alike"])
+    assert [line.label for line in part.lines] == ["fedavg", "fedprox", "alike"]  # what is there is told
+
+
+def test_a_part_that_no_line_is_called_after_is_refused(tmp_path: Path) -> None:
+    told = FromRuns([small_plan()], partial(compared, small_plan()))
+    with pytest.raises(
+        UserError, match=r"no line 'fedprx'. Did you mean 'fedprox'\? There are: fedavg, fedprox, alike"
+    ):
+        told.runs(RunStore(tmp_path), ["fedprx"])
+    with pytest.raises(UserError, match="worked out as a whole"):
+        Direct(lambda folder, observer: Findings("nothing")).runs(RunStore(tmp_path), ["fedprox"])
 
 
 def test_one_line_that_fails_does_not_end_the_study(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Tables and figures of the papers, and our own studies."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -27,6 +28,12 @@ def reproduce(
         bool, typer.Option("--plan", help="Say what is missing and what it costs, and run nothing.")
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Every table and figure of the papers.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Run only the lines with this text in their name; may be repeated. The others stay as they are."
+        ),
+    ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core, at most 8.")] = None,
     address: ClusterAddress = None,
     gpus: GpuShare = 0.0,
@@ -43,7 +50,12 @@ def reproduce(
         _list(as_json)
         return
     names, store = list(ARTEFACTS) if name is None else [name], store_at(out, address, gpus)
-    found = [_planned(one, scale, store) if plan else _carried_out(one, scale, store, workers, html) for one in names]
+    if only and every:
+        raise UserError("--only picks lines of one table or figure; give its name in place of --all.")
+    found = [
+        _planned(one, scale, store, only or ()) if plan else _carried_out(one, scale, store, workers, html, only or ())
+        for one in names
+    ]
     if as_json:
         print_json(found[0]["json"] if name is not None else {one["name"]: one["json"] for one in found})
     else:
@@ -69,18 +81,20 @@ def _list(as_json: bool) -> None:
         print(f"  {key:18} {one.about} ({', '.join(one.scales)})")
 
 
-def _planned(name: str, scale: str, store: "RunStore") -> dict[str, Any]:
+def _planned(name: str, scale: str, store: "RunStore", only: Sequence[str]) -> dict[str, Any]:
     from dataclasses import asdict
 
     from understudy.papers.planning import planned
     from understudy.papers.reproduce import experiment
     from understudy.view.papers_listed import plan_text
 
-    found = planned(experiment(name, scale).runs(store), store)
+    found = planned(experiment(name, scale).runs(store, only), store)
     return {"name": name, "json": asdict(found), "text": plan_text(name, scale, found)}
 
 
-def _carried_out(name: str, scale: str, store: "RunStore", workers: int | None, html: bool) -> dict[str, Any]:
+def _carried_out(
+    name: str, scale: str, store: "RunStore", workers: int | None, html: bool, only: Sequence[str]
+) -> dict[str, Any]:
     import os
     from dataclasses import asdict
 
@@ -97,8 +111,8 @@ def _carried_out(name: str, scale: str, store: "RunStore", workers: int | None, 
 
     asked, folder = experiment(name, scale), store.root / f"{name}-{scale}"
     with RichProgress() as progress:
-        progress.says(plan_text(name, scale, planned(asked.runs(store), store)))
-        found = asked.run(store, progress, workers or min(8, os.cpu_count() or 1))
+        progress.says(plan_text(name, scale, planned(asked.runs(store, only), store)))
+        found = asked.run(store, progress, workers or min(8, os.cpu_count() or 1), only)
     shown = told(STUDIES[name], found, cast("Scale", scale))
     table = write_table(folder / "table.json", name, scale, found, made_by())
     text = write_findings(shown, folder)

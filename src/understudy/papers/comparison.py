@@ -5,7 +5,7 @@ training records and are scored on the test set, which chooses nothing. `papers.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from understudy.errors import UserError
@@ -62,6 +62,7 @@ class Contender:
     begins: FirstRounds | None = None
     audited: AuditDepth = ""  # the run with the first seed is attacked
     kept: bool = False  # what its clients remember stays with the run, to be looked at
+    counts: bool = True  # False: it is run only as far as other lines need its learning rate
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,14 @@ class Comparison:
             raise UserError(f"{self.name}: '{lost[0]}' takes the rate of a line that is not tuned here.")
 
     def seeds_of(self, contender: Contender) -> Sequence[int]:
-        return contender.seeds or self.seeds
+        return (contender.seeds or self.seeds) if contender.counts else ()
+
+    def narrowed(self, only: Sequence[str]) -> "Comparison":
+        """Just the lines whose label contains one of these texts, and what they need of others to choose their rate."""
+        wanted = [one for one in self.contenders if any(text in one.label for text in only)]
+        tuned = {one.like for one in wanted}
+        others = [replace(one, counts=False) for one in self.contenders if one.label in tuned and one not in wanted]
+        return replace(self, contenders=[*others, *wanted])
 
     def rates_of(self, contender: Contender) -> Sequence[float]:
         return contender.rates or self.rates

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from understudy.complaints import unknown_name
+from understudy.errors import UserError
 from understudy.papers.carrying_out import NeededRun, PlayedLines, carry_out, every_run, played_lines
 from understudy.papers.claims import ONE_POINT, Evidence, PaperClaim, Verdict
 from understudy.papers.comparison import Comparison
@@ -16,11 +18,11 @@ from understudy.runs.watching import Observer
 class Experiment(Protocol):
     """What a study is at one scale."""
 
-    def runs(self, store: RunStore) -> Sequence[NeededRun]:
-        """All that it takes, done or not."""
+    def runs(self, store: RunStore, only: Sequence[str] = ()) -> Sequence[NeededRun]:
+        """All that it takes, done or not. ``only``: for the lines with one of these texts in their label."""
 
-    def run(self, store: RunStore, observer: Observer, workers: int) -> Findings:
-        """Runs what is missing."""
+    def run(self, store: RunStore, observer: Observer, workers: int, only: Sequence[str] = ()) -> Findings:
+        """Runs what is missing, of those lines or of all; tells of everything that is there."""
 
     def read(self, store: RunStore) -> Findings | None:
         """From what is there; cells that were not run stay empty. None: it cannot be told without running it."""
@@ -33,16 +35,25 @@ class FromRuns:
     comparisons: Sequence[Comparison]
     tell: Callable[[PlayedLines], Findings]
 
-    def runs(self, store: RunStore) -> Sequence[NeededRun]:
-        every = [one for plan in self.comparisons for one in every_run(plan, store)]
+    def runs(self, store: RunStore, only: Sequence[str] = ()) -> Sequence[NeededRun]:
+        every = [one for plan in self._narrowed(only) for one in every_run(plan, store)]
         return list({one.run.digest: one for one in every}.values())
 
-    def run(self, store: RunStore, observer: Observer, workers: int) -> Findings:
-        carry_out(self.comparisons, store, observer, workers)
+    def run(self, store: RunStore, observer: Observer, workers: int, only: Sequence[str] = ()) -> Findings:
+        carry_out(self._narrowed(only), store, observer, workers)
         return self.tell(played_lines(self.comparisons, store))
 
     def read(self, store: RunStore) -> Findings | None:
         return self.tell(played_lines(self.comparisons, store))
+
+    def _narrowed(self, only: Sequence[str]) -> Sequence[Comparison]:
+        if not only:
+            return self.comparisons
+        labels = [one.label for plan in self.comparisons for one in plan.contenders]
+        for text in only:
+            if not any(text in label for label in labels):
+                raise unknown_name("line", text, labels)
+        return [plan.narrowed(only) for plan in self.comparisons]
 
 
 @dataclass(frozen=True)
@@ -51,11 +62,11 @@ class Later:
 
     make: Callable[[], Experiment]
 
-    def runs(self, store: RunStore) -> Sequence[NeededRun]:
-        return self.make().runs(store)
+    def runs(self, store: RunStore, only: Sequence[str] = ()) -> Sequence[NeededRun]:
+        return self.make().runs(store, only)
 
-    def run(self, store: RunStore, observer: Observer, workers: int) -> Findings:
-        return self.make().run(store, observer, workers)
+    def run(self, store: RunStore, observer: Observer, workers: int, only: Sequence[str] = ()) -> Findings:
+        return self.make().run(store, observer, workers, only)
 
     def read(self, store: RunStore) -> Findings | None:
         return self.make().read(store)
@@ -68,14 +79,20 @@ class Direct:
     work: Callable[[Path, Observer], Findings]
     about_seconds: float = 60.0
 
-    def runs(self, store: RunStore) -> Sequence[NeededRun]:
+    def runs(self, store: RunStore, only: Sequence[str] = ()) -> Sequence[NeededRun]:
+        self._as_a_whole(only)
         return []
 
-    def run(self, store: RunStore, observer: Observer, workers: int) -> Findings:
+    def run(self, store: RunStore, observer: Observer, workers: int, only: Sequence[str] = ()) -> Findings:
+        self._as_a_whole(only)
         return self.work(store.root / "direct", observer)
 
     def read(self, store: RunStore) -> Findings | None:
         return None
+
+    def _as_a_whole(self, only: Sequence[str]) -> None:
+        if only:
+            raise UserError("This one is worked out as a whole, not line by line; leave out --only.")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ class Point:
     rates: Sequence[float] = ()  # its own candidates
     decides: bool = False  # attacked by likelihood ratios with shadow clients too
     splits: Sequence[str] = (MILD, EXTREME)
-    seeds: Sequence[int] = ()  # its own, where a run takes long; empty: those of the plan; the first one is attacked
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ class FrontierPlan:
             point.rate,
             point.rates,
             f"{point.like}, {split}" if point.like else "",
-            point.seeds,
             audited="thorough" if point.decides else "quick",
         )
 

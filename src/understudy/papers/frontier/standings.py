@@ -44,7 +44,7 @@ def frontier(plan: FrontierPlan, lines: PlayedLines) -> Findings:
     for split in plan.splits:
         for point in plan.on(split):
             label = called(point, split)
-            audit = _audit_of(label, (point.seeds or plan.seeds)[0], lines)
+            audit = _audit_of(label, plan.seeds[0], lines)
             if label in lines and audit is not None:
                 stands.append(Stand(point, split, lines[label], audit))
     return findings(plan, stands)
