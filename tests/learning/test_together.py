@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from understudy.data.examples import Examples
 from understudy.data.problem import Problem
@@ -152,6 +153,20 @@ def test_a_pull_acts_on_every_row_by_itself(name: str) -> None:
     net, program = network(name)
     to = torch.zeros(net.parameters)
     check_equal(net, program, exercises(net, OPTIMISERS["clip and momentum"], lambda at: [Spring(0.2 * at, to + at)]))
+
+
+def test_no_slope_is_computed_below_the_first_weights() -> None:
+    net = Network(perceptron, IMAGES, seed=5)
+    program = program_for(net)
+    assert isinstance(program, Chain)
+    local = Local(steps=1, batch=4, lr=0.1)
+    feed = Feed(records(IMAGES, 4, 0), passes(4, 1, 4, generator("plan")))
+    with FlopCounterMode(display=False) as counted:
+        train_together(net, program, [Exercise(net.initial(), feed, Descent(local), 4)] * 3)
+    hidden, out = 4 * 144 * 8, 4 * 8 * 3  # products of one client and pass
+    # Forward in both layers, the slope at the input in the second one alone. (A product that is added to the weights
+    # at once is not among those that torch counts.)
+    assert counted.get_total_flops() == 3 * 2 * (hidden + 2 * out)
 
 
 def test_several_labels_per_record() -> None:

@@ -34,6 +34,7 @@ class ManyLayer(ABC):
     """One layer of the network for all clients; ``blocks`` hold the stacked weights of the whole network."""
 
     wants: ManyLayout | None = None  # None: either
+    has_weights = False
 
     def gives(self, layout: ManyLayout) -> ManyLayout:
         return layout
@@ -75,6 +76,7 @@ class ManyLinear(ManyLayer):
     weight: int  # which block
     bias: int | None
     wants = "rows"
+    has_weights = True
 
     def forward(self, x: Tensor, blocks: Sequence[Tensor]) -> tuple[Tensor, Any]:
         turned = blocks[self.weight].transpose(1, 2)
@@ -110,6 +112,7 @@ class ManyConvolution(ManyLayer):
     groups: int
     unread: tuple[int, int] = (1, 1)  # rows and columns of the output are read in multiples of these
     wants = "images"
+    has_weights = True
 
     def forward(self, x: Tensor, blocks: Sequence[Tensor]) -> tuple[Tensor, Any]:
         x, full = self._read(x, blocks), x.shape
@@ -184,6 +187,7 @@ class ManyNorm(ManyLayer):
     groups: int
     eps: float
     wants = "images"
+    has_weights = True
 
     def forward(self, x: Tensor, blocks: Sequence[Tensor]) -> tuple[Tensor, Any]:
         x = x.contiguous(memory_format=torch.channels_last)  # the backward pass reads both in one layout

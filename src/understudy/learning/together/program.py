@@ -73,6 +73,7 @@ class Chain(Program):
     def __init__(self, layers: Sequence[ManyLayer], problem: Problem):
         self._layers, self._problem = layers, problem
         self.layout = "images" if any(layer.wants == "images" for layer in layers) else "rows"
+        self._first = next(at for at, layer in enumerate(layers) if layer.has_weights)
 
     def gradients(self, blocks: Sequence[Tensor], kept: Sequence[Tensor], batch: ManyBatches, sink: Sink) -> None:
         x, stored = self._laid_out(batch.x), []
@@ -80,9 +81,9 @@ class Chain(Program):
             x, needed = layer.forward(x, blocks)
             stored.append(needed)
         slope: Tensor | None = self._slope(x, batch)
-        for at in reversed(range(len(stored))):
+        for at in reversed(range(self._first, len(stored))):  # nothing is learnt before the first weights
             assert slope is not None
-            slope = self._layers[at].backward(slope, stored[at], blocks, sink, at > 0)
+            slope = self._layers[at].backward(slope, stored[at], blocks, sink, at > self._first)
 
     def _laid_out(self, x: Tensor) -> Tensor:
         # Not `contiguous`: one channel counts as both layouts, and the first convolution must see the right one.

@@ -1,5 +1,6 @@
 """What the clients of a group bring, stacked: their batches, step by step, and their weights."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -113,13 +114,14 @@ def _filled(drawn: Tensor, wide: int) -> Tensor:
 def _table(feeds: Sequence[Feed]) -> tuple[Tensor, Tensor]:
     """(steps, clients, batch) rows among the records of all, and (steps, clients) how many of them are there."""
     steps, wide = len(feeds[0].plan), max(feed.plan.shape[1] for feed in feeds)
-    rows = torch.zeros(steps, len(feeds), wide, dtype=torch.int64)
-    present = torch.zeros(steps, len(feeds), dtype=torch.int64)
-    first = 0
-    for at, feed in enumerate(feeds):
-        plan, there = feed.plan, feed.plan != EMPTY
-        # Repeating a record of the same batch adds nothing that the batch does not have, not even an infinity.
-        rows[: len(plan), at, : plan.shape[1]] = torch.where(there, plan, plan[:, :1]).clamp(min=0) + first
-        present[: len(plan), at] = there.sum(1)
-        first += len(feed.examples)
-    return rows, present
+    plans = torch.stack([_widened(feed.plan, steps, wide) for feed in feeds], 1)
+    there = plans != EMPTY
+    first = torch.tensor([0, *itertools.accumulate(len(feed.examples) for feed in feeds)][:-1])
+    # Repeating a record of the same batch adds nothing that the batch does not have, not even an infinity.
+    rows = torch.where(there, plans, plans[:, :, :1]).clamp(min=0) + first.view(-1, 1)
+    return rows, there.sum(2)
+
+
+def _widened(plan: Tensor, steps: int, wide: int) -> Tensor:
+    missing = wide - plan.shape[1], steps - plan.shape[0]
+    return torch.nn.functional.pad(plan, (0, missing[0], 0, missing[1]), value=EMPTY) if any(missing) else plan
