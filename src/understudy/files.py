@@ -26,13 +26,17 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
             file.flush()
             os.fsync(file.fileno())
     os.replace(draft, path)
-    if not durable:
-        return
-    folder = os.open(path.parent, os.O_RDONLY)
+    if durable:
+        sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """A file's content, or the names in a folder, are on the disk itself when this returns."""
+    file = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(file)
     finally:
-        os.close(folder)
+        os.close(file)
 
 
 def add_line(path: Path, line: Mapping[str, Any], *, durable: bool = True) -> None:

@@ -43,6 +43,7 @@ class Memories:
         self._unwritten: dict[Owned, None] = {}
         self._recent: dict[Owned, None] = {}  # in RAM, the longest unused first
         self._in_ram = self._alive = 0  # bytes in RAM, and of the data file
+        self._unsynced = False  # whether a power cut could take what was written
         for (client, version), places in self._disk.read_list():
             self._drop(client, version)
             self._versions.setdefault(client, {})[version] = _Version(None, places)
@@ -84,18 +85,24 @@ class Memories:
 
     # ---- what a run does
 
-    def save(self, versions: Mapping[str, str]) -> None:
-        """Before a checkpoint that names ``versions``: they are on disk when this returns."""
+    def save(self, versions: Mapping[str, str], *, durable: bool = True) -> None:
+        """Before a checkpoint that names ``versions``: they are on disk when this returns; if not ``durable``, a power
+        cut may still take them."""
         new = [one for one in self._unwritten if versions.get(one[0]) == one[1]]
         if new:
             self._write(new)
+        if durable and self._unsynced:
             self._disk.sync()
+            self._unsynced = False
 
-    def settle(self, versions: Mapping[str, str]) -> None:
-        """These versions count from now on: of these clients, no other will be asked for."""
+    def settle(self, versions: Mapping[str, str], *, tidy: bool = True) -> None:
+        """These versions count from now on: of these clients, no other will be asked for. Unless the files are to be
+        made ``tidy``, those before are still in them."""
         for client, counts in versions.items():
             for version in [one for one in self._versions.get(client, {}) if one != counts]:
                 self._drop(client, version)
+        if not tidy:
+            return
         alive = sum(map(len, self._versions.values())) if self._disk.lines > DEAD_LINES else self._disk.lines
         if self._disk.size - self._alive > max(DEAD_BYTES, self._alive) or self._disk.lines > 2 * alive + DEAD_LINES:
             self._write_anew()
@@ -169,6 +176,7 @@ class Memories:
     # ---- disk
 
     def _write(self, entries: Sequence[Owned]) -> None:
+        self._unsynced = True
         found = {entry: self._versions[entry[0]][entry[1]] for entry in entries}
         new = {
             entry: (one.places, {name: t for name, t in (one.parts or {}).items() if name not in one.places})

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from understudy.errors import UserError
 from understudy.federation.message import Message
-from understudy.files import LinesOnDisk, write_whole
+from understudy.files import LinesOnDisk, sync, write_whole
 
 Owned = tuple[str, str]  # a client and a version of its memory
 Span = tuple[int, int]  # where a parcel of parts begins in the data file, and its length
@@ -85,11 +85,7 @@ class ParcelsOnDisk:
 
     def sync(self) -> None:
         for name in (self._data, self._list.name):
-            file = os.open(self._folder / name, os.O_RDONLY)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
+            sync(self._folder / name)
 
     def keep_only(self, entries: Mapping[Owned, Spans]) -> dict[Owned, Spans]:
         """Writes both files anew, without dead space; the new places. The list, which names the data file, is replaced

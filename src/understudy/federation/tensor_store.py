@@ -15,7 +15,7 @@ from torch import Tensor
 
 from understudy.errors import UserError
 from understudy.federation.message import Message
-from understudy.files import write_whole
+from understudy.files import sync, write_whole
 
 Notes = dict[str, Any]  # plain JSON values stored with the tensors
 
@@ -24,13 +24,21 @@ class TensorStore:
     def __init__(self, folder: Path):
         self.folder = folder
         self._known: dict[str, tuple[Tensor, int, str]] = {}  # of the last entry: tensors, their writes, their files
+        self._unsynced: set[str] = set()  # files of parts that a power cut could take
 
-    def put(self, entry: str, parts: Mapping[str, Tensor], **notes: Any) -> None:
-        """All new parts are on disk before the entry's name appears."""
+    def put(self, entry: str, parts: Mapping[str, Tensor], *, durable: bool = True, **notes: Any) -> None:
+        """All new parts are on disk before the entry's name appears. An entry that is not ``durable`` survives a kill,
+        but not always a power cut, after which it may be damaged."""
         (self.folder / "parts").mkdir(parents=True, exist_ok=True)
-        files = {name: self._file_of(name, tensor) for name, tensor in parts.items()}
+        files = {name: self._file_of(name, tensor, durable) for name, tensor in parts.items()}
         self._known = {name: (parts[name], parts[name]._version, file) for name, file in files.items()}
-        write_whole(self.folder / f"{entry}.json", json.dumps({"parts": files, "notes": notes}).encode())
+        if durable and self._unsynced:
+            for file in self._unsynced & set(files.values()):
+                sync(self.folder / "parts" / file)
+            self._unsynced = set()
+            sync(self.folder / "parts")
+        content = json.dumps({"parts": files, "notes": notes}).encode()
+        write_whole(self.folder / f"{entry}.json", content, durable=durable)
 
     def get(self, entry: str) -> tuple[Message, Notes]:
         with self._damage_said(entry):
@@ -54,16 +62,19 @@ class TensorStore:
             ) from None
 
     def newest_notes(self) -> Notes:
-        """Notes of the last entry, without its tensors; empty if there is none."""
+        """Notes of the last entry that can be read, without its tensors; empty if there is none."""
         while entries := self.entries():
-            path = self.folder / f"{entries[-1]}.json"
-            try:
-                notes: Notes = json.loads(path.read_text())["notes"]
-                return notes
-            except FileNotFoundError:
-                continue  # a running run has replaced it with a newer one
-            except (OSError, ValueError, KeyError, TypeError):
-                raise UserError(f"{path} is damaged; restore it from a copy.") from None
+            damaged: list[Path] = []
+            for path in (self.folder / f"{entry}.json" for entry in reversed(entries)):
+                try:
+                    notes: Notes = json.loads(path.read_text())["notes"]
+                    return notes
+                except FileNotFoundError:
+                    break  # a running run has replaced it with a newer one
+                except (OSError, ValueError, KeyError, TypeError):
+                    damaged.append(path)
+            else:
+                raise UserError(f"{damaged[0]} is damaged; restore it from a copy.")
         return {}
 
     def entries(self) -> list[str]:
@@ -82,14 +93,16 @@ class TensorStore:
             if path.name not in named:
                 path.unlink(missing_ok=True)
 
-    def _file_of(self, name: str, tensor: Tensor) -> str:
+    def _file_of(self, name: str, tensor: Tensor, durable: bool) -> str:
         known = self._known.get(name)
         if known is not None and known[0] is tensor and known[1] == tensor._version:
             return known[2]
         data = Message(it=tensor).to_bytes()
         file = hashlib.sha256(data).hexdigest()[:32]
         if not (self.folder / "parts" / file).exists():
-            write_whole(self.folder / "parts" / file, data)
+            write_whole(self.folder / "parts" / file, data, durable=durable)
+            if not durable:
+                self._unsynced.add(file)
         return file
 
     def _read(self, file: str) -> Tensor:

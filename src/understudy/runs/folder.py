@@ -1,5 +1,6 @@
 """A run folder: its contents, and how they are read and written."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -20,7 +21,7 @@ from understudy.errors import UserError, option, resuming
 from understudy.federation.message import Message
 from understudy.federation.tensor_store import TensorStore
 from understudy.federation.transcript import Transcript
-from understudy.files import add_line, write_whole
+from understudy.files import add_line, sync, write_whole
 from understudy.privacy.ledger import Ledger
 from understudy.reading import json_of, text_of, yaml_of
 from understudy.runs.checkpoint import Checkpoint
@@ -35,6 +36,7 @@ class RunFolder:
     def __init__(self, path: Path):
         self.path = path
         self.checkpoints = TensorStore(path / "checkpoint")
+        self._durable: str | None = None  # the newest checkpoint that a power cut cannot take
         self.releases = Releases(path, self.checkpoints)
         self.transcript = Transcript(path / "transcript")
 
@@ -121,13 +123,19 @@ class RunFolder:
     def write_json(self, name: str, content: object) -> None:
         write_whole(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
 
-    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """It takes the place of the one before."""
-        self.checkpoints.put(checkpoint.entry, checkpoint.state, **checkpoint.notes())
-        self.checkpoints.keep_only([checkpoint.entry])
+    def save_checkpoint(self, checkpoint: Checkpoint, *, durable: bool = True) -> None:
+        """It takes the place of the one before; one that a power cut could take, only of such ones."""
+        self.checkpoints.put(checkpoint.entry, checkpoint.state, durable=durable, **checkpoint.notes())
+        if durable:
+            self._durable = checkpoint.entry
+        self.checkpoints.keep_only([one for one in (self._durable, checkpoint.entry) if one is not None])
 
-    def add_line(self, line: Line) -> None:
-        add_line(self.path / "metrics.jsonl", line)
+    def add_line(self, line: Line, *, durable: bool = True) -> None:
+        add_line(self.path / "metrics.jsonl", line, durable=durable)
+
+    def sync_metrics(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            sync(self.path / "metrics.jsonl")
 
     def cut_metrics(self, last_round: int) -> list[Line]:
         """Removes lines after ``last_round``, and one that was cut off by a kill."""
@@ -196,11 +204,17 @@ class RunFolder:
         return lines
 
     def newest_checkpoint(self) -> Checkpoint | None:
-        entries = self.checkpoints.entries()
-        if not entries:
-            return None
-        state, notes = self.checkpoints.get(entries[-1])
-        return Checkpoint(state, **notes)
+        """One that a power cut damaged is passed over if there is an older one to go on from."""
+        damage: UserError | None = None
+        for entry in reversed(self.checkpoints.entries()):
+            try:
+                state, notes = self.checkpoints.get(entry)
+                return Checkpoint(state, **notes)
+            except UserError as broken:
+                damage = damage or broken
+        if damage is not None:
+            raise damage
+        return None
 
     def newest_state(self) -> Message:
         """The server's State in the last checkpoint; empty if there is none yet."""

@@ -43,7 +43,7 @@ def check_same_run(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
 def check_not_edited(folder: RunFolder) -> bool:
     """Whether it could be checked: checkpoints from older versions carry no digest."""
     entries = folder.checkpoints.entries()
-    digest_begun_with = folder.checkpoints.notes(entries[-1]).get("config") if entries else None
+    digest_begun_with = folder.checkpoints.newest_notes().get("config")
     if digest_begun_with not in (None, digest_of_run(folder.config())):
         raise UserError(
             f"{folder.path / 'config.yaml'} was edited after the run began, and only method.rounds and engine may "

@@ -1,7 +1,9 @@
 """The rounds of a run, new or resumed, to the end: ask, checkpoint, score."""
 
 import contextlib
+import math
 import secrets
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -36,6 +38,7 @@ from understudy.runs.status import SCORING
 from understudy.runs.watching import AwaitsApproval, Observer, RunDiverged, RunStopped
 
 MOST_UNDONE = 3  # this many undone rounds in a row end a run
+SYNC_EVERY = 1.0  # seconds of a simulation that a power cut may take; a kill takes nothing
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,10 @@ class Rounds:
         self.digest, self.digest_begun_with = digest_of_config(words), digest_of_run(words)
         self.last = config.plan.rounds
         self.undone = 0  # rounds in a row
+        self._synced = -math.inf  # when the last checkpoint was safe from a power cut
         self.under_way = UnderWay(folder.path)
         self.memories = Memories(folder.path, config.engine.client_memory * 2**20)
-        self.scores = Scorekeeper(method, data, folder, observer, config.top.measure)
+        self.scores = Scorekeeper(method, data, folder, observer, config.top.measure, durable=not self._repeatable)
 
     def to_the_end(self, open_engine: OpenEngine) -> RunResult:
         split = self.data.split if self.data.population is None else self.data.population
@@ -87,12 +91,15 @@ class Rounds:
         """Whether clients work in this process or in those that it forks, and not on other machines."""
         return self.config.engine.name in ("inline", "workers")
 
+    @property
+    def _repeatable(self) -> bool:
+        """What cost privacy or waits for a person must survive a kill; everything else is made again."""
+        return self._in_memory and self.config.top.privacy is None and self.config.policy is None
+
     def _sites(self) -> Mapping[str, Site]:
         seed, home = self.config.top.seed, self.folder.path / "clients"
-        privacy, policy = self.config.top.privacy, self.config.policy
-        # What cost privacy or waits for a person must survive a kill; everything else is made again.
-        memories = self.memories if self._in_memory and privacy is None and policy is None else None
-        shared = (seed, self.digest, self.data.test, privacy, policy)
+        memories = self.memories if self._repeatable else None
+        shared = (seed, self.digest, self.data.test, self.config.top.privacy, self.config.policy)
 
         def made(name: str) -> Site:
             return Site(name, self.data.sites[name], home / name, *shared, memories=memories)
@@ -163,6 +170,8 @@ class Rounds:
 
     def _restored_or_opened(self, server: RunServer) -> tuple[int, State]:
         checkpoint = self.folder.newest_checkpoint()
+        if checkpoint is not None:
+            self.folder.checkpoints.keep_only([checkpoint.entry])  # a newer one is damaged
         done = -1 if checkpoint is None else checkpoint.round
         kept = self.folder.cut_metrics(done)
         self.under_way.go_on(done)
@@ -242,12 +251,24 @@ class Rounds:
             sorted(server.left_out),
             self.digest_begun_with,
         )
-        self.memories.save(checkpoint.versions)
-        self.folder.save_checkpoint(checkpoint)
+        durable = self._must_be_durable(server.round)
+        if durable:
+            self.folder.sync_metrics()  # it has all lines but the one that the checkpoint has
+        self.memories.save(checkpoint.versions, durable=durable)
+        self.folder.save_checkpoint(checkpoint, durable=durable)
         server.commit()
-        self.memories.settle({client: checkpoint.versions.get(client, NOTHING) for client in server.record.down})
+        counts = {client: checkpoint.versions.get(client, NOTHING) for client in server.record.down}
+        self.memories.settle(counts, tidy=durable)
         self.folder.releases.settle(server.ledger)
         self.scores.score(line, state, lambda: self.under_way.seconds)
+
+    def _must_be_durable(self, round: int) -> bool:
+        """Waiting for the disk takes longer than a short round. What can be repeated for nothing need not wait each
+        time; work that cost privacy, or that others did, must."""
+        due = time.monotonic() - self._synced >= SYNC_EVERY or round == self.last
+        if due or not self._repeatable:
+            self._synced = time.monotonic()
+        return due or not self._repeatable
 
     def _line(self, server: RunServer) -> Line:
         """The metrics line of the round that just ended, without its scores."""
@@ -275,6 +296,7 @@ class Rounds:
             self._ask_for_last_scores(server, state)
         weights = self.method.net.named(self.method.result(state))
         write_whole(self.folder.path / "model.safetensors", save(weights))
+        self.folder.sync_metrics()
         metrics = self.folder.metrics()
         summary = summarise(metrics, self.last, lost(self.folder.path, metrics[-1]["round"]), self.folder.epsilon())
         with contextlib.suppress(UserError):  # of a charge log that cannot be read

@@ -19,8 +19,16 @@ class Scorekeeper:
     """The server scores on its test set at once. Without one, clients score while they work on the next round; until
     then a line waits."""
 
-    def __init__(self, method: Method, data: Federation, folder: RunFolder, observer: Observer, measure: int = 0):
-        self._measure = measure  # every this many rounds
+    def __init__(
+        self,
+        method: Method,
+        data: Federation,
+        folder: RunFolder,
+        observer: Observer,
+        measure: int = 0,  # every this many rounds
+        durable: bool = True,  # whether a line is safe from a power cut as soon as it is written
+    ):
+        self._measure, self._durable = measure, durable
         self._method, self._data, self._folder, self._observer = method, data, folder, observer
         self.at_clients = data.test is None or method.scored_at_home
         self.waiting: list[Line] = []  # lines about the same model: undone rounds do not change it
@@ -69,7 +77,7 @@ class Scorekeeper:
 
     def _write(self, line: Line, scores: dict[str, Any]) -> None:
         whole = {"round": line["round"], **scores, **line}
-        self._folder.add_line(whole)
+        self._folder.add_line(whole, durable=self._durable)
         self._observer.scored(whole)
 
 
