@@ -1,5 +1,6 @@
 """Messages and tensor stores: what travels, and what is kept."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from safetensors.torch import save
 
 from understudy.errors import UserError
+from understudy.federation import tensor_store
 from understudy.federation.message import Message, labels_from_wire, labels_to_wire
 from understudy.federation.tensor_store import TensorStore
 
@@ -122,3 +124,19 @@ def test_numbers_beyond_a_limit_are_found_by_part_whatever_their_kind() -> None:
     message = Message({part: torch.tensor([100, -100]).to(kind) for part, kind in kinds.items()}, f=torch.zeros(0))
     assert message.beyond(99) == [*kinds]
     assert message.beyond(100) == []
+
+
+def test_a_durable_entry_syncs_the_parts_that_it_shares_with_one_that_was_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(tensor_store, "sync", lambda path: synced.append(path.name))
+    store, pool, w = TensorStore(tmp_path), torch.ones(3), torch.zeros(2)
+    store.put("r1", {"pool": pool, "w": w}, durable=False)
+    assert synced == []
+    store.put("r2", {"pool": pool, "w": w + 1})
+    shared = set(json.loads((tmp_path / "r1.json").read_text())["parts"].values())
+    shared &= set(json.loads((tmp_path / "r2.json").read_text())["parts"].values())
+    assert synced == [*shared, "parts"]
+    store.put("r3", {"pool": pool, "w": w + 1})
+    assert len(synced) == 2

@@ -9,8 +9,11 @@ import pytest
 
 import understudy as us
 from understudy.errors import UserError
+from understudy.federation import memories
 from understudy.runs import rounds
+from understudy.runs.checkpoint import Checkpoint
 from understudy.runs.folder import Line, RunFolder
+from understudy.runs.rounds import Rounds
 from understudy.runs.watching import Observer
 
 SMALL: dict[str, Any] = {
@@ -64,11 +67,19 @@ def test_a_simulation_waits_for_the_disk_by_the_clock_and_not_by_the_round(
 
 
 def test_what_cost_privacy_is_safe_before_the_next_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved, real = list[bool](), RunFolder.save_checkpoint
+
+    def noted(self: RunFolder, checkpoint: Checkpoint, *, durable: bool = True) -> None:
+        saved.append(durable)
+        real(self, checkpoint, durable=durable)
+
+    monkeypatch.setattr(RunFolder, "save_checkpoint", noted)
+    us.run(config("fedavg", 3), out=tmp_path / "open")
+    assert saved == [True, False, False, True]
+    saved.clear()
     promise = {"epsilon": 8.0, "delta": 1e-3, "records": 30}
-    two, four = (
-        synced(monkeypatch, tmp_path / str(count), config("dp-fedavg", count, privacy=promise)) for count in (2, 4)
-    )
-    assert four >= two + 2 * 5
+    us.run(config("dp-fedavg", 3, privacy=promise), out=tmp_path / "private")
+    assert saved == [True] * 4
 
 
 def cut_short(out: Path, words: dict[str, Any], after: int) -> RunFolder:
@@ -80,13 +91,16 @@ def cut_short(out: Path, words: dict[str, Any], after: int) -> RunFolder:
 @pytest.mark.parametrize("method", ["fedavg", "scaffold"])
 @pytest.mark.parametrize("harm", ["tensor", "listing"])
 def test_after_a_power_cut_the_run_goes_on_from_what_was_safe_to_the_same_bits(
-    method: str, harm: str, tmp_path: Path
+    method: str, harm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(memories, "DEAD_BYTES", 0)  # files are made tidy at every opportunity
+    monkeypatch.setattr(memories, "DEAD_LINES", 0)
+    monkeypatch.setattr(Rounds, "_must_be_durable", lambda self, round: round in (0, 2, self.last))
     words = config(method, 6)
     whole = us.run(words, out=tmp_path / "whole")
     folder = cut_short(tmp_path / "cut", words, 4)
     safe, newest = folder.checkpoints.entries()
-    assert (safe, newest) == ("round-000000", "round-000004")
+    assert (safe, newest) == ("round-000002", "round-000004")
     if harm == "listing":
         (folder.path / "checkpoint" / f"{newest}.json").write_bytes(b"")
     else:
