@@ -64,6 +64,12 @@ QUICK: dict[str, dict[str, Any]] = {
     "central": {"local": {"epochs": 2, "batch": 4, "lr": 0.1}},
     "dc": {**CONDENSING, "iterations": 6, "image_lr": 5},
     "psg": {**CONDENSING, "iterations": 8, "batches": 2, "noise": 0.2, "image_lr": 5},
+    "understudy": {
+        "generator": {"name": "vae", "epochs": 2, "width": 4, "hidden": 8, "least_steps": 0},
+        "sound_only": False,
+        "min_class_records": 2,
+        "server": {"epochs": 7, "lr": 0.05, "augment": ["warp"]},
+    },
     "moments": {"frequencies": 4, "axes": 3, "ipc": 20, "noise": 0.05, "server": {"epochs": 5, "lr": 0.05}},
     "dp-fedavg": {
         "local": {"steps": 6, "batch": 12, "lr": 0.2, "schedule": "constant"},
@@ -112,7 +118,7 @@ PRIVATE_FEDSSYN = {
     "dp": {"scope": "all", "noise": 1.0, "labels": "noised"},
 }
 
-ONE_SHOT = ("central", "dc", "psg")  # each client is asked once, in the first round if it is there
+ONE_SHOT = ("central", "dc", "psg", "understudy")  # each client is asked once, in the first round if it is there
 HELD_OUT = {"fedrep": 0.25}  # part of the model stays at home, so clients must score it
 
 
