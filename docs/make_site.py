@@ -24,6 +24,7 @@ BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")  # of t
 CARRIED = (".md", ".png", ".json", ".js", ".css")  # of docs/
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
 CODE = re.compile(r"`[^`\n]+`")
+HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
 def site_files() -> list[str]:
@@ -77,11 +78,16 @@ def notebook_page(notebook: Mapping[str, Any], file: str) -> str:
 
 def page_of(file: str) -> str:
     text = (ROOT / file).read_text("utf-8")
-    return notebook_page(json.loads(text), file) if file.endswith(".ipynb") else text
+    return notebook_page(json.loads(text), file) if file.endswith(".ipynb") else with_heading(text, file)
+
+
+def with_heading(text: str, file: str) -> str:
+    """A study's table.md has none: it is named for its folder, as several are called table."""
+    return text if HEADING.search(text) else f"# {Path(file).parent.name}: {Path(file).stem}\n\n{text}"
 
 
 def title_of(file: str) -> str:
-    found = re.search(r"^# (.+)$", page_of(file), re.MULTILINE)
+    found = HEADING.search(page_of(file))
     return re.sub(r"[`*]", "", found[1]) if found else Path(file).stem
 
 
@@ -146,6 +152,7 @@ def main(into: Path = ROOT / "site", workshop: Path = ROOT / "build" / "docs") -
         sys.exit(code)
     shutil.rmtree(into, ignore_errors=True)
     shutil.move(workshop / "site", into)
+    (into / "404.html").unlink()  # it looks for its style at the root of a server; a server's own is better than that
     print(f"Open {into / 'index.html'}")
 
 

@@ -102,6 +102,31 @@ def test_a_text_per_record_is_no_category_and_can_be_ignored(tmp_path: Path) -> 
     assert made(name=str(file), ignore=["name"]).problem.shape == (1,)
 
 
+@pytest.mark.parametrize("odd", ["unknown", "1,5"])
+def test_numbers_with_one_cell_that_is_none_do_not_become_a_feature_each(tmp_path: Path, odd: str) -> None:
+    rows = [f"{at}.5;{at % 2}" for at in range(20)]
+    file = csv(tmp_path / "a.csv", "pressure;y", *rows, f"{odd};1")
+    with pytest.raises(
+        UserError, match=rf"column 'pressure': it holds numbers, but also '{odd}'; .* leave a cell empty"
+    ):
+        made(name=str(file))
+    words = sorted([f"{at}.5" for at in range(20)] + [odd])
+    assert made(name=str(file), vocabulary={"pressure": words}).problem.shape == (21,)
+
+
+def test_a_few_numbers_among_words_are_names_of_categories(tmp_path: Path) -> None:
+    file = csv(tmp_path / "a.csv", "grade,y", "1,0", "2,1", "3,0", "unknown,1")
+    assert made(name=str(file)).problem.shape == (4,)
+
+
+def test_a_question_mark_is_a_missing_value(tmp_path: Path) -> None:
+    file = csv(tmp_path / "a.csv", "age,sex,y", "10,m,0", "?,f,1", "30,?,0", "20,f,1")
+    with pytest.raises(UserError, match=r"column 'age': some values are missing"):
+        made(name=str(file))
+    rules = TableRules(missing="mean", vocabulary={"sex": ("f", "m")})
+    assert read_table(file, (), rules=rules).x.tolist() == [[10, 0, 1], [20, 1, 0], [30, 0, 0], [20, 1, 0]]
+
+
 MISSING = ("age,sex,users,y", "10,m,1,0", ",f,2,1", "30,NA,3,0", "50,f,4,1")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import make_site
 from browser import visit
-from make_site import PLAN, entries, for_the_site, navigation, notebook_page, place, site_files
+from make_site import PLAN, entries, for_the_site, navigation, notebook_page, place, site_files, with_heading
 from written_pages import ROOT, parsed
 
 if TYPE_CHECKING:
@@ -64,6 +64,19 @@ def test_a_notebook_is_a_page_of_text_and_code() -> None:
     page = notebook_page({"cells": cells}, "docs/notebooks/one.ipynb")
     assert page.startswith("# Title\n\nWords.\n\n*To run it: `docs/notebooks/one.ipynb`")
     assert page.endswith("```python\na = 1\na\n```\n")
+
+
+def test_a_page_without_a_heading_is_named_for_its_folder() -> None:
+    assert with_heading("| a |\n", "docs/studies/frontier/table.md") == "# frontier: table\n\n| a |\n"
+    assert with_heading("# Own\n", "docs/studies/frontier/README.md") == "# Own\n"
+
+
+def test_no_two_pages_of_a_section_have_the_same_title() -> None:
+    files = site_files()
+    for heading, names in tomllib.loads(PLAN.read_text())["navigation"].items():
+        listed = [names] if isinstance(names, str) else names
+        titles = Counter(title for name in listed for title, _ in entries(name, files))
+        assert [title for title, times in titles.items() if times > 1] == [], heading
 
 
 def test_every_page_is_in_the_navigation_once() -> None:

@@ -27,7 +27,7 @@ from understudy.federation.method import Method
 from understudy.federation.site import Site
 from understudy.privacy.promise import PrivacySettings
 
-SOON = 10.0  # seconds for one of them, on a machine that is busy with other things
+SOON = 10.0  # seconds of the processor for one of them; by the clock, other jobs on the machine would count too
 
 # ---- messages
 
@@ -136,7 +136,7 @@ def test_any_bytes_are_a_message_or_our_own_error(many: int) -> None:
     rng, became = random.Random(11), Counter[str]()
     for _ in range(many):
         way = rng.choice(WAYS)
-        data, began = way(rng), time.monotonic()
+        data, began = way(rng), time.process_time()
         try:
             message = Message.from_bytes(data)
         except UserError as error:
@@ -146,7 +146,7 @@ def test_any_bytes_are_a_message_or_our_own_error(many: int) -> None:
             assert repr(message).isprintable()
             message.not_finite()
             became["read"] += 1
-        assert time.monotonic() - began < SOON, way
+        assert time.process_time() - began < SOON, way
     assert became["read"] > many // 50, "some of them must get through, or nothing behind the header was tried"
     assert became["refused"] > many // 2
     assert became.keys() == {"read", "refused"}
@@ -230,7 +230,7 @@ def test_any_request_gets_an_answer_and_leaves_the_site_as_it_was(name: str, man
     site, method = a_site(name, tmp_path / "site")
     became, coming = Counter[str](), hostile_requests(random.Random(name), method)
     for _ in range(many):
-        content, began = next(coming), time.monotonic()
+        content, began = next(coming), time.process_time()
         try:
             given = answer(site, method, wire.read_request(content, site="oak", largest=10**6))
         except UserError:
@@ -240,7 +240,7 @@ def test_any_request_gets_an_answer_and_leaves_the_site_as_it_was(name: str, man
         assert sent.outcome == given.outcome
         assert sent.why.isprintable()
         became[given.outcome] += 1
-        assert time.monotonic() - began < SOON
+        assert time.process_time() - began < SOON
     assert {path.name for path in tmp_path.iterdir()} == {"site"}
     assert min(became[outcome] for outcome in ("unread", "refused", "failed", "done")) > 0, became
     # After all of it, an honest server gets what a site gives that never heard the other.

@@ -15,6 +15,8 @@ from understudy.learning.dsa import ALL, WITHOUT_FLIP, Draw, apply
 from understudy.learning.loop import full_gradient
 from understudy.learning.pool import learn_from_pool
 from understudy.methods.fedlap import FedLap, fedlap
+from understudy.methods.fedlap.fedlap_dp import PRESETS as DP_PRESETS
+from understudy.methods.fedlap.fedlap_dp import FedLapDpSettings
 from understudy.methods.fedlap.settings import PRESETS, FedLapSettings
 from understudy.models.network import Network
 from understudy.randomness import generator
@@ -242,3 +244,9 @@ def test_records_that_are_no_images_cannot_be_augmented() -> None:
     with pytest.raises(UserError, match=r"method\.dsa needs images"):
         method().bind(softmax_net(), 1)
     method(dsa=False).bind(softmax_net(), 1)
+
+
+@pytest.mark.parametrize("settings", [FedLapSettings(**PRESETS["desk"]), FedLapDpSettings(**DP_PRESETS["desk"])])
+def test_with_few_rounds_the_last_moves_the_model_as_much_as_the_first(settings: FedLapSettings) -> None:
+    images = settings.on_images(1)
+    assert images.rate(3, 3) == images.rate(1, 3) == settings.lr

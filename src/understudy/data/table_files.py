@@ -1,7 +1,7 @@
 """Files that hold a table, as Arrow tables: Parquet, CSV (split at commas, semicolons or tabs) and TSV.
 
 The first line of CSV names its columns. There are no types: a column whose cells are all numbers is one of numbers. An
-empty cell and the usual words for nothing (NA, NaN, null) are missing values.
+empty cell and the usual words for nothing (NA, NaN, null, ?) are missing values.
 """
 
 import re
@@ -82,7 +82,12 @@ def _csv(file: Path, only: Sequence[str] | None) -> Any:
         file,
         read_options=csv.ReadOptions(block_size=block, use_threads=False),
         parse_options=csv.ParseOptions(delimiter=delimiter),
-        convert_options=csv.ConvertOptions(strings_can_be_null=True),
+        convert_options=csv.ConvertOptions(strings_can_be_null=True, null_values=_nothing(csv)),
     )
     table = table.rename_columns([name.strip() for name in table.column_names])
     return table if only is None else table.select([name for name in only if name in table.column_names])
+
+
+def _nothing(csv: Any) -> list[str]:
+    """What stands for a missing value: Arrow's words, and the ? of the UCI repository and Weka."""
+    return [*csv.ConvertOptions().null_values, "?"]

@@ -24,6 +24,7 @@ import math
 import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -53,6 +54,8 @@ RECORDS = ("image", "x", PIXELS)
 USERS = "users"
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0|")  # how pandas writes an index; in CSV it has no name
 MOST_WORDS = 100  # in a vocabulary that is not given: a name or a number per record says nothing about others
+MOST_CODES = 10  # so many different numbers among words may still be names of categories
+_NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?")
 
 Missing = Literal["refuse", "drop", "mean"]
 
@@ -197,6 +200,7 @@ def words_in(path: Path, rules: TableRules) -> TextsFound:
         for name, column in table.categories().items() if table.holds_features else ():
             if name not in rules.vocabulary:
                 categories.setdefault(name, set()).update(column.words())
+                _refuse_numbers(column, categories[name])
                 if len(categories[name]) > MOST_WORDS:
                     raise column.wrong(
                         f"it has more than {MOST_WORDS} different texts; leave it out with data.ignore, or list its "
@@ -206,6 +210,19 @@ def words_in(path: Path, rules: TableRules) -> TextsFound:
     features = frozenset(name for table in tables if table.holds_features for name in table.features())
     words = {name: frozenset(found) for name, found in categories.items()}
     return TextsFound(str(path), columns, features, frozenset(labels), words)
+
+
+def _refuse_numbers(column: "Column", words: AbstractSet[str]) -> None:
+    """A measurement must not become one feature per number because one cell says 'unknown', or has a decimal comma."""
+    numbers = {word for word in words if _NUMBER.fullmatch(word.strip())}
+    if len(numbers) <= MOST_CODES or 2 * len(numbers) <= len(words):
+        return
+    others = sorted(words - numbers) or sorted(word for word in numbers if "," in word)
+    if others:
+        raise column.wrong(
+            f"it holds numbers, but also '{others[0]}'; write numbers with a decimal point, leave a cell empty where "
+            "there is none, or list its words in data.vocabulary if they are names."
+        )
 
 
 def check_columns(tables: Sequence[TextsFound], rules: TableRules) -> None:

@@ -36,7 +36,7 @@ from understudy.federation.registry import method
 from understudy.learning.dsa import Draw
 from understudy.learning.local import Local
 from understudy.methods.fedlap.fedlap import FedLap, RealGradient
-from understudy.methods.fedlap.settings import GENTLER, MEASURED, FedLapSettings
+from understudy.methods.fedlap.settings import FEW_ROUNDS, GENTLER, MEASURED, FedLapSettings
 from understudy.methods.shared.planned_releases import charge, noisy_means
 from understudy.models.network import Network
 from understudy.privacy.gradients import clipped_gradient_sum
@@ -63,7 +63,7 @@ class FedLapDpSettings(FedLapSettings):
 
 
 PAPER = {"restarts": 4, "stages": 5, "real_batches": 10, "image_steps": 5, "path_epochs": 2, "radius": 1.5, "lr": 0.002}
-DESK = {"restarts": 2, "real_batches": 4, "path_epochs": 1, "server_epochs": 50, "batch": 128, "lr": 0.05}
+DESK = {"restarts": 2, "real_batches": 4, "path_epochs": 1, "server_epochs": 50, "batch": 128, "lr": 0.05, **FEW_ROUNDS}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": PAPER,  # 30 rounds; ε is read after 1 and 15
     "mnist": {**PAPER, "flip": False},
