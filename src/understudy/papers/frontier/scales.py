@@ -64,8 +64,8 @@ STUDIES: Sequence[Study] = (
         ABOUT,
         {"smoke": Later(lambda: _told(smoke())), "desk": Later(lambda: _told(at_desk()))},
         Shown(
-            "4000 MNIST images at 14×14, small ConvNet, 10 clients, 3 rounds, ε = {}",
-            r"(?P<method>moments), ε = (?P<more>.+ α = .+)",
+            "4000 MNIST images at 14×14, small ConvNet, 10 clients, {}",
+            r"(?P<method>moments|understudy), (?P<more>.*α = .+)",
         ),
     ),
 )
