@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import make_site
-from browser import visit
+from browser import serious_violations, visit
 from make_site import PLAN, entries, for_the_site, navigation, notebook_page, place, site_files, with_heading
 from written_pages import ROOT, parsed
 
@@ -172,3 +172,10 @@ def test_a_page_opened_as_a_file_can_be_searched(site: Path, browser: "Browser")
         seen.page.get_by_text(re.compile(r"\d+ results")).wait_for()
         assert [one for one in seen.requests if not one.startswith("file:")] == []
         assert seen.complaints == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+def test_words_stand_out_from_what_is_behind_them(site: Path, browser: "Browser", dark: bool) -> None:
+    with visit(browser, (site / "howto" / "own-table.html").as_uri(), dark=dark, width=1280) as seen:
+        assert [one for one in serious_violations(seen.page) if one.startswith("color-contrast")] == []
