@@ -25,13 +25,12 @@ import torch
 
 from understudy.engines.carried_memory import begin_with, memory_for, parts_of, remember
 from understudy.engines.inline import SitesHere
-from understudy.engines.with_parent import end_with_parent
+from understudy.engines.with_parent import ENDING, end_with_parent, start_deaf
 from understudy.federation.answering import give_up
 from understudy.federation.exchange import Answer, Request
 from understudy.federation.method import Method
 from understudy.federation.site import Site
 
-ENDING = (signal.SIGINT, signal.SIGTERM)
 WAITING = 4  # answers that may wait for an earlier one, times the number of workers
 SAME = b"="  # instead of a brief: the one before, which is no Message and so cannot be mistaken for one
 TRIES = 3  # workers that may die over one request before its client counts as failed
@@ -107,12 +106,7 @@ class Workers(SitesHere):
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(os.getpid(), theirs, ours, self), daemon=True)
-        # A signal that reaches the child before it can handle it would be lost, and we would wait forever for its end.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-        try:
-            process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        start_deaf(process)
         theirs.close()
         return Worker(process, ours)
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -46,6 +48,30 @@ def test_a_process_that_dies_is_said() -> None:
 
     with pytest.raises(UserError, match="ended early"):
         spread(dies, 8, 2)
+
+
+ENDED_AT_BIRTH = """
+import os, signal
+from understudy.audits.claims.spread import spread
+from understudy.errors import UserError
+
+def as_ctrl_c(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGTERM, as_ctrl_c)
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
+try:
+    spread(lambda number: {"": 0.0}, 4, 2)
+except UserError as error:
+    print(error)
+"""
+
+
+def test_a_process_that_is_ended_before_it_has_begun_ends() -> None:
+    asked = [sys.executable, "-c", ENDED_AT_BIRTH]
+    said = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert said.startswith("A process of the audit ended early")
+    assert len(said.splitlines()) == 1  # no copy of this program said it too
 
 
 def test_finished_scores_are_found_again_and_half_a_line_is_not(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 
 import torch
 
-from understudy.engines.with_parent import end_with_parent
+from understudy.engines.with_parent import ENDING, end_with_parent, start_deaf
 from understudy.errors import UserError
 
 Statistics = Mapping[str, float]
@@ -64,7 +64,7 @@ def _in_processes(shift: _Shift, repetitions: int, workers: int, done: Callable[
             ours, theirs = context.Pipe(duplex=False)
             numbers = range(first, repetitions, workers)
             process = context.Process(target=_work, args=(os.getpid(), theirs, shift, numbers), daemon=True)
-            process.start()
+            start_deaf(process)
             theirs.close()
             pipes.append(ours)
             processes.append(process)
@@ -97,6 +97,7 @@ def _gather(pipes: Sequence[Connection], found: dict[int, Statistics], done: Cal
 def _work(parent: int, pipe: Connection, shift: _Shift, numbers: Sequence[int]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the audit itself handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     end_with_parent(parent)
     torch.set_num_threads(1)
     try:
