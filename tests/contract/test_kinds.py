@@ -21,7 +21,7 @@ from understudy.runs.play import play
 GENTLER: dict[str, dict[str, Any]] = {  # than for pictures
     "dc": {"image_lr": 0.1},
     "psg": {"image_lr": 0.1},
-    "understudy": {"server": {"epochs": 7, "lr": 0.05}},  # only images can be warped
+    "understudy": {"server": {"epochs": 7, "lr": 0.05, "augment": []}},  # only images can be warped
 }
 OTHERS: tuple[RecordKind, ...] = tuple(kind for kind in KINDS if kind != "image")  # images: test_contract.py
 ABOUT = {(one["role"], one["name"]): one for one in describe_methods()}
