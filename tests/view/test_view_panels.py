@@ -5,6 +5,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from understudy.papers.study import Drawing, Panel, Trace
+from understudy.view.canvas import PALETTE
 from understudy.view.panels import drawing_figure
 
 LONG = "test accuracy (%), band: worst to best seed of all the runs that count"
@@ -90,7 +91,7 @@ def test_panels_may_share_their_height_and_begin_at_zero() -> None:
 
 
 def test_more_lines_than_colours_differ_in_their_dashes() -> None:
-    traces = [Trace(f"line {n}", [0, 1], [n, n], n, "line and dots") for n in range(8)]
+    traces = [Trace(f"line {n}", [0, 1], [n, n], n, "line and dots") for n in range(len(PALETTE) + 1)]
     first, *_, last = drawn(Panel("", "", "", traces)).lines
     assert first.get_color() == last.get_color()
     assert (first.get_linestyle(), last.get_linestyle()) == ("-", "--")

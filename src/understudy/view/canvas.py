@@ -15,8 +15,8 @@ Axes: TypeAlias = "matplotlib.axes.Axes"
 Figure: TypeAlias = "matplotlib.figure.Figure"
 
 INK, SOFT, FAINT = "#22303c", "#667784", "#e3e7ea"
-# Okabe and Ito's colours, which colour-blind people can tell apart, without the yellow, which is lost on white.
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+# Okabe and Ito's colours, which colour-blind people can tell apart; grey for the yellow, which is lost on white.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c8c8c")
 DASHES = ("-", "--", ":", "-.")  # if there are more lines than colours
 DOTS_PER_INCH, SCREEN_DOTS_PER_INCH = 200, 100
 
