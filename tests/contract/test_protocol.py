@@ -350,7 +350,7 @@ def test_a_subclass_of_averaging_may_change_the_task(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_run_with_a_sentence_and_it_goes_on_afterwards(tmp_path: Path) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "metrics.jsonl")
 
     with patch.object(RunFolder, "add_line", full), pytest.raises(RunStopped, match="No space left on device"):
