@@ -6,9 +6,9 @@ of which it holds fewer than ``min_class_records`` records are neither learnt no
 images give away first. The server trains a fresh network on all images, each of them turned, slanted and moved a little
 every time (``augment: [warp]``), at a rate that falls along half a cosine.
 
-What makes it work: warps are worth more than sharper images (docs/studies/frontier), and a generator that has seen each
-record only a few times has learnt the kind, not the record. Nothing but images leaves, and only once; there is no
-noise, so there is no ε. For a promise see `moments`, or `fedssyn` with ``dp``.
+What we think makes it work: warps make up for images that are not sharp, and a generator that has seen each record only
+a few times has learnt the kind, not the record (docs/studies/frontier has the numbers). Nothing but images leaves, and
+only once; there is no noise, so there is no ε. For a promise see `moments`, or `fedssyn` with ``dp``.
 
 A client that was absent is asked the first time it is in a cohort; the server then starts again on all images, which
 are kept in State.

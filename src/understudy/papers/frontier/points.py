@@ -88,7 +88,7 @@ LAP: Changes = {
     "flip": False,
 }
 MOMENTS: Changes = {"name": "moments", "rounds": 3}
-SEARCHED = (0.05,)  # on other records (seed 21), judged by MNIST's unused training images, like its other settings
+SEARCHED = (0.05,)  # set by hand in a first look at seed 0, and kept; never tuned
 CHOSEN_BEFORE = (0.1,)  # on validation shares of `mnist-5k`, like all settings of `moments`
 
 
