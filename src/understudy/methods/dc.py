@@ -34,12 +34,11 @@ from understudy.federation.client import Client
 from understudy.federation.message import Message, labels_to_wire
 from understudy.federation.method import ONLY_NUMBERS, Method, State, Takes, task
 from understudy.federation.registry import method
-from understudy.federation.server import Reply, Server
+from understudy.federation.server import Server
 from understudy.learning.dsa import ALL, Draw, DsaKind, apply, draw, with_changes
 from understudy.learning.local import Local
 from understudy.learning.loop import Descent, full_gradient
 from understudy.learning.pool import PerImage, PoolFeed, learn_from_pool
-from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import check_images, first_noise, pooled, why_unfit
 from understudy.methods.shared.sent_once import SentOnce
 from understudy.models.network import Network
@@ -143,17 +142,11 @@ class Condensing(Method):
     def round(self, server: Server, state: State) -> State:
         most = self.settings.ipc * self.net.problem.classes
         replies = POOL.ask_new(server, state, self.condense, lambda reply: why_unfit(reply, self.net, most=most))
-        if not any(len(reply["y"]) for reply in replies):
-            return state.but(POOL.parts(replies))
-        return state.but(learnt_from(replies, lambda some: self._with(server, state, some)))
+        return POOL.learnt(server, state, replies, lambda kept: self._learn(server, kept))
 
-    def _with(self, server: Server, state: State, replies: Sequence[Reply]) -> Message:
-        """The new images, and a network trained on the whole pool."""
-        kept = POOL.parts(replies)
-        return Message(kept, model=self._learn(server, state.but(kept)))
-
-    def _learn(self, server: Server, state: State) -> Tensor:
-        pool = pooled(POOL.kept(state, server.clients), self.net.problem)
+    def _learn(self, server: Server, kept: Sequence[Message]) -> Tensor:
+        """A fresh network, trained on the images of all clients."""
+        pool = pooled(kept, self.net.problem)
         w = self.net.redrawn(int(torch.randint(2**62, (), generator=server.rng("fresh network"))))
         kinds = self.settings.dsa_kinds
         for part, rate in halves(self.settings.server):

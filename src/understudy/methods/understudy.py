@@ -34,7 +34,6 @@ from understudy.learning.loop import Descent
 from understudy.learning.pool import PoolFeed, learn_from_pool
 from understudy.methods.shared.generated_start import of_classes
 from understudy.methods.shared.imitation import Imitation, ImitationSettings, check_single_labels, require_fitting
-from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import of_one_kind, pooled, why_unfit
 from understudy.methods.shared.sent_once import SentOnce
 from understudy.models.network import Network
@@ -113,20 +112,14 @@ class Understudy(Method):
         asked = POOL.ask_new(server, state, self.portray, self._fault)
         known = [part["x"].dtype for part in POOL.kept(state, server.clients) if len(part["y"])]
         replies = of_one_kind(asked, known)
-        if not any(len(reply["y"]) for reply in replies):
-            return state.but(POOL.parts(replies))
-        return state.but(learnt_from(replies, lambda some: self._with(server, state, some)))
+        return POOL.learnt(server, state, replies, lambda kept: self._learn(server, kept))
 
     def _fault(self, reply: Reply) -> str | None:
         return why_unfit(reply, self.net, most=self.settings.images)
 
-    def _with(self, server: Server, state: State, replies: Sequence[Reply]) -> Message:
-        """The new images, and a network trained on the whole pool."""
-        kept = POOL.parts(replies)
-        return Message(kept, model=self._learn(server, state.but(kept)))
-
-    def _learn(self, server: Server, state: State) -> Tensor:
-        pool = pooled(POOL.kept(state, server.clients), self.net.problem)
+    def _learn(self, server: Server, kept: Sequence[Message]) -> Tensor:
+        """A fresh network, trained on the images of all clients."""
+        pool = pooled(kept, self.net.problem)
         w = self.net.redrawn(int(torch.randint(2**62, (), generator=server.rng("fresh network"))))
         for part, rate in cooling(self.settings.server):
             feed = PoolFeed(pool, server.rng("pool"), server.rng("augmentation"))

@@ -1,4 +1,4 @@
-"""Examples that each client sends once, when it is first asked, and that stay in State."""
+"""Examples that each client sends once, when it is first asked, and that stay in State; a model learns from all."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from torch import Tensor
 from understudy.federation.message import Message
 from understudy.federation.method import State
 from understudy.federation.server import Reply, Server, Task
+from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import accepted
 
 
@@ -30,3 +31,16 @@ class SentOnce:
         """What those of the clients that have answered sent, ``x`` and ``y``, in order."""
         heard = [f"{self.prefix}{client}" for client in clients if f"{self.prefix}{client}.y" in state]
         return [Message(x=state[f"{name}.x"], y=state[f"{name}.y"]) for name in heard]
+
+    def learnt(
+        self, server: Server, state: State, replies: Sequence[Reply], learn: Callable[[Sequence[Message]], Tensor]
+    ) -> State:
+        """With what is new, and the model that ``learn`` makes of all that was ever sent; the old one if nothing is."""
+        if not any(len(reply["y"]) for reply in replies):
+            return state.but(self.parts(replies))
+
+        def with_some(some: Sequence[Reply]) -> Message:
+            kept = self.parts(some)
+            return Message(kept, model=learn(self.kept(state.but(kept), server.clients)))
+
+        return state.but(learnt_from(replies, with_some))

@@ -1,7 +1,17 @@
 """Which stand-ins: real records, FedDM from several starts, Fedssyn's generators, weights, private methods."""
 
 from understudy.papers.demo import VAE
-from understudy.papers.frontier.plan import CLOTHES, LAP_RATE, LOCAL_RATE, MILD, SERVER_RATE, Point
+from understudy.papers.frontier.plan import (
+    CLOTHES,
+    EXTREME,
+    LAP_RATE,
+    LOCAL_RATE,
+    MILD,
+    MILD_CLOTHES,
+    MILD_PHOTOS,
+    SERVER_RATE,
+    Point,
+)
 from understudy.papers.study import Changes
 
 REAL, MATCHED, NOISE, GENERATOR, SHUFFLED, WEIGHTS, PRIVATE, ONCE = (
@@ -26,6 +36,7 @@ WARM: Changes = {"epochs": 20, "batch": 64, "lr": 0.1, "momentum": 0.9}
 
 
 SKEWED = (MILD,)  # for points that take long
+EVERYWHERE = (MILD, EXTREME, MILD_CLOTHES, MILD_PHOTOS)
 AVERAGED: Changes = {
     "name": "dp-fedavg",
     "rounds": 5,
@@ -109,10 +120,10 @@ def private_on_clothes(name: str, method: Changes, rate: str, rates: tuple[float
 
 
 POINTS = (
-    Point("REAL 10", REAL, {"method": REAL_RECORDS}, rates=(0.03, 0.1, 0.3), decides=True),
+    Point("REAL 10", REAL, {"method": REAL_RECORDS}, rates=(0.03, 0.1, 0.3), decides=True, splits=EVERYWHERE),
     Point("REAL 3", REAL, {"method": {**REAL_RECORDS, "ipc": 3}}, like="REAL 10"),
     Point("REAL 30", REAL, {"method": {**REAL_RECORDS, "ipc": 30}}, like="REAL 10"),
-    Point("40 steps", MATCHED, feddm(), decides=True),
+    Point("40 steps", MATCHED, feddm(), decides=True, splits=EVERYWHERE),
     Point("no step", MATCHED, feddm(steps=0), like="40 steps"),
     Point("20 steps", MATCHED, feddm(steps=20), like="40 steps"),
     Point("100 steps", MATCHED, feddm(steps=100), like="40 steps"),
@@ -173,8 +184,9 @@ POINTS = (
         {"method": {"name": "understudy", "rounds": 1}},
         rates=SEARCHED,
         decides=True,
+        splits=EVERYWHERE,
     ),
-    Point("FedAvg", WEIGHTS, {}, LOCAL_RATE, decides=True),
+    Point("FedAvg", WEIGHTS, {}, LOCAL_RATE, decides=True, splits=EVERYWHERE),
     Point(
         "FedCOG",
         WEIGHTS,

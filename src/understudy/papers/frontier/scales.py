@@ -10,7 +10,15 @@ from dataclasses import replace
 from functools import partial
 
 from understudy.data.sets import SOURCES
-from understudy.papers.frontier.plan import CLOTHES, EXTREME, MILD, FrontierPlan, Point
+from understudy.papers.frontier.plan import (
+    CLOTHES,
+    EXTREME,
+    MILD,
+    MILD_CLOTHES,
+    MILD_PHOTOS,
+    FrontierPlan,
+    Point,
+)
 from understudy.papers.frontier.points import POINTS
 from understudy.papers.frontier.standings import frontier
 from understudy.papers.published import FromRuns, Later, Study
@@ -18,6 +26,7 @@ from understudy.papers.study import Changes, Shown
 
 ABOUT = "Accuracy against what was given away: every kind of stand-in, attacked"
 SPLITS: dict[str, Changes] = {MILD: {"data.split.alpha": 0.1}, EXTREME: {"data.split.alpha": 0.01}}
+SPLIT: Changes = {"kind": "dirichlet", "alpha": 0.1}
 PAIRS: Changes = {
     "data": {"name": "fashion-mnist", "size": 14, "clients": 5, "split": {"kind": "class-pairs", "pairs": "fedlap"}},
     "model.width": 8,
@@ -33,12 +42,22 @@ IN_SMOKE = ("REAL 10", "40 steps", "FedAvg")
 
 def _data() -> Changes:
     name = {"name": "mnist", "limit": 4000} if SOURCES["mnist"].here(None) else {"name": "mnist-5k"}
-    return {**name, "size": 14, "clients": 10, "split": {"kind": "dirichlet", "alpha": 0.1}}
+    return {**name, "size": 14, "clients": 10, "split": SPLIT}
+
+
+def _like_digits(name: str, size: int) -> Changes:
+    return {"data": {"name": name, "limit": 4000, "size": size, "clients": 10, "split": SPLIT}}
 
 
 def at_desk() -> FrontierPlan:
-    """The private methods also on Fashion-MNIST, if it is there."""
-    splits = {**SPLITS, **({CLOTHES: PAIRS} if SOURCES["fashion-mnist"].here(None) else {})}
+    """Some points also on Fashion-MNIST and CIFAR-10, if they are there."""
+    elsewhere = {
+        CLOTHES: PAIRS,
+        MILD_CLOTHES: _like_digits("fashion-mnist", 14),
+        MILD_PHOTOS: _like_digits("cifar10", 16),
+    }
+    here = {split: words for split, words in elsewhere.items() if SOURCES[words["data"]["name"]].here(None)}
+    splits = {**SPLITS, **here}
     return FrontierPlan("frontier", ABOUT, {"data": _data(), **CONFIG}, splits, POINTS, (0.1, 0.3), (0, 1, 2))
 
 
