@@ -19,7 +19,7 @@ from understudy.randomness import generator, private_global_stream
 from understudy.synthesis.diffusion.network import Frame, build
 from understudy.synthesis.diffusion.schedule import remaining
 from understudy.synthesis.diffusion.settings import DiffusionSettings
-from understudy.synthesis.diffusion.training import train
+from understudy.synthesis.diffusion.training import Records, train
 
 TINY = DiffusionSettings(epochs=1, least_steps=0, weights="ema")
 PROBLEMS = (Problem((1, 8, 8), 10), Problem((1, 28, 28), 10))
@@ -35,13 +35,13 @@ def _frame(problem: Problem) -> Frame:
     return Frame(problem, len(TINY.multipliers), TINY.full_size)
 
 
-def records(problem: Problem) -> tuple[Tensor, Tensor]:
-    own = random_images(problem, RECORDS, "diffusion")
-    return _frame(problem).put_on(own.x.float()) / 127.5 - 1, own.y
+def records(problem: Problem) -> Records:
+    own, frame = random_images(problem, RECORDS, "diffusion"), _frame(problem)
+    return Records(frame.put_on(own.x.float()) / 127.5 - 1, own.y, frame)
 
 
-def our_epoch(net: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> dict[str, Tensor]:
-    ((_, weights),) = train(net, x, y, TINY, rng)
+def our_epoch(net: nn.Module, own: Records, rng: torch.Generator) -> dict[str, Tensor]:
+    ((_, weights),) = train(net, own, TINY, rng)
     return weights
 
 
@@ -63,8 +63,8 @@ def plain_epoch(net: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> d
 
 
 def plain_turn(problem: Problem) -> Callable[[], object]:
-    net, (x, y) = network(problem), records(problem)
-    return lambda: plain_epoch(net, x, y, generator("epoch"))
+    net, own = network(problem), records(problem)
+    return lambda: plain_epoch(net, own.x, own.y, generator("epoch"))
 
 
 def measure(problem: Problem) -> list[Row]:
@@ -73,9 +73,9 @@ def measure(problem: Problem) -> list[Row]:
 
 
 def _rows(problem: Problem, apart: Apart) -> list[Row]:
-    net, (x, y) = network(problem), records(problem)
+    net, own = network(problem), records(problem)
     turns = {
-        "ours": Turn(lambda: our_epoch(net, x, y, generator("epoch")), RECORDS),
+        "ours": Turn(lambda: our_epoch(net, own, generator("epoch")), RECORDS),
         "plain loop, our heap": Turn(plain_turn(problem), RECORDS),
         "plain loop": Turn(apart, RECORDS),
     }

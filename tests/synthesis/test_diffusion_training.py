@@ -16,7 +16,13 @@ from understudy.synthesis.diffusion import training as diffusion_training
 from understudy.synthesis.diffusion.network import Frame, build, predict
 from understudy.synthesis.diffusion.schedule import T, add_noise, remaining
 from understudy.synthesis.diffusion.settings import DiffusionSettings
-from understudy.synthesis.diffusion.training import Average, _private_gradients, ema_decay, train
+from understudy.synthesis.diffusion.training import (
+    Average,
+    Records,
+    _private_gradients,
+    ema_decay,
+    train,
+)
 
 EIGHT = Problem(shape=(1, 8, 8), classes=3)
 BRIEF = DiffusionSettings(
@@ -33,8 +39,9 @@ def network(settings: DiffusionSettings = BRIEF, private: bool = False) -> nn.Mo
     return net
 
 
-def records(n: int) -> tuple[Tensor, Tensor]:
-    return torch.rand(n, 1, 8, 8, generator=generator("x")) * 2 - 1, torch.arange(n) % 3
+def records(n: int) -> Records:
+    x = torch.rand(n, 1, 8, 8, generator=generator("x")) * 2 - 1
+    return Records(x, torch.arange(n) % 3, Frame(EIGHT, len(BRIEF.multipliers), BRIEF.full_size))
 
 
 def private_steps(
@@ -75,7 +82,7 @@ def test_a_private_average_is_no_longer_than_a_thousand_updates(
     monkeypatch.setattr(diffusion_training, "Average", Noted)
     settings = BRIEF.model_copy(update={"ema": asked, "epochs": 1})
     for private in (None, private_steps(steps=1)):
-        list(train(network(private=private is not None), *records(4), settings, generator(0), private))
+        list(train(network(private=private is not None), records(4), settings, generator(0), private))
     assert heights == [asked, privately]
 
 
@@ -91,9 +98,9 @@ def test_every_record_comes_once_an_epoch() -> None:
 def test_checkpoints_change_nothing_that_comes_after_them(weights: str) -> None:
     settings = BRIEF.model_copy(update={"dropout": 0.3, "flip": True, "weights": weights})
     before = torch.random.get_rng_state()
-    plain = list(train(network(settings), *records(6), settings, generator("t")))
+    plain = list(train(network(settings), records(6), settings, generator("t")))
     watched = settings.model_copy(update={"checkpoints": (3, 1)})
-    stages = list(train(network(settings), *records(6), watched, generator("t")))
+    stages = list(train(network(settings), records(6), watched, generator("t")))
     assert [epoch for epoch, _ in plain] == [4]
     assert [epoch for epoch, _ in stages] == [1, 3, 4]
     assert all(torch.equal(w, plain[0][1][name]) for name, w in stages[-1][1].items())
@@ -102,8 +109,8 @@ def test_checkpoints_change_nothing_that_comes_after_them(weights: str) -> None:
 
 
 def test_a_stage_is_the_end_of_a_shorter_run() -> None:
-    early = next(train(network(), *records(6), BRIEF.model_copy(update={"checkpoints": (2,)}), generator("t")))
-    short = next(train(network(), *records(6), BRIEF.model_copy(update={"epochs": 2}), generator("t")))
+    early = next(train(network(), records(6), BRIEF.model_copy(update={"checkpoints": (2,)}), generator("t")))
+    short = next(train(network(), records(6), BRIEF.model_copy(update={"epochs": 2}), generator("t")))
     assert early[0] == short[0] == 2
     assert all(torch.equal(w, short[1][name]) for name, w in early[1].items())
 
@@ -113,7 +120,7 @@ def test_one_step_of_adamw_by_hand() -> None:
     settings = BRIEF.model_copy(update={"epochs": 1, "weights": "raw", "lr": 0.01, "decay": 0.5})
     net = network()
     start = {name: p.detach().clone() for name, p in net.named_parameters()}
-    ((_, after),) = train(net, *records(3), settings, generator("t"))
+    ((_, after),) = train(net, records(3), settings, generator("t"))
     slope = dict(net.named_parameters())["conv_in.weight"].grad
     assert slope is not None
     expected = start["conv_in.weight"] * (1 - 0.01 * 0.5) - 0.01 * slope.sign()
@@ -123,7 +130,61 @@ def test_one_step_of_adamw_by_hand() -> None:
 def test_a_rate_at_which_it_diverges_is_named() -> None:
     settings = BRIEF.model_copy(update={"lr": 1e20})
     with pytest.raises(UserError, match=r"diverged with lr 1e\+20; lower"):
-        list(train(network(), *records(4), settings, generator(0)))
+        list(train(network(), records(4), settings, generator(0)))
+
+
+# ---- changed records
+
+
+def test_large_images_are_mirrored_before_they_are_folded() -> None:
+    # 16 columns seen as 8: each square of four pixels is one place with four channels.
+    frame = Frame(Problem(shape=(1, 16, 16), classes=3), 2, 8)
+    image = torch.arange(256.0).view(1, 1, 16, 16)
+    seen = Records(frame.put_on(image), torch.zeros(1, dtype=torch.int64), frame)
+    rows, yes, nothing = torch.tensor([0]), torch.ones(1, 1, 1, 1, dtype=torch.bool), torch.empty(6, 0)
+    assert torch.equal(frame.take_off(seen.changed(rows, yes, nothing)), image.flip(3))
+    assert torch.equal(seen.changed(rows, ~yes, nothing), seen.x)
+
+
+def test_warps_turn_the_image_and_not_its_folds() -> None:
+    # Shifted by one pixel of 16: right = 2/16 of half the side, and nothing else.
+    frame = Frame(Problem(shape=(1, 16, 16), classes=3), 2, 8)
+    image = torch.arange(256.0).view(1, 1, 16, 16)
+    seen = Records(frame.put_on(image), torch.zeros(1, dtype=torch.int64), frame)
+    warps = torch.zeros(6, 1)
+    warps[4] = 2 / 16
+    mirrored = torch.empty(0, 1, 1, 1, dtype=torch.bool)
+    moved = frame.take_off(seen.changed(torch.tensor([0]), mirrored, warps))
+    torch.testing.assert_close(moved[..., :-1], image[..., 1:])
+    torch.testing.assert_close(moved[..., -1], image[..., -1])  # the border is continued
+
+
+@pytest.mark.parametrize("privately", [False, True])
+def test_every_step_warps_its_records_anew_and_no_warp_is_as_before(
+    privately: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Tensor] = []
+    changed = Records.changed
+
+    def noted(self: Records, rows: Tensor, mirrored: Tensor, warps: Tensor) -> Tensor:
+        drawn.append(warps)
+        return changed(self, rows, mirrored, warps)
+
+    monkeypatch.setattr(Records, "changed", noted)
+
+    def trained(warp: float) -> dict[str, Tensor]:
+        settings = BRIEF.model_copy(update={"warp": warp})
+        private = private_steps() if privately else None
+        ((_, weights),) = train(network(private=privately), records(4), settings, generator("t"), private)
+        return weights
+
+    plain, first = trained(0.0), len(drawn)
+    assert all(warps.shape == (6, 0) for warps in drawn)
+    warped = trained(0.1)
+    later = drawn[first:]
+    assert all(warps.shape == (6, 4) and 0.05 < float(warps.abs().max()) <= 0.1 for warps in later)
+    assert len({tuple(warps.flatten().tolist()) for warps in later}) == len(later) > 1
+    assert not torch.equal(plain["conv_in.weight"], warped["conv_in.weight"])
 
 
 # ---- time steps
@@ -155,7 +216,7 @@ def test_every_time_step_is_trained_on_the_first_and_the_last_included(monkeypat
 
     monkeypatch.setattr(diffusion_training, "_loss", noted)
     settings = DiffusionSettings(**{**BRIEF.model_dump(), "batch": 4000})
-    gradients = diffusion_training._plain_gradients(Flat(), *records(4000), settings, generator("steps"), 10)
+    gradients = diffusion_training._plain_gradients(Flat(), records(4000), settings, generator("steps"), 10)
     for _ in range(10):
         next(gradients)
     even_from_first_to_last(torch.cat(seen))
@@ -166,7 +227,7 @@ def test_and_so_it_is_in_private(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diffusion_training, "fill_gradients", lambda net, gradient: None)
     monkeypatch.setattr(PrivateGradients, "__call__", lambda _, loss, noisy, t, *rest, at_once: seen.append(t))
     settings = DiffusionSettings(**{**BRIEF.model_dump(), "draws_per_record": 10})
-    gradients = _private_gradients(Flat(), *records(4000), settings, private_steps())
+    gradients = _private_gradients(Flat(), records(4000), settings, private_steps())
     next(gradients)
     even_from_first_to_last(torch.cat(seen))
 
@@ -176,9 +237,10 @@ def test_and_so_it_is_in_private(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("clip", [1e9, 0.2])
 def test_private_gradients_are_those_of_a_loop_over_records_and_draws(clip: float) -> None:
-    x, y = records(3)
+    some = records(3)
+    x, y = some.x, some.y
     net, plain = network(private=True), network()
-    next(_private_gradients(net, x, y, BRIEF, private_steps(clip=clip)))
+    next(_private_gradients(net, some, BRIEF, private_steps(clip=clip)))
     coins = private_steps().coins  # the same again
     t = torch.randint(1000, (3, 3), generator=coins)
     noise = torch.randn(3, 3, 1, 8, 8, generator=coins)
@@ -203,7 +265,7 @@ def test_a_private_run_takes_its_steps_with_or_without_records() -> None:
     settings = BRIEF.model_copy(update={"checkpoints": (1, 2, 3), "dropout": 0.5})
     for n in (0, 4):
         private = private_steps(steps=2, rate=0.5, noise=1.0)
-        stages = list(train(network(private=True), *records(n), settings, generator(0), private))
+        stages = list(train(network(private=True), records(n), settings, generator(0), private))
         assert [epoch for epoch, _ in stages] == [1, 2, 3, 4]
         first, second, third, last = (weights["conv_in.weight"] for _, weights in stages)
         assert torch.equal(second, third)  # two steps over four epochs: after the second, and after the last
@@ -215,7 +277,7 @@ def test_a_private_run_takes_its_steps_with_or_without_records() -> None:
 
 def test_private_draws_come_from_the_coins_alone() -> None:
     def trained(word: str) -> dict[str, Tensor]:
-        ((_, weights),) = train(network(private=True), *records(4), BRIEF, generator(word), private_steps())
+        ((_, weights),) = train(network(private=True), records(4), BRIEF, generator(word), private_steps())
         return weights
 
     one, other = trained("one"), trained("other")
@@ -225,7 +287,7 @@ def test_private_draws_come_from_the_coins_alone() -> None:
 
 @pytest.mark.parametrize("change", [lambda net: None, lambda net: net.eval()])
 def test_the_private_network_predicts_what_the_plain_one_does(change: Callable[[nn.Module], object]) -> None:
-    x, y = records(3)
+    x, y = records(3).x, records(3).y
     t = torch.tensor([1, 500, 999])
     nets = network(), network(BRIEF.model_copy(update={"dropout": 0.5}), private=True)
     for net in nets:

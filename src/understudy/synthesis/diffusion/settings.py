@@ -42,6 +42,8 @@ class DiffusionSettings(CourseSettings):
     ema: float = Field(default=0.9995, ge=0, lt=1)
     weights: Literal["ema", "raw"] = "ema"  # which to sample from: the moving average, or the last
     flip: bool = False  # mirror half of the images; not for digits or letters
+    # how far images are turned, scaled, slanted and moved while it learns; 0.15: by up to 15°, 15 %, 7.5 % of the side
+    warp: float = Field(default=0.0, ge=0, le=0.5)
     predicts: Literal["noise", "velocity"] = "velocity"  # what the network predicts; velocity takes far fewer updates
     full_size: int = Field(default=16, ge=8)  # largest side the network sees; larger images are folded into channels
     width: int = Field(default=24, ge=1)  # channels at full size

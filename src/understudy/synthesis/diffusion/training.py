@@ -12,6 +12,7 @@ is clipped, which costs no privacy (Differentially Private Diffusion Models), an
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +21,10 @@ from torch.nn import functional
 from understudy.errors import UserError
 from understudy.learning.ahead import ahead
 from understudy.learning.plan import shuffled_batches
+from understudy.learning.warping import drawn_warps, warped_by
 from understudy.privacy.sgd import PrivateGradients, PrivateSteps, fill_gradients
 from understudy.randomness import private_global_stream
-from understudy.synthesis.diffusion.network import predict
+from understudy.synthesis.diffusion.network import Frame, predict
 from understudy.synthesis.diffusion.schedule import T, add_noise, remaining, wanted
 from understudy.synthesis.diffusion.settings import DiffusionSettings
 
@@ -31,6 +33,24 @@ LOOK_EVERY = 100  # steps: what is not finite stays so, and checking makes a dev
 MAP_AT_ONCE = 1_500_000  # numbers in one full-size map of a private pass: limits its memory
 
 Weights = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Records:
+    """What the network learns from."""
+
+    x: Tensor  # in their frame; pixels between −1 and 1
+    y: Tensor
+    frame: Frame
+
+    def changed(self, rows: Tensor, mirrored: Tensor, warps: Tensor) -> Tensor:
+        """Some of them, mirrored and warped as drawn; with nothing drawn, as they are."""
+        if not len(mirrored) and not warps.shape[1]:
+            return self.x[rows]
+        images = self.frame.take_off(self.x[rows])
+        if len(mirrored):
+            images = torch.where(mirrored, images.flip(3), images)
+        return self.frame.put_on(warped_by(images, warps) if warps.shape[1] else images)
 
 
 def ema_decay(updates: int, height: float) -> float:
@@ -51,22 +71,21 @@ class Average:
 
 def train(
     net: nn.Module,
-    x: Tensor,
-    y: Tensor,
+    records: Records,
     settings: DiffusionSettings,
     rng: torch.Generator,
     private: PrivateSteps | None = None,
 ) -> Iterator[tuple[int, Weights]]:
-    """The weights after each epoch of ``settings.stages``; ``x``: pixels between −1 and 1."""
+    """The weights after each epoch of ``settings.stages``."""
     named = dict(net.named_parameters())
     live = [p.detach() for p in named.values()]  # share memory with the parameters
     adam = torch.optim.AdamW(named.values(), lr=settings.lr, weight_decay=settings.decay, fused=True)
     if private is None:
-        steps, height = settings.steps(len(x)), settings.ema
-        gradients = _plain_gradients(net, x, y, settings, rng, steps)
+        steps, height = settings.steps(len(records.y)), settings.ema
+        gradients = _plain_gradients(net, records, settings, rng, steps)
     else:
         steps, height = private.steps, min(settings.ema, PRIVATE_EMA)
-        gradients = _private_gradients(net, x, y, settings, private)
+        gradients = _private_gradients(net, records, settings, private)
     average = Average(live, height)
     done = 0
     for epoch in settings.stages:
@@ -82,15 +101,16 @@ def train(
 
 
 def _plain_gradients(
-    net: nn.Module, x: Tensor, y: Tensor, settings: DiffusionSettings, rng: torch.Generator, steps: int
+    net: nn.Module, records: Records, settings: DiffusionSettings, rng: torch.Generator, steps: int
 ) -> Iterator[None]:
     """One batch after another, each record once per epoch; the gradients are left in the network."""
-    kept = remaining().to(x.device)
+    y, device = records.y, records.x.device
+    kept = remaining().to(device)
     stream = int(torch.randint(2**62, (1,), generator=rng))
-    batches = shuffled_batches(len(x), settings.batch, steps, rng)
-    draws = (_drawn(rows, (len(rows),), x.shape[1:], settings.flip, rng) for rows in batches)
-    for step, (_, (rows, heads, t, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
-        images = _mirrored(x[rows], heads) if settings.flip else x[rows]
+    batches = shuffled_batches(len(y), settings.batch, steps, rng)
+    draws = (_drawn(rows, (len(rows),), records.frame, settings, rng) for rows in batches)
+    for step, (_, (rows, heads, warps, t, noise)) in enumerate(ahead(draws, lambda drawn: drawn, device)):
+        images = records.changed(rows, heads, warps)
         noisy, goal = add_noise(images, noise, kept[t]), wanted(settings.predicts, images, noise, kept[t])
         # Dropout can only draw from the global stream; here it gets its own, the same wherever training pauses.
         with private_global_stream(stream, step) if settings.dropout else nullcontext():
@@ -103,8 +123,9 @@ def _plain_gradients(
 
 
 def _private_gradients(
-    net: nn.Module, x: Tensor, y: Tensor, settings: DiffusionSettings, private: PrivateSteps
+    net: nn.Module, records: Records, settings: DiffusionSettings, private: PrivateSteps
 ) -> Iterator[None]:
+    x, y, frame = records.x, records.y, records.frame
     kept, draws, coins = remaining().to(x.device), settings.draws_per_record, private.coins
     at_once = max(1, MAP_AT_ONCE // (draws * settings.width * x.shape[2] * x.shape[3]))
 
@@ -113,9 +134,9 @@ def _private_gradients(
 
     gradient = PrivateGradients(net, private)
     batches = (private.rows(len(x)) for _ in range(private.steps))
-    drawn = (_drawn(rows, (len(rows), draws), x.shape[1:], settings.flip, coins) for rows in batches)
-    for _, (rows, heads, t, noise) in ahead(drawn, lambda each: each, x.device):
-        images = (_mirrored(x[rows], heads) if settings.flip else x[rows])[:, None]
+    drawn = (_drawn(rows, (len(rows), draws), frame, settings, coins) for rows in batches)
+    for _, (rows, heads, warps, t, noise) in ahead(drawn, lambda each: each, x.device):
+        images = records.changed(rows, heads, warps)[:, None]
         noisy, goal = add_noise(images, noise, kept[t]), wanted(settings.predicts, images, noise, kept[t])
         fill_gradients(net, gradient(record, noisy, t, y[rows], goal, at_once=at_once))
         yield
@@ -126,15 +147,13 @@ def _loss(net: nn.Module, noisy: Tensor, t: Tensor, labels: Tensor, goal: Tensor
 
 
 def _drawn(
-    rows: Tensor, each: tuple[int, ...], shape: Sequence[int], flip: bool, rng: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What a step draws for its ``rows``: which to mirror, time steps ``each``, noise of ``shape`` for each."""
-    heads = torch.rand(len(rows) if flip else 0, 1, 1, 1, generator=rng) < 0.5
-    return rows, heads, torch.randint(T, each, generator=rng), torch.randn(*each, *shape, generator=rng)
-
-
-def _mirrored(x: Tensor, heads: Tensor) -> Tensor:
-    return torch.where(heads, x.flip(3), x)
+    rows: Tensor, each: tuple[int, ...], frame: Frame, settings: DiffusionSettings, rng: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """What a step draws for its ``rows``: which to mirror, their warps, and ``each`` time steps with noise."""
+    heads = torch.rand(len(rows) if settings.flip else 0, 1, 1, 1, generator=rng) < 0.5
+    warps = drawn_warps(len(rows) if settings.warp else 0, settings.warp, rng)
+    times = torch.randint(T, each, generator=rng)
+    return rows, heads, warps, times, torch.randn(*each, *frame.shape, generator=rng)
 
 
 def _diverged(settings: DiffusionSettings) -> UserError:
