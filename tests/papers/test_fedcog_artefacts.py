@@ -17,7 +17,7 @@ from understudy.papers.carrying_out import PlayedLines, carry_out, counted_runs,
 from understudy.papers.claims import Evidence, in_print, wider
 from understudy.papers.fedcog import STUDIES
 from understudy.papers.fedcog.inverted_images import STUDY as IMAGES
-from understudy.papers.fedcog.main_experiment import BALANCED, CIFAR10, FASHION, FEDAVG, SMOKE
+from understudy.papers.fedcog.main_experiment import BALANCED, CIFAR10, DESK, FASHION, FEDAVG, SMOKE
 from understudy.papers.fedcog.twelve_methods import COLUMNS, every_line, tell
 from understudy.papers.planning import samples_of
 from understudy.papers.published import FromRuns, Study
@@ -121,3 +121,13 @@ def test_a_gap_is_wider_than_another() -> None:
     assert wider(gap, other)(Evidence(cells, {})).word == "holds"
     assert wider(other, gap)(Evidence(cells, {})).word == "does not hold"
     assert wider(gap, (("a", "z"), ("b", "y")))(Evidence(cells, {})).word == "not run"
+
+
+def test_fedsam_has_the_papers_radius_at_its_scale_and_a_smaller_one_at_the_desk() -> None:
+    # With 0.5 it takes more rounds than the desk has before it learns at all.
+    found = {}
+    for scale, setting in (("paper", FASHION[0][0]), ("desk", DESK[0][0])):
+        line = setting.baseline("FedSAM")
+        run = counted_runs(setting.comparison("", "", [line]), line, 0.01, RunStore(Path()))[0].run
+        found[scale] = run.config.method.settings.model_dump()["rho"]
+    assert found == {"paper": 0.5, "desk": 0.05}

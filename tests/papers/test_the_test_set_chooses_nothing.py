@@ -17,7 +17,7 @@ import understudy as us
 from understudy.data.splits.split import Split
 from understudy.errors import UserError
 from understudy.papers.carrying_out import carry_out, played_lines, tuning_runs
-from understudy.papers.comparison import TUNING_SEED, Comparison, Contender
+from understudy.papers.comparison import ON_VALIDATION, TUNING_SEED, Comparison, Contender
 from understudy.papers.published import FromRuns, Later
 from understudy.papers.reproduce import STUDIES
 from understudy.papers.study import StudyLine
@@ -132,7 +132,8 @@ def test_every_study_is_tuned_with_another_seed_than_it_counts_and_never_on_the_
             experiment = asked.make() if isinstance(asked, Later) else asked
             for plan in experiment.comparisons if isinstance(experiment, FromRuns) else ():
                 checked.add(name)
-                assert plan.tuned_on in ("validation_accuracy", "personal_held_out_accuracy"), f"{name} at {scale}"
+                assert plan.tuned_on in (*ON_VALIDATION, "personal_held_out_accuracy"), f"{name} at {scale}"
+                assert (plan.tuned_on == "validation_macro_f1") == (plan.measure == "macro_f1"), f"{name} at {scale}"
                 assert all(TUNING_SEED not in plan.seeds_of(one) for one in plan.contenders)
     assert {"averaging-family", "personal-models", "frontier"} <= checked
 

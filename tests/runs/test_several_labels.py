@@ -13,6 +13,8 @@ from rich.console import Console
 import understudy as us
 from understudy.data.canvases import CanvasesSettings, read_canvases
 from understudy.data.dataset import Dataset
+from understudy.data.examples import Examples
+from understudy.data.splits.split import Split
 from understudy.runs.compare import compare, rounds_to
 from understudy.runs.folder import RunFolder
 from understudy.view.tables import print_comparison, print_summary
@@ -36,13 +38,15 @@ def canvases() -> Dataset:
     return read_canvases(CanvasesSettings(**CANVASES))
 
 
-def predicted(weights: dict[str, torch.Tensor], data: Dataset) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+Said = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+
+
+def predicted(weights: dict[str, torch.Tensor], data: Dataset, records: Examples) -> Said:
     """The network in plain numpy: one hidden layer with ReLU; a label is said where its logit is above 0."""
-    assert data.test is not None
     (mean,), (std,) = data.problem.mean, data.problem.std
-    x = (data.test.x.numpy().reshape(len(data.test), -1) / 255 - mean) / std
+    x = (records.x.numpy().reshape(len(records), -1) / 255 - mean) / std
     first, bias, second, last = (weight.double().numpy() for weight in weights.values())
-    said: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = np.maximum(x @ first.T + bias, 0) @ second.T + last > 0
+    said: Said = np.maximum(x @ first.T + bias, 0) @ second.T + last > 0
     return said
 
 
@@ -61,7 +65,7 @@ def test_every_round_has_scores_of_each_class_in_its_line(ran: us.Result) -> Non
 
 def test_the_last_line_is_what_the_saved_model_scores(ran: us.Result, canvases: Dataset) -> None:
     assert canvases.test is not None
-    said, truth = predicted(ran.weights, canvases), canvases.test.y.numpy() > 0
+    said, truth = predicted(ran.weights, canvases, canvases.test), canvases.test.y.numpy() > 0
     last = ran.metrics[-1]
     assert said.any()  # otherwise there would be little to see
     f1: list[float] = []
@@ -75,6 +79,18 @@ def test_the_last_line_is_what_the_saved_model_scores(ran: us.Result, canvases: 
     assert last["macro_f1"] == pytest.approx(np.mean(f1))
     assert last["sample_f1"] == pytest.approx(np.mean(2 * (said & truth).sum(1) / (said.sum(1) + truth.sum(1))))
     assert last["accuracy"] == pytest.approx((said == truth).mean())
+
+
+def test_validation_records_have_an_f1_of_their_own(tmp_path: Path, canvases: Dataset) -> None:
+    # Accuracy over labels is high for "no" everywhere, so it cannot choose a learning rate.
+    result = us.run(TINY, out=tmp_path / "run", changes={"data.validation": 0.3})
+    kept = canvases.train.take(Split.load(tmp_path / "run/split.json").validation)
+    said, truth = predicted(result.weights, canvases, kept), kept.y.numpy() > 0
+    hits, either = (said & truth).sum(0), said.sum(0) + truth.sum(0)
+    assert said.any()
+    last = result.metrics[-1]
+    assert last["validation_macro_f1"] == pytest.approx((2 * hits[either > 0] / either[either > 0]).mean())
+    assert last["validation_accuracy"] == pytest.approx((said == truth).mean())
 
 
 def test_each_user_is_a_client_and_the_config_says_so(ran: us.Result) -> None:
@@ -101,7 +117,7 @@ def test_without_a_test_set_clients_count_labels_and_the_sum_is_scored(canvases:
     kept = [holding.held_out for holding in data.sites.values()]
     together = Dataset("kept", data.problem, kept[0], kept[0].and_also(kept[1]).and_also(kept[2]))
     assert together.test is not None
-    said, truth = predicted(ran.weights, together), together.test.y.numpy() > 0
+    said, truth = predicted(ran.weights, together, together.test), together.test.y.numpy() > 0
     last = ran.metrics[-1]
     assert last["scored_at"] == "clients"
     assert last["sample_f1"] == pytest.approx(np.mean(2 * (said & truth).sum(1) / (said.sum(1) + truth.sum(1))))

@@ -15,7 +15,7 @@ from understudy.config.resolve import resolve
 from understudy.config.schema import Config
 from understudy.engines.spread import spread
 from understudy.errors import UserError
-from understudy.papers.comparison import TUNING_SEED, VALIDATION, Comparison, Contender
+from understudy.papers.comparison import ON_VALIDATION, TUNING_SEED, VALIDATION, Comparison, Contender
 from understudy.papers.line_of_runs import line_of_runs
 from understudy.papers.study import Changes, StudyLine
 from understudy.runs.run_store import Diverged, FinishedRun, RunStore, StoredConfig
@@ -140,7 +140,7 @@ def tuning_runs(plan: Comparison, contender: Contender, store: RunStore) -> list
     if contender.like or len(rates) < 2:
         return []
     more = dict(plan.tuning)
-    if plan.tuned_on == "validation_accuracy":
+    if plan.tuned_on in ON_VALIDATION:
         more["data.validation"] = _validation(plan)
     return [_needed(plan, contender, "tuning", rate, TUNING_SEED, more, store) for rate in rates]
 

@@ -13,6 +13,7 @@ from understudy.papers.study import Changes
 
 TUNING_SEED = 1000
 VALIDATION = 0.2
+ON_VALIDATION = ("validation_accuracy", "validation_macro_f1")  # scored on records kept back from training
 ON_THE_TEST_SET = ("accuracy", "corrected_accuracy", "local_accuracy", "personal_accuracy", "macro_f1", "sample_f1")
 
 

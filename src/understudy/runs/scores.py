@@ -52,8 +52,10 @@ class Scorekeeper:
         net.load(self._method.result(state))
         scores = evaluate(net.logits, test, net.problem).as_dict()
         if self._data.validation is not None:
-            validation = net.to_score(self._data.validation)
-            scores["validation_accuracy"] = evaluate(net.logits, validation, net.problem).accuracy
+            seen = evaluate(net.logits, net.to_score(self._data.validation), net.problem)
+            scores["validation_accuracy"] = seen.accuracy
+            if net.problem.multilabel:  # where accuracy rewards saying no to every label
+                scores["validation_macro_f1"] = seen.macro_f1
         for name, weights in self._method.further_models(state).items():
             net.load(weights)
             scores[f"{name}_accuracy"] = evaluate(net.logits, test, net.problem).accuracy

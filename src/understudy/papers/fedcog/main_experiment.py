@@ -33,6 +33,8 @@ BASELINES: Mapping[str, Changes] = {
     "FedGen": {"method.name": "fedgen", **PLAIN},
 }
 PAPER_RATES: Mapping[str, Sequence[float]] = {"SCAFFOLD": (0.1,), "FedReg": (0.1,)}
+# The paper's ρ = 0.5 delays the start by more rounds than the desk has (remark of table 1).
+SMALL_RHO: Mapping[str, Changes] = {"FedSAM": {"method.rho": 0.05}}
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Setting:
     rounds: int = 70
     rates: Sequence[float] = (0.01,)
     rates_of: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of methods that need others
+    settings_of: Mapping[str, Changes] = field(default_factory=dict)  # likewise
     seeds: Sequence[int] = (0,)
     fedcog: Changes = field(default_factory=dict)  # what is smaller than in the paper
     tuning: Changes = field(default_factory=dict)  # likewise, while rates are tuned
@@ -71,7 +74,8 @@ class Setting:
         """A method of table 1 that is not FedCOG."""
         if row == FEDAVG:
             return self.continued(row, {})
-        return Contender(self.label(row), self._whole(BASELINES[row]), **self._rated(row), seeds=self._seeds(row))
+        changes = self._whole({**BASELINES[row], **self.settings_of.get(row, {})})
+        return Contender(self.label(row), changes, **self._rated(row), seeds=self._seeds(row))
 
     def variant(self, row: str, weighting: str, **settings: Any) -> Contender:
         """FedCOG with some of its settings changed, after the shared rounds."""
@@ -106,7 +110,9 @@ class Setting:
 
     def comparison(self, name: str, about: str, contenders: Sequence[Contender]) -> Comparison:
         named, of_lines = f"{name}, {self.column}", (self.rates, self.seeds, contenders, self.measure)
-        return Comparison(named, about, self.config, *of_lines, tuning=self.tuning)
+        # "No" to every label is 85 % right where a canvas has one or two of ten, so F1 chooses where F1 is reported.
+        tuned_on = "validation_macro_f1" if self.measure == "macro_f1" else "validation_accuracy"
+        return Comparison(named, about, self.config, *of_lines, tuned_on, tuning=self.tuning)
 
 
 Group = Sequence[Setting]  # of one comparison: the first is tuned, the others vary it
@@ -186,7 +192,15 @@ DESK: Sequence[Group] = (
         averaged=12,
         rounds=20,
         rates=(0.01, 0.03, 0.1),
-        rates_of={"SCAFFOLD": (0.03, 0.1, 0.3), "FedReg": (0.03, 0.1, 0.3), "FedGen": (0.003, 0.01, 0.03)},
+        rates_of={
+            "SCAFFOLD": (0.01, 0.03, 0.1),
+            "FedReg": (0.03, 0.1, 0.3),
+            "FedGen": (0.003, 0.01, 0.03),
+            # At the lower end of what the others try, these two were best, so theirs begins lower.
+            "VHL": (0.003, 0.01, 0.03),
+            "FedExp": (0.003, 0.01, 0.03),
+        },
+        settings_of=SMALL_RHO,
         seeds=(0, 1, 2),
         seeds_of={"FedReg": (0,)},
         fedcog={"images": 32, "steps": 50},
