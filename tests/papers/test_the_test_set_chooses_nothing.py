@@ -18,6 +18,7 @@ from understudy.data.splits.split import Split
 from understudy.errors import UserError
 from understudy.papers.carrying_out import carry_out, played_lines, tuning_runs
 from understudy.papers.comparison import ON_VALIDATION, TUNING_SEED, Comparison, Contender
+from understudy.papers.fedcog.main_experiment import Setting
 from understudy.papers.published import FromRuns, Later
 from understudy.papers.reproduce import STUDIES
 from understudy.papers.study import StudyLine
@@ -123,6 +124,36 @@ def test_what_counts_is_the_last_round_on_the_test_set_and_the_best_is_apart(tun
         assert (summary["accuracy"], summary["best_accuracy"]) == (curve[-1], max(curve))
         (row,) = compare([run.path])
         assert (row.accuracy, row.best_accuracy) == (curve[-1], max(curve))
+
+
+def several_labels(home: Path) -> dict[str, Any]:
+    """A lit pixel means its label in 45 of 100 records: to name none is right most often, and useless."""
+    rng = np.random.default_rng(0)
+    for name in ("train", "test"):
+        lit = rng.random((200, 6)) < 0.3
+        x = np.where(lit, 230, 20).astype(np.uint8).reshape(200, 1, 3, 2)
+        np.savez(home / f"{name}.npz", x=x, y=(lit & (rng.random((200, 6)) < 0.45)).astype(np.uint8))
+    return {
+        "data": {"name": str(home / "train.npz"), "test": str(home / "test.npz"), "clients": 2, "split": "iid"},
+        "model": {"name": "softmax"},
+        "method": {"name": "fedavg", "rounds": 2, "local": {"epochs": 2, "batch": 8}},
+        "engine": {"name": "inline"},
+    }
+
+
+def test_with_several_labels_f1_chooses_where_accuracy_would_name_none(tmp_path: Path) -> None:
+    quiet, loud = 5.0, 0.1  # the large rate soon names no label
+    setting = Setting("labels", several_labels(tmp_path), averaged=1, rounds=2, rates=(quiet, loud), measure="macro_f1")
+    plan = setting.comparison("several labels", "", [Contender("fedavg", {})])
+    store = RunStore(tmp_path / "study")
+    carry_out([plan], store, Observer(), workers=1)
+    runs = tuning_runs(plan, plan.contenders[0], store)
+    tried = {one.rate: RunFolder(store.folder(one.run)).metrics()[-1] for one in runs}
+    assert tried[quiet]["validation_accuracy"] > tried[loud]["validation_accuracy"], "accuracy would choose the other"
+    assert tried[quiet]["validation_macro_f1"] < 0.1 < tried[loud]["validation_macro_f1"]
+    line = played_lines([plan], store)["fedavg"]
+    assert line.rate == loud
+    assert line.validation == {f"{rate:g}": last["validation_macro_f1"] for rate, last in tried.items()}
 
 
 def test_every_study_is_tuned_with_another_seed_than_it_counts_and_never_on_the_test_set() -> None:
