@@ -180,17 +180,22 @@ TABLE3 = Study(
                 "Rules that mind the quality of the approximation surpass the fixed one.",
                 all_of(above((row, ACCURACY), ("Fixed", ACCURACY)) for row in MEASURED_RULES),
                 likely_cause=(
-                    "Three rounds at the desk, 200 in print: what counts here is how far the server gets in a round. "
-                    "With Min its radius is 1.6, 1.2 and 1.0, and a fixed number of steps takes it further, whatever "
-                    "the quality of the images out there. In print the four rules lie within 1.1 points."
+                    "The smallest of five measured radii is too small at the desk, and it is not only that three "
+                    "rounds are few. Over twelve rounds (one seed, images at rate 20) Min ends at 86.7 %, Fixed at "
+                    "91.9, and Max is at 92.8 after eleven: some client's r_k is below 0.6 in half of the rounds, and "
+                    "Min's server stops after 3 to 32 of 50 steps, while Max goes 1.2 to 1.9 far. A client measures "
+                    "r_k with its own 20 images of two classes; it has 100 in print, where the four rules lie within "
+                    "1.1 points. How r_k is measured and where the server stops is as in the paper, and in each of "
+                    "three rounds matching brought the images' gradient nearer to that of the records (from 2.6 to 2.2 "
+                    "in the first)."
                 ),
             ),
             PaperClaim(
                 "Among them, Min delivers the best results.",
                 row_above("Min", ["Max", "Median", "Fixed"], [ACCURACY]),
                 likely_cause=(
-                    "The paper's own table has Max and Median above Min; at the desk the same order is wider, since "
-                    "few rounds favour whoever goes furthest."
+                    "The paper's own table has Max and Median above Min; at the desk the same order is wider, because "
+                    "Min's radius is often too small there, see above."
                 ),
             ),
             PaperClaim(
