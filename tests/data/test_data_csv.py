@@ -170,6 +170,20 @@ def test_under_a_privacy_budget_nothing_is_taken_from_the_records(
         build_data(resolve(words))
 
 
+@pytest.mark.parametrize("where", ["labels", "vocabulary.ill"])
+def test_words_that_yaml_reads_as_truth_values_are_to_be_quoted(where: str) -> None:
+    data = {"name": "a.csv", **({"labels": [False, True]} if where == "labels" else {"vocabulary": {"ill": [False]}})}
+    with pytest.raises(UserError, match=r"data\.(labels|vocabulary).*yes, no, on, off.*write such a word in quotes"):
+        resolve({"data": data})
+
+
+def test_words_may_be_numbers() -> None:
+    settings = resolve({"data": {"name": "a.csv", "labels": [1, 2], "vocabulary": {"grade": [1, 2]}}}).data
+    assert settings is not None
+    assert settings.labels == ("1", "2")
+    assert settings.vocabulary == {"grade": ("1", "2")}
+
+
 @pytest.mark.parametrize(
     ("lines", "says"),
     [

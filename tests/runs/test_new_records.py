@@ -43,8 +43,27 @@ def test_a_row_is_never_dropped_from_what_is_predicted(tmp_path: Path) -> None:
 def test_another_number_of_columns_is_told(tmp_path: Path) -> None:
     result = us.run(table(tmp_path, "north.csv"), rounds=1, out=tmp_path / "run")
     (tmp_path / "new.csv").write_text("age,weight\n20,51.5\n")
-    with pytest.raises(us.UserError, match=r"shape \(1, 2\); this run learnt from \(n, 4\)"):
+    with pytest.raises(
+        us.UserError, match=r"new\.csv has no column 'sex', which training had\. It needs: age, sex, weigh"
+    ):
         result.predict(tmp_path / "new.csv")
+
+
+def test_a_column_of_another_name_is_not_taken_for_one_of_training(tmp_path: Path) -> None:
+    """As many columns as there should be, so that a count alone would let it pass."""
+    result = us.run(table(tmp_path, "north.csv"), rounds=1, out=tmp_path / "run")
+    (tmp_path / "new.csv").write_text("age,wieght,sex\n20,51.5,m\n")
+    with pytest.raises(
+        us.UserError, match=r"no column 'weight', which training had\. Did you mean its column 'wieght'\?"
+    ):
+        result.predict(tmp_path / "new.csv")
+
+
+def test_columns_that_training_did_not_know_are_left_out(tmp_path: Path) -> None:
+    result = us.run(table(tmp_path, "north.csv"), rounds=1, out=tmp_path / "run")
+    (tmp_path / "new.csv").write_text("age,weight,sex\n20,51.5,m\n")
+    (tmp_path / "more.csv").write_text("note,age,weight,sex,zip\ntall,20,51.5,m,7\n")
+    assert np.array_equal(result.probabilities(tmp_path / "more.csv"), result.probabilities(tmp_path / "new.csv"))
 
 
 def pictures(folder: Path, count: int = 6) -> None:

@@ -1,10 +1,13 @@
 import io
+import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from understudy import patience, under_way
 from understudy.runs.watching import Observer
+from understudy.view import progress as progress_view
 from understudy.view.progress import HowFar, RichProgress
 from written_runs import line, write_run
 
@@ -101,6 +104,30 @@ def test_within_a_round_it_counts_who_answered_of_those_asked(tmp_path: Path) ->
     progress.heard("client-4")
     assert progress.standing.words() == "10.0 %  ↑0 B ↓0 B  2/5 clients"
     assert progress.standing.part_done == pytest.approx(0.4)
+
+
+def test_a_long_silence_is_broken_by_what_the_tasks_are_doing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "NEXT", 0.05)
+    monkeypatch.setattr(progress_view, "OFTEN", 0.01)
+    progress, file = watcher()
+    with progress:
+        progress.begins(2, -1, 10, tmp_path)
+        progress.scored(line(0, 0.1, clients=0, seconds=0.0))
+        for _ in under_way.counted("moving records", [0], 1000):
+            until = time.monotonic() + 20
+            while len(said(file)) < 2 and time.monotonic() < until:
+                time.sleep(0.01)
+    silent = said(file)[1]
+    assert silent.startswith("round 1/2: 0 of 10 clients so far, after 0:0")
+    assert silent.endswith("; moving records, step 0 of 1,000")
+
+
+def test_in_a_terminal_what_the_tasks_are_doing_shows_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    standing = HowFar(rounds=2, done=0, clients=4, asked=4)
+    for _ in under_way.counted("training", [0], 300):
+        assert "step" not in standing.words()  # what is over in a moment would only flicker
+        monkeypatch.setattr(progress_view, "LOOKED_AT", 0.0)
+        assert "0/4 clients  training, step 0 of 300" in standing.words()
 
 
 def test_who_answers_again_begins_the_next_exchange() -> None:

@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from understudy import patience
+from understudy.config.declared import declared_data
 from understudy.config.schema import Config, ModelPlan
-from understudy.data.assemble import build_federation, check_private
+from understudy.data.assemble import build_federation
 from understudy.data.federation import Federation
 from understudy.data.kinds import PLURAL, listed
 from understudy.data.problem import Problem
@@ -37,11 +38,9 @@ def build_data(config: Config) -> Federation:
     if config.live.data is not None:
         return config.live.data
     assert config.data is not None
-    data = build_federation(config.data, seed=config.top.seed)
-    if config.top.privacy is not None:
-        _method_alone(config, data.problem)  # where it cannot take such records, no promise is worth writing
-        check_private(config.data, data)
-    return data
+    if config.top.privacy is None:
+        return build_federation(config.data, seed=config.top.seed)
+    return declared_data(config, config.data, _method_alone, build_method)
 
 
 def build_method(config: Config, data: Federation, fast: FastPath | None = None, *, at_site: bool = False) -> Method:

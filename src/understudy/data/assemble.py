@@ -136,7 +136,7 @@ def _of_sites(settings: DataSettings, seed: int) -> Federation:
     if len(sources) < len(given):
         raise UserError("data.sites: give a source for every site, or null for every site, not a mixture.")
     brought = read_sites(sources, settings.test, labels=settings.labels, reading=settings.reading)
-    return Federation.from_examples(
+    made = Federation.from_examples(
         {site: _as_said(part, settings, site) for site, part in brought.sites.items()},
         None if brought.test is None else _as_said(brought.test, settings, "test"),
         _scaling(settings, len(brought.label_names) or settings.classes, places_in(brought.found)),
@@ -145,26 +145,7 @@ def _of_sites(settings: DataSettings, seed: int) -> Federation:
         label_names=brought.label_names,
         found=brought.found,
     )
-
-
-def check_private(settings: DataSettings, data: Federation) -> None:
-    """Under a privacy budget, one record must not change how others are read: no noise would cover that."""
-    if "vocabulary" in data.found:
-        raise UserError(
-            "data.vocabulary: under a privacy budget words must not come from the records; list those of "
-            f"{', '.join(data.found['vocabulary'])}."
-        )
-    if "tokens" in data.found:
-        raise UserError(
-            "data.tokens: under a privacy budget the number of token ids must not come from the records; write it."
-        )
-    if settings.scale == "site":
-        raise UserError(
-            "data.scale: with 'site', one record changes how others are scaled, which no noise covers; under a privacy "
-            "budget write data.mean and data.std."
-        )
-    if settings.missing == "mean":
-        raise UserError("data.missing: a mean is not private; under a privacy budget write refuse or drop.")
+    return replace(made, columns=brought.columns)
 
 
 def _remote(settings: DataSettings) -> Federation:

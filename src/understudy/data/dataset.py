@@ -25,6 +25,7 @@ class Dataset:
     factors: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (n,) int64, one level per record
     label_names: tuple[str, ...] = ()
     found: Mapping[str, Any] = field(default_factory=dict)  # settings that your own files show, for the config
+    columns: tuple[str, ...] = ()  # of a table, in the order of its features
 
     def __post_init__(self) -> None:
         self.problem.check(self.train, f"{self.name}, training records")

@@ -50,6 +50,7 @@ class Federation:
     label_names: tuple[str, ...] = ()
     remote: bool = False  # the records stay at the sites: only the sites' names are here
     found: Mapping[str, Any] = field(default_factory=dict)  # settings that your own files show, for the config
+    columns: tuple[str, ...] = ()  # of a table, in the order of its features; empty: records are no rows of columns
     scale: FederatedScale | None = None  # how sites will agree on a scale in the opening; None: they need not
 
     def __post_init__(self) -> None:
@@ -102,13 +103,14 @@ class Federation:
             split,
             dataset.label_names,
             found=dataset.found,
+            columns=dataset.columns,
         )
 
     @classmethod
     def from_population(cls, dataset: Dataset, sites: PopulationSites, validation: Indices) -> Self:
         kept = dataset.train.take(torch.from_numpy(validation)) if len(validation) else None
-        named = dataset.label_names
-        return cls(dataset.problem, sites, dataset.test, kept, label_names=named, found=dataset.found)
+        known: dict[str, Any] = {"label_names": dataset.label_names, "found": dataset.found, "columns": dataset.columns}
+        return cls(dataset.problem, sites, dataset.test, kept, **known)
 
     @classmethod
     def from_arrays(

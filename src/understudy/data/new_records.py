@@ -20,12 +20,12 @@ from understudy.errors import UserError
 PLACES = "a table (.csv, .parquet), an .npz with 'x', an image or a folder of images"
 
 
-def read_new(path: Path, reading: Reading, shape: Sequence[int]) -> Tensor | NDArray[Any]:
-    """(n, …) records; ``shape`` is that of one record in training."""
+def read_new(path: Path, reading: Reading, shape: Sequence[int], columns: Sequence[str] = ()) -> Tensor | NDArray[Any]:
+    """(n, …) records; ``shape`` is that of one record in training, ``columns`` are a table's, if they are known."""
     if not path.exists():
         raise UserError(f"records: there is no file or folder {path}.")
     if holds_table(path):
-        return read_unlabelled(path, shape, reading.frame, reading.rules)
+        return read_unlabelled(path, shape, reading.frame, reading.rules, columns)
     if path.suffix == ".npz":
         return _of_arrays(path)
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())

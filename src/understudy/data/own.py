@@ -25,6 +25,7 @@ from understudy.data.tables import (
     TableRules,
     category_places,
     check_columns,
+    in_order,
     read_table,
     read_users,
     words_in,
@@ -151,7 +152,7 @@ def read_own(
     if path.is_dir() and kept_at is None and (path / "train").is_dir() and (path / "test").is_dir():
         path, kept_at = path / "train", path / "test"
     sources = [path] if kept_at is None else [path, kept_at]
-    names, reading, found = _with_words(sources, labels, reading)
+    names, reading, found, columns = _with_words(sources, labels, reading)
     if not names and is_folder_of_images(path):
         names = _classes_in(sources)
     kept_back = None if kept_at is None else read_source(kept_at, names, reading)
@@ -165,7 +166,7 @@ def read_own(
     problem = problem_of([train] if kept_back is None else [train, kept_back], known, name)
     train = by_constants(train, problem)
     kept_back = None if kept_back is None else by_constants(kept_back, problem)
-    return Dataset(name, problem, train, kept_back, users=users, label_names=names, found=found)
+    return Dataset(name, problem, train, kept_back, users=users, label_names=names, found=found, columns=columns)
 
 
 def _from_npz(
@@ -201,9 +202,9 @@ def _classes_in(sources: Sequence[Path]) -> tuple[str, ...]:
 
 def _with_words(
     sources: Sequence[Path], labels: tuple[str, ...], reading: Reading
-) -> tuple[tuple[str, ...], Reading, dict[str, Any]]:
-    """Class names and vocabularies from the texts of all tables, where the config does not give them; the last part is
-    what was found, as settings."""
+) -> tuple[tuple[str, ...], Reading, dict[str, Any], tuple[str, ...]]:
+    """Class names and vocabularies from the texts of all tables, where the config does not give them; then what was
+    found, as settings, and the columns that are features, in their order."""
     given = reading.rules.vocabulary
     every = [words_in(path, reading.rules) for path in sources if holds_table(path) and path.exists()]
     check_columns(every, reading.rules)
@@ -216,9 +217,10 @@ def _with_words(
     if vocabulary:
         found["vocabulary"] = {**{name: list(words) for name, words in given.items()}, **vocabulary}
     every_word = {**given, **vocabulary}
-    if places := category_places(next((words.features for words in every if words.features), ()), every_word):
+    features = next((words.features for words in every if words.features), frozenset[str]())
+    if places := category_places(features, every_word):
         found["categories"] = [list(place) for place in places]
-    return names, replace(reading, rules=replace(reading.rules, vocabulary=every_word)), found
+    return names, replace(reading, rules=replace(reading.rules, vocabulary=every_word)), found, in_order(features)
 
 
 def places_in(found: Mapping[str, Any]) -> Categories:
@@ -287,6 +289,7 @@ class OwnSites:
     test: Examples | None
     label_names: tuple[str, ...]
     found: Mapping[str, Any] = field(default_factory=dict)  # settings that the files show
+    columns: tuple[str, ...] = ()  # of a table, in the order of its features
 
 
 def read_sites(
@@ -303,7 +306,7 @@ def read_sites(
             raise UserError(f"data.sites.{site}: there is no file or folder {path}.")
     kept_at = None if test is None else Path(test).expanduser()
     every = [*sources.values()] if kept_at is None else [*sources.values(), kept_at]
-    texts, reading, found = _with_words(every, labels, reading)
+    texts, reading, found, columns = _with_words(every, labels, reading)
     names = texts or _classes_in(every)
     if names and not texts and not all(is_folder_of_images(path) for path in every):
         raise UserError(
@@ -311,4 +314,5 @@ def read_sites(
             "or name the classes in order with data.labels."
         )
     parts = _in_one_mode(every, [read_source(path, names, reading) for path in every])
-    return OwnSites(dict(zip(sources, parts, strict=False)), None if kept_at is None else parts[-1], names, found)
+    test_part = None if kept_at is None else parts[-1]
+    return OwnSites(dict(zip(sources, parts, strict=False)), test_part, names, found, columns)

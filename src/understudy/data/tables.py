@@ -19,6 +19,7 @@ The column ``data.person`` tells whose record each is: a person's records stay t
 ``users``, whole numbers, tells whose record each is, for ``split: users``; an index that pandas wrote is ignored.
 """
 
+import difflib
 import functools
 import math
 import operator
@@ -145,7 +146,7 @@ def read_table(
     kind: RecordKind | None = None,
 ) -> Examples:
     """All records; ``names`` are the class names in order, ``shape`` is a record's where flat lists do not show it."""
-    tables = _tables(path, rules)
+    tables = tables_of(path, rules)
     people = [column.cells() for table in tables if (column := table.person) is not None]
     y = _joined([_labels(table.label, names) for table in tables], tables)
     x = _records(tables, frame, str(path), room)
@@ -158,20 +159,48 @@ def read_table(
 
 
 def read_unlabelled(
-    path: Path, shape: Sequence[int], frame: Framing = AS_IT_IS, rules: TableRules = AS_FOUND
+    path: Path,
+    shape: Sequence[int],
+    frame: Framing = AS_IT_IS,
+    rules: TableRules = AS_FOUND,
+    columns: Sequence[str] = (),
 ) -> Tensor | NDArray[np.generic]:
-    """(n, …) records, one for each row: none is dropped, and a column of labels is left out if there is one."""
-    x = _records(_tables(path, replace(rules, missing=_KEPT[rules.missing])), frame, str(path), None)
+    """(n, …) records, one for each row: none is dropped, and a column of labels is left out if there is one.
+
+    ``columns`` are the features of training, if their names are known: then all others are left out.
+    """
+    tables = tables_of(path, replace(rules, missing=_KEPT[rules.missing]))
+    if columns and all(table.holds_features for table in tables):
+        tables = [_with_columns(table, columns) for table in tables]
+    x = _records(tables, frame, str(path), None)
     return x.reshape(-1, *shape) if x.ndim == 2 and x.shape[1] == math.prod(shape) else x
+
+
+def _with_columns(table: Table, columns: Sequence[str]) -> Table:
+    have = table.features()
+    lacking = [name for name in columns if name not in have]
+    if not lacking:
+        return replace(table, columns={name: have[name] for name in columns})
+    near = difflib.get_close_matches(lacking[0], [name for name in have if name not in columns], 1)
+    hint = f" Did you mean its column '{near[0]}'?" if near else ""
+    raise UserError(
+        f"{table.file} has no column{'s' if len(lacking) > 1 else ''} {', '.join(map(repr, lacking))}, which training "
+        f"had.{hint} It needs: {', '.join(columns)}."
+    )
 
 
 _KEPT: Mapping[Missing, Missing] = {"refuse": "refuse", "drop": "refuse", "mean": "mean"}
 
 
+def in_order(features: Iterable[str]) -> tuple[str, ...]:
+    """Names of columns, as a record has them."""
+    return tuple(sorted(features, key=_by_number))
+
+
 def category_places(features: Iterable[str], vocabulary: Mapping[str, Sequence[str]]) -> Categories:
     """Where in a record each category of a table begins, and how many words it has."""
     places, first = [], 0
-    for name in sorted(features, key=_by_number):
+    for name in in_order(features):
         words = len(vocabulary.get(name, ())) or 1
         places += [(first, words)] if name in vocabulary else []
         first += words
@@ -193,7 +222,7 @@ def words_in(path: Path, rules: TableRules) -> TextsFound:
     """What a table would add to ``data.labels`` and ``data.vocabulary``."""
     labels: set[str] = set()
     categories: dict[str, set[str]] = {}
-    tables = _tables(path, rules)
+    tables = tables_of(path, rules)
     for table in tables:
         if table.label.is_text:
             labels |= table.label.words()
@@ -243,7 +272,7 @@ def check_columns(tables: Sequence[TextsFound], rules: TableRules) -> None:
 
 def read_users(path: Path, rules: TableRules = AS_FOUND) -> Tensor | None:
     """(n,) int64: whose record each is, if the files tell."""
-    tables = _tables(path, rules, None if rules.missing == "drop" else (USERS,))
+    tables = tables_of(path, rules, None if rules.missing == "drop" else (USERS,))
     if not any(USERS in table.columns for table in tables):
         return None
     columns = [table.one_of((USERS,), "users") for table in tables]
@@ -342,7 +371,7 @@ def _joined(parts: Sequence[NDArray[np.generic]], tables: Sequence[Table]) -> ND
     return np.concatenate(parts)
 
 
-def _tables(path: Path, rules: TableRules, only: Sequence[str] | None = None) -> list[Table]:
+def tables_of(path: Path, rules: TableRules, only: Sequence[str] | None = None) -> list[Table]:
     """Every file that has rows."""
     tables = []
     for file in files_of(path):

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from understudy import under_way
 from understudy.engines.carried_memory import begin_with, memory_for, parts_of, remember
 from understudy.engines.inline import SitesHere
 from understudy.engines.with_parent import ENDING, end_with_parent, start_deaf
@@ -62,7 +63,7 @@ class Workers(SitesHere):
     def __init__(self, sites: Mapping[str, Site], method: Method, workers: int, together: int = 1):
         super().__init__(sites, method, together)
         self._again: deque[Assignment] = deque()  # requests that workers died over
-        self._workers = [self._start() for _ in range(workers)]
+        self._workers = [self._start(at) for at in range(workers)]
 
     def exchange(self, requests: Iterable[Request]) -> Iterator[Answer]:
         self._let_go_of_unfinished()
@@ -102,10 +103,10 @@ class Workers(SitesHere):
             worker.pipe.close()
         self._workers = []
 
-    def _start(self) -> Worker:
+    def _start(self, at: int) -> Worker:
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(os.getpid(), theirs, ours, self), daemon=True)
+        process = context.Process(target=_serve, args=(os.getpid(), at, theirs, ours, self), daemon=True)
         start_deaf(process)
         theirs.close()
         return Worker(process, ours)
@@ -129,7 +130,7 @@ class Workers(SitesHere):
                 said = [_received_answer(worker.pipe) for _ in job.requests]
             except (EOFError, OSError):  # killed before its answer or in the middle of it
                 worker.process.join()
-                self._workers[at] = self._start()
+                self._workers[at] = self._start(at)
                 yield from self._after_a_death(replace(job, deaths=job.deaths + 1), worker.process.exitcode)
                 continue
             worker.busy = None
@@ -161,7 +162,8 @@ class Workers(SitesHere):
         yield replace(given_up, deaths=job.before + job.deaths, lost=True, seconds=job.seconds)
 
 
-def _serve(parent: int, pipe: Connection, other_end: Connection, here: Workers) -> None:
+def _serve(parent: int, at: int, pipe: Connection, other_end: Connection, here: Workers) -> None:
+    under_way.take_place(1 + at)  # 0 is the run's own
     other_end.close()  # so that the end of the run shows as end of file
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run itself handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

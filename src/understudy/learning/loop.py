@@ -20,6 +20,7 @@ from understudy.learning.local import Local
 from understudy.learning.losses import per_record_loss
 from understudy.learning.plan import EMPTY
 from understudy.models.network import Network
+from understudy.under_way import counted
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def train(
     here, grad, trainable = net.vector[moving], net.grad[moving], net.vector[net.trainable]
     decaying = net.matrices[moving] if local.decay_on == "weights" else None
     taken = 0
-    for step, batch in enumerate(_Batches(net, feed, local)):
+    for step, batch in enumerate(counted("training", _Batches(net, feed, local), len(feed.plan))):
         descent.slope(net, batch, pulls)
         if local.clip is not None:
             grad.mul_(torch.clamp(local.clip / (grad.norm() + 1e-12), max=1))

@@ -26,6 +26,8 @@ class Holdings:
     counts: Mapping[str, Mapping[int, int]]  # by client and class; classes that it lacks are left out
     pixels: bool | None = None  # uint8 records, or floats; None: older folders do not tell
 
+    columns: tuple[str, ...] = ()  # of a table, in the order of its features; empty: records are no rows of columns
+
     # Records to learn from of one person, at most; by client, where it is known whose they are.
     most_of_one: Mapping[str, int] = field(default_factory=dict)
 
@@ -44,6 +46,7 @@ def holdings_of(data: Federation) -> Holdings:
         {name: len(holding.held_out) for name, holding in data.sites.items()},
         {name: {label: count for label, count in enumerate(row) if count} for name, row in counts.items()},
         data.pixels,
+        data.columns,
         {name: most for name, one in data.sites.items() if (most := most_of_one(one.own)) is not None},
     )
 
@@ -61,7 +64,9 @@ def note_holdings(run: RunFolder, data: Federation) -> None:
         }
         for name in found.records
     }
-    run.write_json(HOLDINGS_FILE, {"classes": list(found.classes), "pixels": found.pixels, "clients": clients})
+    columns = {"columns": list(found.columns)} if found.columns else {}
+    words = {"classes": list(found.classes), "pixels": found.pixels, **columns, "clients": clients}
+    run.write_json(HOLDINGS_FILE, words)
 
 
 def read_holdings(folder: Path) -> Holdings | None:
@@ -87,5 +92,6 @@ def _holdings(found: Mapping[str, Any]) -> Holdings:
         {str(name): int(one["held_out"]) for name, one in clients.items()},
         counts,
         found.get("pixels"),
+        tuple(map(str, found.get("columns", ()))),
         {str(name): int(one[PERSON]) for name, one in clients.items() if PERSON in one},
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from understudy import __version__
 from understudy.config.build import build_data, build_method, completed, decide_together, device
+from understudy.config.first_look import cost_of_a_first_run
 from understudy.config.schema import Config, Live
 from understudy.data.federation import Federation, persons_on_both_sides
 from understudy.data.inspection import about_sequences, kind_in_words
@@ -154,6 +155,8 @@ def _check(config: Config, data: Federation, method: Method, words: dict[str, An
         )
     _say_kind(config, data, words, watcher)
     _check_sizes(config, data, watcher)
+    if costly := cost_of_a_first_run(config, data):
+        watcher.says(costly)
     _tell_head(method, watcher)
     if config.top.measure and (data.remote or config.top.privacy is not None):
         raise UserError("measure reads all clients' records without noise; leave it out in a real or private run.")

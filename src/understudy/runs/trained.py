@@ -30,6 +30,7 @@ from understudy.randomness import private_global_stream, seed_from
 from understudy.runs.as_trained import as_trained
 from understudy.runs.compare import read_config
 from understudy.runs.folder import RunFolder
+from understudy.runs.holdings import read_holdings
 from understudy.runs.reported import problem_of
 from understudy.runs.scaling import data_of_run
 from understudy.threads import one_thread
@@ -120,7 +121,9 @@ class TrainedModel:
             raise UserError("This run was given its records in Python; pass new ones as an array, not as a file.")
         settings = resolve(self.words, live=self.live).data
         assert settings is not None
-        return read_new(Path(records).expanduser(), settings.reading, self.problem.shape)
+        held = read_holdings(self.folder)
+        columns = () if held is None else held.columns
+        return read_new(Path(records).expanduser(), settings.reading, self.problem.shape, columns)
 
     @property
     def network(self) -> Network:

@@ -17,6 +17,7 @@ from understudy.learning.losses import per_record_loss
 from understudy.models.network import Network
 from understudy.synthesis.divergence import Divergence, jensen_shannon, log_chances
 from understudy.synthesis.image_network import NOISE, new_image_network
+from understudy.under_way import counted
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def _minimise(
     """Steps of ``adam`` on the loss of the images, which are made anew for each."""
     y, problem, learnt = labels.to(net.device), net.problem, adam.param_groups[0]["params"]
     with net.frozen(), previous.frozen() if previous is not None else torch.enable_grad():
-        for _ in range(how.steps):
+        for _ in counted("moving records", range(how.steps), how.steps):
             x = images()
             logits = net(x)[1][:, : problem.classes]
             loss = per_record_loss(problem, logits, y).mean()

@@ -20,6 +20,7 @@ from understudy.learning.ahead import ahead
 from understudy.learning.ball import length
 from understudy.learning.pool import Siamese
 from understudy.models.network import Network
+from understudy.under_way import counted
 
 GOOD_PASS = 160_000  # numbers per pass: ten classes of 256 images of 8×8, one of 32×32; measured
 
@@ -128,7 +129,8 @@ def looks_near(net: Network, near: Neighbourhood, wanted: Wanted, classes: int) 
         draws = () if augment is None else tuple(augment.draw(0) for _ in range(classes))
         return _Drawn(away, draws, wanted.draw())
 
-    for look, (away, *sent) in ahead((drawn() for _ in range(near.looks)), _Drawn.tensors, net.device):
+    looks = ahead((drawn() for _ in range(near.looks)), _Drawn.tensors, net.device)
+    for look, (away, *sent) in counted("moving records", looks, near.looks):
         w = start.clone()
         w[net.trainable] += away
         net.load(w)

@@ -1,5 +1,6 @@
 """A run in progress: a live line in a terminal, one plain line per round anywhere else; always on stderr."""
 
+import threading
 import time
 from pathlib import Path
 from typing import Self
@@ -8,13 +9,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
-from understudy import patience
+from understudy import patience, under_way
 from understudy.federation.cohorts import cohort_size
 from understudy.runs.folder import Line, RunFolder
 from understudy.runs.watching import Observer
 from understudy.view.numbers import duration, epsilon_shown, percent, size
 
 BAR = 14  # columns
+LOOKED_AT = 3.0  # seconds without a reply until a reader is told what is going on inside the tasks
+OFTEN = 1.0  # seconds between looks at whether it is time to say something
+LONGEST = 60.0  # seconds of silence, for a round that takes very long
 
 
 class RichProgress(Observer):
@@ -28,6 +32,7 @@ class RichProgress(Observer):
         self._said: set[tuple[str, str]] = set()
         self._spoke = time.monotonic()
         self.standing = HowFar()
+        self._over, self._silence = threading.Event(), patience.NEXT
 
     def __enter__(self) -> Self:
         return self
@@ -55,6 +60,10 @@ class RichProgress(Observer):
             self._task = self._bar.add_task("", total=max(rounds, 1))
             self._draw()
             self._bar.start()
+        else:
+            self.close()
+            self._over = threading.Event()
+            threading.Thread(target=self._break_silence, args=(self._over,), name="progress", daemon=True).start()
 
     def heard(self, client: str) -> None:
         self.standing.hear(client)
@@ -64,6 +73,7 @@ class RichProgress(Observer):
 
     def scored(self, line: Line) -> None:
         self.standing.score(line)
+        self._silence = patience.NEXT
         if line["round"] > self.standing.resumed_at:
             self._say_failures(line)
             if not self.live:
@@ -89,6 +99,13 @@ class RichProgress(Observer):
         if line.get("undone"):
             self._print(f"Round {line['round']} was undone: too few clients answered.")
 
+    def _break_silence(self, over: threading.Event) -> None:
+        """For a round in which nobody answers for long: less and less often, since logs keep every line."""
+        while not over.wait(OFTEN):
+            if time.monotonic() - self._spoke > self._silence:
+                self._print(self.standing.waiting_line())
+                self._silence = min(2 * self._silence, LONGEST)
+
     def _print(self, sentence: str) -> None:
         self._spoke = time.monotonic()
         # One line each, however long: programs read logs too.
@@ -99,6 +116,7 @@ class RichProgress(Observer):
             self._bar.update(self._task, description=self.standing.heading, completed=self.standing.part_done)
 
     def close(self) -> None:
+        self._over.set()
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -116,13 +134,14 @@ class HowFar:
         self.bytes_up = self.bytes_down = 0
         self.seconds = 0.0
         self.round_seconds: list[float] = []
-        self.since = time.monotonic()  # of the current round
+        self.since = self.news = time.monotonic()  # of the current round; of the last reply in it, if there was one
         self.heard: set[str] = set()
 
     def hear(self, client: str) -> None:
         if client in self.heard:  # a second answer: the next exchange has begun
             self.heard = set()
         self.heard.add(client)
+        self.news = time.monotonic()
 
     def score(self, line: Line) -> None:
         self.done, self.accuracy, self.epsilon = line["round"], line.get("accuracy"), line.get("epsilon")
@@ -131,7 +150,8 @@ class HowFar:
         self.seconds += line["seconds"]
         if self.done > 0:  # the opening takes its own time
             self.round_seconds.append(line["seconds"])
-        self.since, self.heard = time.monotonic(), set()
+        self.since = self.news = time.monotonic()
+        self.heard = set()
 
     @property
     def wanted(self) -> int:
@@ -170,7 +190,13 @@ class HowFar:
         accuracy = "" if self.accuracy is None else f"{percent(self.accuracy)}  "
         left = self.seconds_left()
         rest = "" if left is None else f"  {duration(left)} left"
-        return f"{accuracy}{sent}  {len(self.heard)}/{self.wanted} clients{rest}"
+        inside = "  " + going_on() if time.monotonic() - self.news > LOOKED_AT and under_way.loops() else ""
+        return f"{accuracy}{sent}  {len(self.heard)}/{self.wanted} clients{inside}{rest}"
+
+    def waiting_line(self) -> str:
+        """For a log, while nobody answers."""
+        so_far = f"{self.heading}: {len(self.heard)} of {self.wanted} clients so far"
+        return f"{so_far}, after {duration(time.monotonic() - self.since)}{'; ' + now if (now := going_on()) else ''}"
 
     def plain_line(self, line: Line) -> str:
         name = f"round {self.done}/{self.rounds}" if self.done else "opening"
@@ -184,6 +210,13 @@ class HowFar:
             *([] if left is None else [f"about {duration(left)} left"]),
         ]
         return ", ".join(parts)
+
+
+def going_on() -> str:
+    """What the tasks on this machine are doing, in words; empty if none is in the middle of a loop."""
+    inside = under_way.loops()
+    more = f" and {len(inside) - 1} more" if len(inside) > 1 else ""
+    return f"{min(inside, key=lambda loop: loop.done / loop.steps)}{more}" if inside else ""
 
 
 class _StandingColumn(ProgressColumn):

@@ -48,6 +48,7 @@ from understudy.models.network import Network
 from understudy.privacy.mechanism import poisson_rows
 from understudy.synthesis.gradient_matching import MovingImages, Target, match_gradient
 from understudy.synthesis.matching import real_batch
+from understudy.under_way import counted
 
 RealGradient = Callable[[Tensor, Draw | None], Tensor | None]  # gradient at a model; None: no record was drawn
 
@@ -190,7 +191,7 @@ class FedLap(Method):
         """Poisson batches of records, on the network's device; ``most``: as many as a round may take."""
         drawn = (poisson_rows(len(real), rate, rng) for _ in range(most))
         there = self.net.records_there(real)
-        for _, (rows,) in ahead(drawn, lambda rows: [rows], self.net.device):
+        for _, (rows,) in counted("moving records", ahead(drawn, lambda rows: [rows], self.net.device), most):
             yield there.take(rows)
 
     def seen(self, batch: Examples, change: Draw | None) -> Examples:

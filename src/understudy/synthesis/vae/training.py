@@ -18,6 +18,7 @@ from understudy.learning.plan import shuffled_batches
 from understudy.privacy.sgd import PrivateGradients, PrivateSteps, RecordLoss, fill_gradients
 from understudy.synthesis.generator import CourseSettings
 from understudy.synthesis.vae.networks import Autoencoder
+from understudy.under_way import counted
 
 RowCost = Callable[[Tensor, Tensor], Tensor]
 
@@ -88,7 +89,8 @@ def train(
     steps = settings.steps(len(x))
     batches = shuffled_batches(len(x), settings.batch, steps, rng)
     draws = ((rows, torch.randn(len(rows), settings.latent, generator=rng)) for rows in batches)
-    for step, (_, (rows, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
+    there = ahead(draws, lambda drawn: drawn, x.device)
+    for step, (_, (rows, noise)) in enumerate(counted("training a generator", there, steps)):
         images, labels = x[rows], told[rows]
         capacity = settings.capacity_at(step, steps)
         loss = _loss(net, images, labels, noise, settings=settings, capacity=capacity, cost=cost)
@@ -115,7 +117,8 @@ def train_privately(
     gradient = PrivateGradients(net, private)
     batches = (private.rows(len(x)) for _ in range(private.steps))
     draws = ((rows, torch.randn(len(rows), settings.latent, generator=private.coins)) for rows in batches)
-    for step, (_, (rows, noise)) in enumerate(ahead(draws, lambda drawn: drawn, x.device)):
+    there = ahead(draws, lambda drawn: drawn, x.device)
+    for step, (_, (rows, noise)) in enumerate(counted("training a generator", there, private.steps)):
         loss = record_objective(settings, settings.capacity_at(step, private.steps), cost)
         fill_gradients(net, gradient(loss, x[rows], told[rows], noise))
         adam.step()
