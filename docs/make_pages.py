@@ -252,8 +252,9 @@ def settings_page() -> str:
     parts = [
         "# Settings",
         "Every key of a config, its default, and in brackets what there is to choose from. In a file they are YAML; on "
-        "the command line a key is written whole, such as `data.split.alpha=0.01`. A key that does not exist is an "
-        "error. `config.yaml` in a run folder has every value that was used.",
+        "the command line write `data.split.alpha=0.01`, or only the last part of the name where no other setting ends "
+        "in it: `alpha=0.01`. A key that does not exist is an error. `config.yaml` in a run folder has every value "
+        "that was used.",
         "## Beside the sections",
         "All draws but those of privacy come from `seed`. `device` is auto, cpu, mps, cuda or one of several, cuda:0.",
         _of(Top),

@@ -6,7 +6,7 @@ import io
 import textwrap
 import tokenize
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -84,11 +84,19 @@ def comments_behind(kind: type) -> dict[str, str]:
     every = tokenize.generate_tokens(io.StringIO(source).readline)
     tokens = [token for token in every if token.type == tokenize.COMMENT]
     notes = {t.start[0]: t.string.lstrip("# ") for t in tokens if not t.string.startswith(("# noqa", "# type:"))}
-    above = {t.start[0] + 1: notes.get(t.start[0], "") for t in tokens if t.line.lstrip().startswith("#")}
+    alone = {t.start[0] for t in tokens if t.line.lstrip().startswith("#")}
     found = {}
     for part in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             lines = range(part.lineno, (part.end_lineno or part.lineno) + 1)
-            if words := " ".join(notes[line] for line in lines if line in notes) or above.get(part.lineno, ""):
+            if words := " ".join(notes[line] for line in lines if line in notes) or _above(part.lineno, notes, alone):
                 found[part.target.id] = words
     return found
+
+
+def _above(line: int, notes: Mapping[int, str], alone: Collection[int]) -> str:
+    """The lines of comment right above a line, as one."""
+    first = line
+    while first - 1 in alone:
+        first -= 1
+    return " ".join(notes[one] for one in range(first, line) if one in notes)

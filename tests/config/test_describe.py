@@ -51,6 +51,21 @@ def test_a_meaning_without_room_behind_the_field_is_above_it() -> None:
     assert meanings(Crowded) == {"first": "behind", "second": "", "third": "of the third alone"}
 
 
+def test_a_meaning_above_a_field_may_take_several_lines() -> None:
+    class Long(Settings):
+        first: int = 1  # behind
+        # by what: nothing, or
+        # something
+        second: int = 2
+
+        # not next to a field
+
+        # of the third
+        third: int = 3
+
+    assert meanings(Long) == {"first": "behind", "second": "by what: nothing, or something", "third": "of the third"}
+
+
 def test_a_field_with_another_default_keeps_its_meaning() -> None:
     assert meanings(Derived)["steps"] == "of the walk, at least one"
 

@@ -175,6 +175,18 @@ def test_a_page_opened_as_a_file_can_be_searched(site: Path, browser: "Browser")
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("page", ["index", "federation", "cluster"])
+def test_no_command_is_cut_off_at_the_edge(site: Path, browser: "Browser", page: str, width: int) -> None:
+    with visit(browser, (site / f"{page}.html").as_uri(), width=width) as seen:
+        blocks = ".language-sh code, .language-yaml code, .language-text code"
+        hidden = "all => all.map(one => [one.scrollWidth - one.clientWidth, one.textContent.slice(0, 60)])"
+        found = seen.page.eval_on_selector_all(blocks, hidden)
+        assert found
+        assert [one for one in found if one[0] > 0] == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_words_stand_out_from_what_is_behind_them(site: Path, browser: "Browser", dark: bool) -> None:
     with visit(browser, (site / "howto" / "own-table.html").as_uri(), dark=dark, width=1280) as seen:
