@@ -252,7 +252,10 @@ def _print(
 def _rows(work: Workload, paces: Mapping[str, Pace]) -> list[Row]:
     rate = {name: pace.a_second for name, pace in paces.items()}
     ours, spread = rate["Understudy, together"], rate["Understudy, together, two workers"]
-    against = {**GOALS[work.name], **dict.fromkeys(("bare batched step", "bare vmap", "bare loop", "Understudy, inline"))}
+    against = {
+        **GOALS[work.name],
+        **dict.fromkeys(("bare batched step", "bare vmap", "bare loop", "Understudy, inline")),
+    }
     rows = [
         Row(f"{work.name}: together / {peer}", "rounds/s", ours, rate[peer], goal) for peer, goal in against.items()
     ]
