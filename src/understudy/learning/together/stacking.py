@@ -125,10 +125,11 @@ def _table(feeds: Sequence[Feed]) -> tuple[Tensor, Tensor]:
     steps, wide = len(feeds[0].plan), max(feed.plan.shape[1] for feed in feeds)
     plans = torch.stack([_widened(feed.plan, steps, wide) for feed in feeds], 1)
     there = plans != EMPTY
-    *first, total = [0, *itertools.accumulate(len(feed.examples) for feed in feeds)]
+    first = torch.tensor([0, *itertools.accumulate(len(feed.examples) for feed in feeds)][:-1])
     # Repeating a record of the same batch adds nothing that the batch does not have, not even an infinity.
-    rows = torch.where(there, plans, plans[:, :, :1]).clamp(min=0) + torch.tensor(first).view(-1, 1)
-    return rows.clamp(max=total - 1), there.sum(2)  # rows of clients that have finished are never read
+    rows = torch.where(there, plans, plans[:, :, :1]) + first.view(-1, 1)
+    present = there.sum(2)
+    return rows.masked_fill(present.unsqueeze(2) == 0, 0), present  # who has finished is not read, but must be in range
 
 
 def _widened(plan: Tensor, steps: int, wide: int) -> Tensor:
