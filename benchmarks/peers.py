@@ -1,4 +1,5 @@
-"""Us and other frameworks on many small clients, in one run: a bare loop, a bare `vmap`, FedJAX and pfl-research.
+"""Us and other frameworks on many small clients, in one run: a bare loop, a bare `vmap`, the batched step of
+`understudy.learning.together` with nothing around it, FedJAX and pfl-research.
 
 The workloads are those of `benchmarks.small_clients`. FedJAX and pfl-research come from PyPI into an environment of
 their own, made once (``--env FOLDER``, by default in the user's cache), and train on the same records in the same order
@@ -25,6 +26,15 @@ from benchmarks import small_clients as small
 from benchmarks.report import Row
 from benchmarks.small_clients import W1, W2, Workload, whole_run
 from benchmarks.timing import Apart, Pace, Turn, take_turns
+from understudy.data.examples import Examples
+from understudy.data.problem import Problem
+from understudy.heap import keep_freed_memory
+from understudy.learning.local import Local
+from understudy.learning.loop import Descent, Feed
+from understudy.learning.together.program import program_for
+from understudy.learning.together.stacking import Exercise
+from understudy.learning.together.training import train_together
+from understudy.models.network import Network
 
 PEERS = ("fedjax==0.0.17", "jax==0.10.2", "pfl==0.6.0")  # FedJAX needs `jax.tree_map` put back, see its script
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
@@ -142,6 +152,32 @@ def bare_vmap(work: Workload, out: Path) -> Callable[[], None]:
     return turn
 
 
+def bare_batched_step(work: Workload, out: Path) -> Callable[[], None]:
+    """Our batched program, and nothing else: no requests, replies, checks, ledger or files. What remains between this
+    and "together" is the price of a federation; no run on this machine gets below it."""
+    problem = Problem((1, 28, 28), 10, mean=(small.MEAN,), std=(small.STD,))
+    net, (x, y) = Network(work.network, problem, seed=small.SEED), small.records()
+    program, descent = program_for(net), Descent(Local(epochs=EPOCHS, batch=small.BATCH, lr=small.LR))
+    assert not isinstance(program, str)
+    keep_freed_memory()
+    w, round = net.initial(), 0
+
+    def turn() -> None:
+        nonlocal round, w
+        round += 1
+        cohort, total = small.cohort(round), torch.zeros_like(w)
+        for at in range(0, len(cohort), TOGETHER[work.name]):
+            some = cohort[at : at + TOGETHER[work.name]]
+            feeds = [Feed(Examples(x[who], y[who]), small.order(round, who).view(-1, small.BATCH)) for who in some]
+            trained = train_together(net, program, [Exercise(w, feed, descent, small.RECORDS) for feed in feeds])
+            total += torch.stack([one.model for one in trained]).sum(0)
+        w = total / len(cohort)
+        if round == work.rounds:
+            save_file({name: tensor.contiguous() for name, tensor in net.named(w).items()}, out)
+
+    return turn
+
+
 def together(work: Workload, out: Path) -> Callable[[], None]:
     return whole_run(work, out, {"name": "inline", "together": TOGETHER[work.name]})
 
@@ -153,6 +189,7 @@ def two_workers(work: Workload, out: Path) -> Callable[[], None]:
 OURS = {
     "bare loop": small.bare_loop,
     "bare vmap": bare_vmap,
+    "bare batched step": bare_batched_step,
     "Understudy, inline": small.understudy_inline,
     "Understudy, together": together,
     "Understudy, together, two workers": two_workers,
@@ -215,7 +252,10 @@ def _print(
 def _rows(work: Workload, paces: Mapping[str, Pace]) -> list[Row]:
     rate = {name: pace.a_second for name, pace in paces.items()}
     ours, spread = rate["Understudy, together"], rate["Understudy, together, two workers"]
-    against = {**GOALS[work.name], **dict.fromkeys(("bare vmap", "bare loop", "Understudy, inline"))}
+    against = {
+        **GOALS[work.name],
+        **dict.fromkeys(("bare batched step", "bare vmap", "bare loop", "Understudy, inline")),
+    }
     rows = [
         Row(f"{work.name}: together / {peer}", "rounds/s", ours, rate[peer], goal) for peer, goal in against.items()
     ]

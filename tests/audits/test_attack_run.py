@@ -19,6 +19,7 @@ from understudy.config.resolve import resolve
 from understudy.errors import UserError
 from understudy.runs.compare import compare
 from understudy.runs.play import play
+from understudy.runs.watching import Observer
 
 DIGITS: dict[str, Any] = {
     "data": {"name": "digits", "limit": 300, "clients": 3, "split": {"kind": "dirichlet", "alpha": 1.0}},
@@ -122,6 +123,32 @@ def test_shadows_find_what_was_sent_and_an_interrupted_audit_goes_on(
     row = {row.name: row for row in found.rows}["distance, with shadows"]
     assert row.clients == 3
     assert row.pooled.caught.value > 0.1 > row.null.caught.value
+
+
+class Listening(Observer):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def says(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_it_says_what_it_begins_before_the_first_result(
+    workers: int, real: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first shadow may take as long as the run did."""
+
+    def nothing_comes(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    listening = Listening()
+    monkeypatch.setattr(likelihood_ratios, "spread", nothing_comes)
+    with pytest.raises(KeyboardInterrupt):
+        audit_run(real, thorough=True, workers=workers, only=("distance",), observer=listening)
+    at_once = "" if workers == 1 else ", 3 at a time"
+    assert listening.said[0] == f"Attacking 3 clients{at_once}"
+    assert listening.said[-1].endswith(f": training {likelihood_ratios.SHADOWS} shadows{at_once}")
 
 
 def test_clients_are_taken_while_time_allows_but_at_least_one(real: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,9 @@ from understudy.privacy.gradients import clipped_gradient_sum
 from understudy.privacy.sgd import _clipped_piece
 from understudy.randomness import generator
 from understudy.runs.measure import measure
+from understudy.runs.play import play
 from understudy.runs.rounds import RunResult
+from understudy.runs.watching import Observer
 
 FEDAVG = {"name": "fedavg", "rounds": 2, **QUICK["fedavg"]}
 
@@ -286,6 +288,29 @@ def test_workers_are_asked_for_in_vain(tmp_path: Path) -> None:
     plain = run_words({"method": FEDAVG}, tmp_path / "plain", DEVICE)
     asked = run_words({"method": FEDAVG, "engine": {"name": "workers", "workers": 2}}, tmp_path / "asked", DEVICE)
     assert (plain.folder / "model.safetensors").read_bytes() == (asked.folder / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        (1, "On second:0 the clients run one after another in this process."),
+        (2, "and another device stays idle; `engine: ray` with engine.gpus: 1 uses all 2."),
+        (4, "and 3 other devices stay idle; `engine: ray` with engine.gpus: 1 uses all 4."),
+    ],
+)
+def test_workers_are_told_how_several_devices_are_used(
+    devices: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    class Listening(Observer):
+        def says(self, sentence: str) -> None:
+            told.append(sentence)
+
+    monkeypatch.setattr(torch.get_device_module("second"), "device_count", lambda: devices)
+    words = {"method": {**FEDAVG, "rounds": 0}, "model": {"name": "softmax"}, "engine": {"name": "workers"}}
+    play(resolve({**words, "device": DEVICE}, {}, Live(data=pictures())), tmp_path / "run", observer=Listening())
+    assert any(sentence.endswith(said) for sentence in told), told
 
 
 def test_several_labels_a_record(tmp_path: Path) -> None:

@@ -10,10 +10,9 @@ import pytest
 import understudy as us
 from understudy.errors import UserError
 from understudy.federation import memories
-from understudy.runs import rounds
+from understudy.runs import durability
 from understudy.runs.checkpoint import Checkpoint
 from understudy.runs.folder import Line, RunFolder
-from understudy.runs.rounds import Rounds
 from understudy.runs.watching import Observer
 
 SMALL: dict[str, Any] = {
@@ -36,7 +35,7 @@ class Stops(Observer):
 
 @pytest.fixture(autouse=True)
 def no_second_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "SYNC_EVERY", 1e9)
+    monkeypatch.setattr(durability, "SYNC_EVERY", 1e9)
 
 
 def config(method: str, count: int, **more: Any) -> dict[str, Any]:
@@ -62,7 +61,7 @@ def test_a_simulation_waits_for_the_disk_by_the_clock_and_not_by_the_round(
 ) -> None:
     few, many = (synced(monkeypatch, tmp_path / str(count), config("scaffold", count)) for count in (2, 9))
     assert few == many
-    monkeypatch.setattr(rounds, "SYNC_EVERY", 0.0)
+    monkeypatch.setattr(durability, "SYNC_EVERY", 0.0)
     assert synced(monkeypatch, tmp_path / "each", config("scaffold", 9)) >= many + 7 * 4
 
 
@@ -95,7 +94,7 @@ def test_after_a_power_cut_the_run_goes_on_from_what_was_safe_to_the_same_bits(
 ) -> None:
     monkeypatch.setattr(memories, "DEAD_BYTES", 0)  # files are made tidy at every opportunity
     monkeypatch.setattr(memories, "DEAD_LINES", 0)
-    monkeypatch.setattr(Rounds, "_must_be_durable", lambda self, round: round in (0, 2, self.last))
+    monkeypatch.setattr(durability.Durability, "needed", lambda self, round: round in (0, 2, self._last))
     words = config(method, 6)
     whole = us.run(words, out=tmp_path / "whole")
     folder = cut_short(tmp_path / "cut", words, 4)

@@ -21,7 +21,7 @@ from understudy.audits.nearest_pairs import copies_of
 from understudy.audits.result import AttackRow, Audit, write_audit
 from understudy.audits.scene import AttackScores, Scene, scene_of
 from understudy.config.schema import Live
-from understudy.engines.spread import spread
+from understudy.engines.spread import at_a_time, spread
 from understudy.errors import UserError
 from understudy.randomness import numpy_generator
 from understudy.runs.watching import Observer
@@ -108,6 +108,7 @@ def _attacked(scene: Scene, workers: int, observer: Observer) -> list[AttackRow]
         return client, found, scene.scores(scene.null(client), candidates)
 
     results = []
+    observer.says(f"Attacking {len(clients)} clients{at_a_time(workers, len(clients))}")
     for done, one in enumerate(spread(scored, clients, workers), start=1):
         observer.says(f"Attacked {done} of {len(clients)} clients")
         results.append(one)

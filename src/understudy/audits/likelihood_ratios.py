@@ -16,7 +16,7 @@ from torch import Tensor
 from understudy.audits.attacks.lira import lira
 from understudy.audits.scene import AttackScores, Scene
 from understudy.audits.shadows import SHADOWS, shadow
-from understudy.engines.spread import spread
+from understudy.engines.spread import at_a_time, spread
 from understudy.errors import UserError
 from understudy.federation.transcript import Exchanged
 from understudy.randomness import generator
@@ -69,6 +69,7 @@ def _all_shadows(scene: Scene, client: str, workers: int, observer: Observer) ->
 
     inside: list[Tensor] = []
     by_attack: dict[str, list[Tensor]] = {}
+    observer.says(f"{client}: training {SHADOWS} shadows{at_a_time(workers, SHADOWS)}")
     for number, (who, scores) in enumerate(spread(one, list(range(SHADOWS)), workers), start=1):
         observer.says(f"{client}: shadow {number} of {SHADOWS}")
         inside.append(who)

@@ -30,6 +30,11 @@ def spread(work: Callable[[Item], Done], items: Sequence[Item], workers: int) ->
         yield from pool.map(_do, items)
 
 
+def at_a_time(workers: int, items: int) -> str:
+    """Half a sentence for whoever waits for the first result."""
+    return f", {min(workers, items)} at a time" if workers > 1 and items > 1 else ""
+
+
 def spread_apart(
     work: Callable[[Item], Done], items: Sequence[Item], workers: int
 ) -> Iterator[tuple[int, Done | None]]:

@@ -19,10 +19,11 @@ def passes(pool: int, steps: int, batch: int, rng: torch.Generator, *, drop_last
     rows = max(1, pool // batch) if drop_last else math.ceil(pool / batch)
     shuffled = []
     for _ in range(math.ceil(steps / rows)):
-        table = torch.full((max(rows * batch, pool),), EMPTY)
-        table[:pool] = torch.randperm(pool, generator=rng)
-        shuffled.append(table[: rows * batch].view(rows, batch))
-    return torch.cat(shuffled)[:steps]
+        order = torch.randperm(pool, generator=rng)
+        if rows * batch > pool:
+            order = torch.nn.functional.pad(order, (0, rows * batch - pool), value=EMPTY)
+        shuffled.append(order[: rows * batch].view(rows, batch))
+    return (shuffled[0] if len(shuffled) == 1 else torch.cat(shuffled))[:steps]
 
 
 def steps_of_epochs(records: int, epochs: int, batch: int, *, drop_last: bool = False) -> int:

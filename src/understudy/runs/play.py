@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from understudy import __version__
 from understudy.config.build import build_data, build_method, completed, decide_together, device
 from understudy.config.first_look import cost_of_a_first_run
@@ -161,7 +163,16 @@ def _check(config: Config, data: Federation, method: Method, words: dict[str, An
     if config.top.measure and (data.remote or config.top.privacy is not None):
         raise UserError("measure reads all clients' records without noise; leave it out in a real or private run.")
     if config.engine.name == "workers" and method.net.device.type != "cpu":
-        watcher.says(f"On {method.net.device} the clients run one after another in this process.")
+        watcher.says(_one_after_another(method.net.device))
+
+
+def _one_after_another(on: torch.device) -> str:
+    idle = torch.get_device_module(on.type).device_count() - 1
+    said = f"On {on} the clients run one after another in this process"
+    if idle < 1:
+        return f"{said}."
+    others = "another device stays" if idle == 1 else f"{idle} other devices stay"
+    return f"{said}, and {others} idle; `engine: ray` with engine.gpus: 1 uses all {idle + 1}."
 
 
 def _say_kind(config: Config, data: Federation, words: dict[str, Any], watcher: Observer) -> None:

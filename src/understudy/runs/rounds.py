@@ -1,9 +1,7 @@
 """The rounds of a run, new or resumed, to the end: ask, checkpoint, score."""
 
 import contextlib
-import math
 import secrets
-import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -29,6 +27,7 @@ from understudy.federation.site import Site
 from understudy.files import write_whole
 from understudy.randomness import private_global_stream
 from understudy.runs.checkpoint import Checkpoint
+from understudy.runs.durability import Durability
 from understudy.runs.folder import Line, RunFolder
 from understudy.runs.lost_work import UnderWay, lost
 from understudy.runs.persons import person_summary
@@ -38,7 +37,6 @@ from understudy.runs.status import SCORING
 from understudy.runs.watching import AwaitsApproval, Observer, RunDiverged, RunStopped
 
 MOST_UNDONE = 3  # this many undone rounds in a row end a run
-SYNC_EVERY = 1.0  # seconds of a simulation that a power cut may take; a kill takes nothing
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ class Rounds:
         self.digest, self.digest_begun_with = digest_of_config(words), digest_of_run(words)
         self.last = config.plan.rounds
         self.undone = 0  # rounds in a row
-        self._synced = -math.inf  # when the last checkpoint was safe from a power cut
+        self.durability = Durability(repeatable=self._repeatable, last=self.last)
         self.under_way = UnderWay(folder.path)
         self.memories = Memories(folder.path, config.engine.client_memory * 2**20)
         self.scores = Scorekeeper(method, data, folder, observer, config.top.measure, durable=not self._repeatable)
@@ -251,7 +249,7 @@ class Rounds:
             sorted(server.left_out),
             self.digest_begun_with,
         )
-        durable = self._must_be_durable(server.round)
+        durable = self.durability.needed(server.round)
         if durable:
             self.folder.sync_metrics()  # it has all lines but the one that the checkpoint has
         self.memories.save(checkpoint.versions, durable=durable)
@@ -261,14 +259,6 @@ class Rounds:
         self.memories.settle(counts, tidy=durable)
         self.folder.releases.settle(server.ledger)
         self.scores.score(line, state, lambda: self.under_way.seconds)
-
-    def _must_be_durable(self, round: int) -> bool:
-        """Waiting for the disk takes longer than a short round. What can be repeated for nothing need not wait each
-        time; work that cost privacy, or that others did, must."""
-        due = time.monotonic() - self._synced >= SYNC_EVERY or round == self.last
-        if due or not self._repeatable:
-            self._synced = time.monotonic()
-        return due or not self._repeatable
 
     def _line(self, server: RunServer) -> Line:
         """The metrics line of the round that just ended, without its scores."""

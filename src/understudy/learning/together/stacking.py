@@ -15,7 +15,7 @@ from understudy.learning.together.layers import ManyLayout
 from understudy.learning.together.program import ManyBatches
 from understudy.models.network import Network
 
-SCALED_AT_ONCE = 2**24  # numbers: beyond it (64 MiB), records are scaled batch by batch
+SCALED_AT_ONCE = 2**24  # numbers: beyond it (64 MiB), records are laid out and scaled batch by batch
 
 
 @dataclass(frozen=True)
@@ -65,29 +65,38 @@ class Batches:
         self._kinds = exercises[0].descent.local.augment if feeds[0].rng is not None else ()
         self._rngs = [feed.rng for feed in feeds]
         x = net.stacked_there([feed.examples.x for feed in feeds])
-        self._y = net.stacked_there([feed.examples.y for feed in feeds])
-        early = not self._kinds and x.numel() <= SCALED_AT_ONCE
-        self._x = net.problem.scale(x) if early else x
+        y = net.stacked_there([feed.examples.y for feed in feeds])
         rows, present = _table(feeds)
-        self._many = [sum(exercise.steps > step for exercise in exercises) for step in range(exercises[0].steps)]
+        steps = [exercise.steps for exercise in exercises]
+        self._many = [sum(own > step for own in steps) for step in range(steps[0])]
         self._present: list[list[int]] = present.tolist()  # [step][client]
         self._rows = rows.to(net.device)
+        self._y = y.index_select(0, self._rows.flatten()).view(*rows.shape, *y.shape[1:])
         # A client's loss is the mean over those present.
         within = torch.arange(rows.shape[2]) < present.unsqueeze(2)
         self._share = (within / present.clamp(min=1).unsqueeze(2)).to(net.device)
+        at_once = not self._kinds and max(len(x), rows.numel()) * x[:1].numel() <= SCALED_AT_ONCE
+        # Records that come again in another epoch are scaled before.
+        self._x = net.problem.scale(x) if at_once and rows.numel() > len(x) else x
+        self._laid_out = self._records(self._rows, ()) if at_once else None
 
     def __iter__(self) -> Iterator[ManyBatches]:
         draws = (self._drawn(step) for step in range(len(self._many)))
         for step, (_, drawn) in enumerate(ahead(draws, lambda some: some, self._net.device)):
             active, wide = self._many[step], max(self._present[step][: self._many[step]])
-            there = self._rows[step, :active, :wide]  # (clients, batch)
-            share = self._share[step, :active, :wide]
-            y = self._y.index_select(0, there.reshape(-1)).view(*there.shape, *self._y.shape[1:])
-            yield ManyBatches(self._records(there, drawn), y, share)
+            y, share = self._y[step, :active, :wide], self._share[step, :active, :wide]
+            if self._laid_out is None:
+                x = self._records(self._rows[step, :active, :wide], drawn)
+            elif self._layout == "images":
+                x = self._laid_out[step, :wide, :active]
+            else:
+                x = self._laid_out[step, :active, :wide]
+            yield ManyBatches(x, y, share)
 
     def _records(self, there: Tensor, drawn: Sequence[Tensor]) -> Tensor:
+        """Of the places in ``there``, (…, clients, batch), scaled and in the program's layout."""
         turn = self._layout == "images"
-        order = there.t() if turn else there
+        order = there.transpose(-1, -2) if turn else there
         x = self._x.index_select(0, order.reshape(-1))
         if drawn:
             turned = [some.transpose(-1, -2) if turn else some for some in drawn]
@@ -118,8 +127,9 @@ def _table(feeds: Sequence[Feed]) -> tuple[Tensor, Tensor]:
     there = plans != EMPTY
     first = torch.tensor([0, *itertools.accumulate(len(feed.examples) for feed in feeds)][:-1])
     # Repeating a record of the same batch adds nothing that the batch does not have, not even an infinity.
-    rows = torch.where(there, plans, plans[:, :, :1]).clamp(min=0) + first.view(-1, 1)
-    return rows, there.sum(2)
+    rows = torch.where(there, plans, plans[:, :, :1]) + first.view(-1, 1)
+    present = there.sum(2)
+    return rows.masked_fill(present.unsqueeze(2) == 0, 0), present  # who has finished is not read, but must be in range
 
 
 def _widened(plan: Tensor, steps: int, wide: int) -> Tensor:
