@@ -43,6 +43,7 @@ from understudy.view.papers_listed import scoreboard_table
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
 PAPERS = HERE / "papers"
+CARRIED_OVER = re.compile(r"carried over from (\S+), commit (\w+)")
 FORMULA = re.compile(r"^    .*$", re.MULTILINE)  # set in, so a block of code
 PACKAGED = HERE.parent / "src" / "understudy" / "papers" / SUMMARY
 
@@ -388,7 +389,12 @@ def likely_causes(published: Published, stored: Mapping[Scale, Findings]) -> lis
 
 def _makers(found: Findings) -> str:
     makers = dict.fromkeys(line.made_by for line in found.lines if line.made_by)
-    return "; ".join(makers) or found.made_by or "a version that did not note it"
+    return maker_in_words("; ".join(makers) or found.made_by or "a version that did not note it")
+
+
+def maker_in_words(made_by: str) -> str:
+    """Numbers that were carried over have the folder of the study they come from, which is in the history only."""
+    return CARRIED_OVER.sub(r"an earlier study, \1 as of commit \2", made_by)
 
 
 ABOUT_PAPERS = (

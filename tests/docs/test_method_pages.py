@@ -92,6 +92,11 @@ def test_a_list_is_shown_as_it_is_written_in_a_config() -> None:
     assert "| `none` | [] | at first |" in text
 
 
+def test_who_made_a_table_is_said_in_a_sentence() -> None:
+    said = maker().maker_in_words("carried over from docs/studies/skew, commit d99b1d8; understudy 0.2.0, commit abc")
+    assert said == "an earlier study, docs/studies/skew as of commit d99b1d8; understudy 0.2.0, commit abc"
+
+
 def test_the_table_of_kinds_has_a_tick_a_setting_or_nothing() -> None:
     assert maker().kinds_taken({"spring": [SPRING]}).splitlines() == [
         "| method | images | vectors | sequences | tokens |",
