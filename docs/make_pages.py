@@ -43,6 +43,8 @@ from understudy.view.papers_listed import scoreboard_table
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
 PAPERS = HERE / "papers"
+CARRIED_OVER = re.compile(r"carried over from (\S+), commit (\w+)")
+FORMULA = re.compile(r"^    .*$", re.MULTILINE)  # set in, so a block of code
 PACKAGED = HERE.parent / "src" / "understudy" / "papers" / SUMMARY
 
 
@@ -50,8 +52,8 @@ def page(roles: Sequence[Mapping[str, Any]]) -> str:
     """Of one name: a method, an add-on, or both."""
     first, *others = roles
     commands = "\n".join(about["command"] for about in roles)
-    parts = [f"# {first['name']}", first["about"]]
-    parts += [about["about"] for about in others if about["about"] != first["about"]]
+    parts = [f"# {first['name']}", _for_markdown(first["about"])]
+    parts += [_for_markdown(about["about"]) for about in others if about["about"] != first["about"]]
     parts += ["## Run it", f"```\n{commands}\n```"]
     parts += ["## Our numbers, and the published ones", _numbers(first["name"])]
     parts += ["## Settings", *_by_role(roles, _settings)]
@@ -59,6 +61,11 @@ def page(roles: Sequence[Mapping[str, Any]]) -> str:
     parts += ["## What leaves a client", *_by_role(roles, _sends)]
     parts.append("What it combines with: [the table of all methods](README.md#what-combines-with-what).")
     return "\n\n".join(parts) + "\n"
+
+
+def _for_markdown(docstring: str) -> str:
+    """Settings are marked in its formulas too, where Markdown shows everything as it stands."""
+    return FORMULA.sub(lambda block: block[0].replace("``", ""), docstring)
 
 
 def _by_role(roles: Sequence[Mapping[str, Any]], say: Callable[[Mapping[str, Any]], str]) -> list[str]:
@@ -382,7 +389,12 @@ def likely_causes(published: Published, stored: Mapping[Scale, Findings]) -> lis
 
 def _makers(found: Findings) -> str:
     makers = dict.fromkeys(line.made_by for line in found.lines if line.made_by)
-    return "; ".join(makers) or found.made_by or "a version that did not note it"
+    return maker_in_words("; ".join(makers) or found.made_by or "a version that did not note it")
+
+
+def maker_in_words(made_by: str) -> str:
+    """Numbers that were carried over have the folder of the study they come from, which is in the history only."""
+    return CARRIED_OVER.sub(r"an earlier study, \1 as of commit \2", made_by)
 
 
 ABOUT_PAPERS = (

@@ -55,7 +55,7 @@ SPRING: dict[str, Any] = {
     "name": "spring",
     "role": "method",
     "about": "A spring.",
-    "command": "run method.name=spring",
+    "command": "run method=spring",
     "family": "averaging",
     "reference": [],
     "presets": {},
@@ -69,10 +69,32 @@ ADDED = {**SPRING, "role": "add-on", "command": "run with=spring", "sends": {}, 
 
 def test_a_name_that_is_a_method_and_an_add_on_has_one_page_for_both() -> None:
     text = maker().page([SPRING, ADDED])
-    assert "```\nrun method.name=spring\nrun with=spring\n```" in text
+    assert "```\nrun method=spring\nrun with=spring\n```" in text
     assert text.count("A spring.") == 1
     assert text.index("### As a method") < text.index("### As an add-on")
     assert "### As" not in maker().page([SPRING])
+
+
+def test_settings_are_marked_in_sentences_and_not_in_formulas() -> None:
+    text = maker().page([{**SPRING, "about": "A spring of ``mu``:\n\n    ``mu``·(w − w_t)\n\nIt pulls."}])
+    assert "A spring of ``mu``:\n\n    mu·(w − w_t)\n\nIt pulls." in text
+
+
+def test_a_list_is_shown_as_it_is_written_in_a_config() -> None:
+    lists = [
+        {"setting": "kinds", "default": ("flip", "crop"), "meaning": "to draw from"},
+        {"setting": "shares", "default": [0.25, None], "meaning": "of it"},
+        {"setting": "none", "default": (), "meaning": "at first"},
+    ]
+    text = maker().page([{**SPRING, "reference": lists}])
+    assert "| `kinds` | [flip, crop] | to draw from |" in text
+    assert "| `shares` | [0.25, null] | of it |" in text
+    assert "| `none` | [] | at first |" in text
+
+
+def test_who_made_a_table_is_said_in_a_sentence() -> None:
+    said = maker().maker_in_words("carried over from docs/studies/skew, commit d99b1d8; understudy 0.2.0, commit abc")
+    assert said == "an earlier study, docs/studies/skew as of commit d99b1d8; understudy 0.2.0, commit abc"
 
 
 def test_the_table_of_kinds_has_a_tick_a_setting_or_nothing() -> None:

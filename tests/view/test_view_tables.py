@@ -121,7 +121,7 @@ def test_square_brackets_in_names_are_no_markup(tmp_path: Path) -> None:
 METHOD = {
     "name": "feddm",
     "role": "method",
-    "command": "understudy run digits-skewed method.name=feddm",
+    "command": "understudy run digits-skewed method=feddm",
     "about": "FedDM: a paper,\nwhich is good.\n\n    x = y\n    y = z",
     "reference": [
         {"setting": "server.lr", "default": 0.01, "meaning": "of SGD"},
@@ -159,7 +159,7 @@ def test_one_method_shows_every_setting_as_it_is_typed_and_each_part_sent() -> N
     assert ["server.lr", "0.01", "of", "SGD"] in lines
     assert ["server.clip", "null"] in lines
     assert ["FedDM.distil", "weight", "statistics"] in lines
-    assert "Run it: understudy run digits-skewed method.name=feddm" in whole
+    assert "Run it: understudy run digits-skewed method=feddm" in whole
     assert flat({"a": {}, "b": True}) == [("a", "{}"), ("b", "true")]
 
 

@@ -38,6 +38,6 @@ def sent(entry: Entry, kinds: Collection[str], private: bool) -> str:
 
 def command(entry: Entry, private: bool) -> str:
     """The command that runs it on a preset, with only the settings it requires."""
-    name = f"with={entry.name}" if entry.role == "add-on" else f"method.name={entry.name}"
+    name = f"with={entry.name}" if entry.role == "add-on" else f"method={entry.name}"
     needs = entry.needs or (PROMISE if private and entry.role == "method" else "")
     return f"understudy run digits-skewed {name} {needs}".rstrip()

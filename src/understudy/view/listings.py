@@ -129,6 +129,8 @@ def typed(value: object) -> str:
     """As it is written in a config."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(typed, value))}]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

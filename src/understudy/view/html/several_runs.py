@@ -197,5 +197,13 @@ def _against_leak(kin: Sequence[Kin], key: str, measure: str) -> Chart | None:
             traces.append(Trace(one.label, [x for x, _ in known], [y for _, y in known], look, "dots"))
     if not traces:
         return None
-    panel = Panel(f"Last {measure} beside the leak", "records recognised (%)", "%", traces, from_zero=True)
+    limits = around_shares([y for trace in traces for y in trace.y])
+    panel = Panel(f"Last {measure} beside the leak", "records recognised (%)", "%", traces, from_zero=True, ylim=limits)
     return line_chart("leak", panel, "Right is worse. Runs that were not audited are not here.")
+
+
+def around_shares(values: Sequence[float]) -> tuple[float, float]:
+    """The ends of an axis close around percentages, of which none is below 0 or above 100."""
+    low, high = min(values), max(values)
+    room = 0.08 * (high - low or high or 1.0)
+    return max(0.0, low - room), min(100.0, high + room)

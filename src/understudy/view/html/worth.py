@@ -17,7 +17,7 @@ ASPECTS = {
     "recall": "share of the records that lie among what was made",
     "density": "how crowded with records the places of what was made are; 1 is usual",
     "coverage": "share of the records with something made close by",
-    "kid": "kernel distance of both sets; 0 is none",
+    "kid": "kernel distance of both sets; 0 is none, and as an estimate it may fall below",
 }
 
 
