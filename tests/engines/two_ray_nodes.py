@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["RAY_worker_niceness"] = "0"  # Ray's 15 starves its processes where something else keeps the processor busy
 
 import psutil
 import ray
