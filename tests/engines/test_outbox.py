@@ -1,5 +1,6 @@
 """The memory through which a worker hands over the answers of a group."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,14 @@ def test_a_run_whose_replies_do_not_fit_ends_at_the_same_bits(tmp_path: Path, mo
     """SCAFFOLD's clients also carry memory to and fro."""
     case = Case("scaffold", QUICK["scaffold"])
     straight = case.play(tmp_path / "inline")
-    fits: list[bool] = []
+    fits: list[int] = []
     honest = Outbox.take
-    monkeypatch.setattr(Outbox, "take", lambda self, lengths: fits.append(True) or honest(self, lengths))
+
+    def noted(box: Outbox, lengths: Sequence[int]) -> list[bytes]:
+        fits.append(sum(lengths))
+        return honest(box, lengths)
+
+    monkeypatch.setattr(Outbox, "take", noted)
     through_memory = case.play(tmp_path / "there", engine=TWO)
     assert fits
     fits.clear()
