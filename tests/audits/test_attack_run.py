@@ -14,7 +14,7 @@ from understudy.audits.attack_run import audit_run
 from understudy.audits.nearest_pairs import nearest_pairs
 from understudy.audits.result import read_audit
 from understudy.audits.scene import scene_of
-from understudy.audits.shadows import shadow
+from understudy.audits.shadows import SHADOWS, shadow
 from understudy.config.resolve import resolve
 from understudy.errors import UserError
 from understudy.runs.compare import compare
@@ -148,7 +148,7 @@ def test_it_says_what_it_begins_before_the_first_result(
         audit_run(real, thorough=True, workers=workers, only=("distance",), observer=listening)
     at_once = "" if workers == 1 else ", 3 at a time"
     assert listening.said[0] == f"Attacking 3 clients{at_once}"
-    assert listening.said[-1].endswith(f": training {likelihood_ratios.SHADOWS} shadows{at_once}")
+    assert listening.said[-1].endswith(f": training {SHADOWS} shadows{at_once}")
 
 
 def test_clients_are_taken_while_time_allows_but_at_least_one(real: Path, monkeypatch: pytest.MonkeyPatch) -> None:

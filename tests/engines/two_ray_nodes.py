@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+# Ray's own niceness of 15 starves its processes where something else keeps the processor busy.
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's spelling
 
 import psutil
 import ray

@@ -1,7 +1,8 @@
 """Clients spread over worker processes on this machine, one torch thread each.
 
-Workers are forked, so they share data and network with the run and start at once. Their pipes carry a JSON header and
-the bytes of Messages: the brief and the clients' memories one way, the replies and what is new in memory the other way.
+Workers are forked, so they share data and network with the run and start at once. Their pipes carry JSON headers and
+the bytes of Messages: the brief and the clients' memories one way, the replies and what is new in memory the other way,
+the latter through memory that both share (`engines.outbox`) where they fit.
 A few replies may wait here for their turn. A killed worker is replaced, and its requests are sent again: a step can be
 repeated, and gives the same bits. If workers keep dying over a group of clients, these are asked one by one, so that
 only the client that causes it fails.
@@ -26,6 +27,7 @@ import torch
 from understudy import under_way
 from understudy.engines.carried_memory import begin_with, memory_for, parts_of, remember
 from understudy.engines.inline import SitesHere
+from understudy.engines.outbox import Outbox
 from understudy.engines.with_parent import ENDING, end_with_parent, start_deaf
 from understudy.federation.answering import give_up
 from understudy.federation.exchange import Answer, Request
@@ -33,7 +35,6 @@ from understudy.federation.method import Method
 from understudy.federation.site import Site
 
 WAITING = 4  # answers that may wait for an earlier one, times the number of workers
-SAME = b"="  # instead of a brief: the one before, which is no Message and so cannot be mistaken for one
 TRIES = 3  # workers that may die over one request before its client counts as failed
 
 Said = tuple[dict[str, Any], bytes, bytes]  # header of an answer, reply, what is new in memory
@@ -55,6 +56,7 @@ class Assignment:
 class Worker:
     process: ForkProcess
     pipe: Connection
+    outbox: Outbox
     busy: Assignment | None = None
     brief: bytes | None = None  # the one that it was sent last, and has still
 
@@ -101,24 +103,29 @@ class Workers(SitesHere):
         for worker in self._workers:
             worker.process.join()
             worker.pipe.close()
+            worker.outbox.close()
         self._workers = []
 
     def _start(self, at: int) -> Worker:
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(os.getpid(), at, theirs, ours, self), daemon=True)
+        outbox = Outbox()
+        process = context.Process(target=_serve, args=(os.getpid(), at, theirs, ours, outbox, self), daemon=True)
         start_deaf(process)
         theirs.close()
-        return Worker(process, ours)
+        return Worker(process, ours, outbox)
 
     def _send(self, worker: Worker, job: Assignment) -> None:
         worker.busy = job
+        told, parts = list[dict[str, Any]](), list[bytes]()
+        for request in job.requests:
+            memory, same = memory_for(self._sites[request.client], request), worker.brief is request.body
+            told.append({"request": request.header().decode(), "same brief": same, "memory": bool(memory)})
+            parts += [*([] if same else [request.body]), *([memory] if memory else [])]
+            worker.brief = request.body
         with contextlib.suppress(ConnectionError):  # a dead worker is noticed when its answer is read
-            worker.pipe.send_bytes(json.dumps([request.header().decode() for request in job.requests]).encode())
-            for request in job.requests:
-                worker.pipe.send_bytes(SAME if worker.brief is request.body else request.body)
-                worker.pipe.send_bytes(memory_for(self._sites[request.client], request))
-                worker.brief = request.body
+            for part in (json.dumps(told).encode(), *parts):
+                worker.pipe.send_bytes(part)
 
     def _receive(self) -> Iterator[Answer]:
         ready = wait([worker.pipe for worker in self._workers if worker.busy])
@@ -127,9 +134,10 @@ class Workers(SitesHere):
             if worker.pipe not in ready or job is None:
                 continue
             try:
-                said = [_received_answer(worker.pipe) for _ in job.requests]
+                said = _received_answers(worker)
             except (EOFError, OSError):  # killed before its answer or in the middle of it
                 worker.process.join()
+                worker.outbox.close()
                 self._workers[at] = self._start(at)
                 yield from self._after_a_death(replace(job, deaths=job.deaths + 1), worker.process.exitcode)
                 continue
@@ -162,7 +170,7 @@ class Workers(SitesHere):
         yield replace(given_up, deaths=job.before + job.deaths, lost=True, seconds=job.seconds)
 
 
-def _serve(parent: int, at: int, pipe: Connection, other_end: Connection, here: Workers) -> None:
+def _serve(parent: int, at: int, pipe: Connection, other_end: Connection, outbox: Outbox, here: Workers) -> None:
     under_way.take_place(1 + at)  # 0 is the run's own
     other_end.close()  # so that the end of the run shows as end of file
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run itself handles Ctrl-C
@@ -177,24 +185,36 @@ def _serve(parent: int, at: int, pipe: Connection, other_end: Connection, here: 
         except EOFError:
             os._exit(0)
         try:
-            for said in _answered(here, group):
-                for part in said:
-                    pipe.send_bytes(part)
+            _hand_over(pipe, outbox, _answered(here, group))
         except BrokenPipeError:
             os._exit(0)
 
 
-def _received_answer(pipe: Connection) -> Said:
-    return json.loads(pipe.recv_bytes()), pipe.recv_bytes(), pipe.recv_bytes()
+def _hand_over(pipe: Connection, outbox: Outbox, answers: Iterable[tuple[bytes, bytes, bytes]]) -> None:
+    """All answers of a group. Where they do not fit into the outbox, they follow through the pipe."""
+    parts = [part for answer in answers for part in answer]
+    there = outbox.put(parts)
+    pipe.send_bytes(json.dumps({"lengths": [len(part) for part in parts], "there": there}).encode())
+    for part in () if there else parts:
+        pipe.send_bytes(part)
+
+
+def _received_answers(worker: Worker) -> list[Said]:
+    told = json.loads(worker.pipe.recv_bytes())
+    if told["there"]:
+        parts = worker.outbox.take(told["lengths"])
+    else:
+        parts = [worker.pipe.recv_bytes() for _ in told["lengths"]]
+    return list(zip(map(json.loads, parts[::3]), parts[1::3], parts[2::3], strict=True))
 
 
 def _received(pipe: Connection, brief: bytes) -> tuple[list[tuple[Request, bytes]], bytes]:
     """Requests, each with the client's memory, and the last brief, with which the next one may be the same."""
     found = []
-    for header in json.loads(pipe.recv_bytes()):
-        body, memory = pipe.recv_bytes(), pipe.recv_bytes()
-        brief = brief if body == SAME else body
-        found.append((Request.of(header.encode(), brief), memory))
+    for told in json.loads(pipe.recv_bytes()):
+        brief = brief if told["same brief"] else pipe.recv_bytes()
+        memory = pipe.recv_bytes() if told["memory"] else b""
+        found.append((Request.of(told["request"].encode(), brief), memory))
     return found, brief
 
 
