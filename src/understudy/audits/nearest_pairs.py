@@ -19,7 +19,7 @@ CLOSER = 5  # times as many images of each client are looked at, since several m
 class NearPair:
     client: str
     label: int | None  # of the image; None: records have several labels
-    image: Tensor  # uint8
+    image: Tensor  # uint8 if it is an image; else as the network sees it, like the record
     record: Tensor
     quantile: float  # share of held-out records that come as near to a record
     copy: bool  # a near-copy
@@ -48,9 +48,11 @@ def nearest_pairs(scene: Scene, most: int = MOST, client: str | None = None) -> 
 
 
 def _pair(scene: Scene, name: str, shared: Examples, record: int, at: int, quantile: float, copy: bool) -> NearPair:
-    unscale, own = scene.data.problem.unscale, scene.data.sites[name].own
+    problem, own = scene.data.problem, scene.data.sites[name].own
     label = None if shared.multilabel else int(shared.y[at])
-    return NearPair(name, label, unscale(shared.x[at : at + 1])[0], unscale(own.x[record][None])[0], quantile, copy)
+    both = (shared.x[at : at + 1], own.x[record][None])
+    image, nearest = (problem.unscale(x)[0] for x in both) if problem.kind == "image" else (x[0] for x in both)
+    return NearPair(name, label, image, nearest, quantile, copy)
 
 
 def _by_client(scene: Scene) -> Iterator[tuple[str, Examples, NearCopies]]:

@@ -13,8 +13,10 @@ from understudy.errors import UserError
 @app.command()
 def sheet(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The picture: .png, .svg or .pdf.")],
-    per_class: Annotated[int | None, typer.Option(min=1, help="Images per class in a cell.")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The picture: .png, .svg or .pdf; of a table .csv.")],
+    per_class: Annotated[
+        int | None, typer.Option(min=1, help="Images per class in a cell, or rows of each client and class.")
+    ] = None,
     generated: Annotated[
         bool, typer.Option("--generated", help="Draw what a fedcog client generates for its next round; never sent.")
     ] = False,
@@ -22,12 +24,16 @@ def sheet(
         str | None, typer.Option(help="With --generated or --beside: whose images; by default the first, or all.")
     ] = None,
     beside: Annotated[
-        int | None, typer.Option(min=1, help="Draw this many images, each beside its nearest record; nearest first.")
+        int | None,
+        typer.Option(
+            min=1, help="Draw this many images, or write rows, each beside its nearest record; nearest first."
+        ),
     ] = None,
 ) -> None:
-    """Draw the synthetic images that left a run's clients, or what waits at a site."""
+    """Draw the synthetic images that left a run's clients, or what waits at a site; of a table write the rows."""
     from understudy.runs.regenerated import generated as made_again
     from understudy.view.generated import draw_generated
+    from understudy.view.rows import is_of_rows, write_sheet
     from understudy.view.sheet import draw_sheet
 
     if client is not None and not generated and beside is None:
@@ -36,9 +42,11 @@ def sheet(
         drawn = _beside(folder, out, beside, client)
     elif generated:
         drawn = draw_generated(made_again(folder, client), out, per_class or 16)
+    elif is_of_rows(folder):
+        drawn = write_sheet(folder, out, per_class)
     else:
         drawn = draw_sheet(folder, out, per_class=per_class or 4)
-    print(f"Picture: {drawn}")
+    print(f"{'Table' if drawn.suffix.lower() == '.csv' else 'Picture'}: {drawn}")
 
 
 def _beside(folder: Path, out: Path, most: int, client: str | None) -> Path:
@@ -47,13 +55,19 @@ def _beside(folder: Path, out: Path, most: int, client: str | None) -> Path:
     from understudy.audits.scene import scene_of
     from understudy.complaints import unknown_name
     from understudy.view.pairs import draw_pairs
+    from understudy.view.rows import write_pairs
 
     scene = scene_at_site(folder) if is_site(folder) else scene_of(folder)
     if client is not None and client not in scene.data.sites:
         raise unknown_name(f"client in {folder} of the name", client, scene.data.sites)
-    drawn = draw_pairs(nearest_pairs(scene, most, client), scene.data.problem, out)
+    if is_site(folder) and scene.data.problem.kind == "vector":
+        raise UserError(
+            f"{folder}: a site's folder does not keep the names of a table's columns; it shows images only."
+        )
+    pairs, problem = nearest_pairs(scene, most, client), scene.data.problem
+    drawn = write_pairs(folder, pairs, out) if problem.kind == "vector" else draw_pairs(pairs, problem, out)
     if drawn is None:
-        raise UserError(f"{folder} holds no shared images to draw beside records.")
+        raise UserError(f"{folder} holds no shared images or rows to show beside records.")
     return drawn
 
 

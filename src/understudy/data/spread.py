@@ -31,6 +31,12 @@ class Spread:
         scaled = (part.x.to(torch.float64) - self.mean.view(across)) / std.view(across)
         return replace(part, x=scaled.to(torch.float32))
 
+    def undone(self, x: Tensor) -> Tensor:
+        """Scaled records in their own units again, float64."""
+        across = (-1, *[1] * (x.ndim - 2))
+        std = torch.where(self.std > 0, self.std, 1.0)
+        return x.to(torch.float64) * std.view(across) + self.mean.view(across)
+
     def sparing(self, categories: Categories) -> "Spread":
         """Words of categories stay 0 or 1."""
         mean, std = self.mean.clone(), self.std.clone()
