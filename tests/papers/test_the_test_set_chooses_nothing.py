@@ -18,12 +18,14 @@ from understudy.data.splits.split import Split
 from understudy.errors import UserError
 from understudy.papers.carrying_out import carry_out, played_lines, tuning_runs
 from understudy.papers.comparison import TUNING_SEED, Comparison, Contender
+from understudy.papers.fedcog.main_experiment import Setting
 from understudy.papers.published import FromRuns, Later
 from understudy.papers.reproduce import STUDIES
 from understudy.papers.study import StudyLine
 from understudy.runs.compare import compare
 from understudy.runs.folder import RunFolder
 from understudy.runs.run_store import RunStore
+from understudy.runs.scores import CHOOSES
 from understudy.runs.watching import Observer
 
 LEARNS, IDLES = 0.5, 1e-6
@@ -125,6 +127,36 @@ def test_what_counts_is_the_last_round_on_the_test_set_and_the_best_is_apart(tun
         assert (row.accuracy, row.best_accuracy) == (curve[-1], max(curve))
 
 
+def several_labels(home: Path) -> dict[str, Any]:
+    """A lit pixel means its label in 45 of 100 records: to name none is right most often, and useless."""
+    rng = np.random.default_rng(0)
+    for name in ("train", "test"):
+        lit = rng.random((200, 6)) < 0.3
+        x = np.where(lit, 230, 20).astype(np.uint8).reshape(200, 1, 3, 2)
+        np.savez(home / f"{name}.npz", x=x, y=(lit & (rng.random((200, 6)) < 0.45)).astype(np.uint8))
+    return {
+        "data": {"name": str(home / "train.npz"), "test": str(home / "test.npz"), "clients": 2, "split": "iid"},
+        "model": {"name": "softmax"},
+        "method": {"name": "fedavg", "rounds": 2, "local": {"epochs": 2, "batch": 8}},
+        "engine": {"name": "inline"},
+    }
+
+
+def test_with_several_labels_f1_chooses_where_accuracy_would_name_none(tmp_path: Path) -> None:
+    quiet, loud = 5.0, 0.1  # the large rate soon names no label
+    setting = Setting("labels", several_labels(tmp_path), averaged=1, rounds=2, rates=(quiet, loud), measure="macro_f1")
+    plan = setting.comparison("several labels", "", [Contender("fedavg", {})])
+    store = RunStore(tmp_path / "study")
+    carry_out([plan], store, Observer(), workers=1)
+    runs = tuning_runs(plan, plan.contenders[0], store)
+    tried = {one.rate: RunFolder(store.folder(one.run)).metrics()[-1] for one in runs}
+    assert tried[quiet]["validation_accuracy"] > tried[loud]["validation_accuracy"], "accuracy would choose the other"
+    assert tried[quiet]["validation_macro_f1"] < 0.1 < tried[loud]["validation_macro_f1"]
+    line = played_lines([plan], store)["fedavg"]
+    assert line.rate == loud
+    assert line.validation == {f"{rate:g}": last["validation_macro_f1"] for rate, last in tried.items()}
+
+
 def test_every_study_is_tuned_with_another_seed_than_it_counts_and_never_on_the_test_set() -> None:
     checked = set()
     for name, found in STUDIES.items():
@@ -132,7 +164,10 @@ def test_every_study_is_tuned_with_another_seed_than_it_counts_and_never_on_the_
             experiment = asked.make() if isinstance(asked, Later) else asked
             for plan in experiment.comparisons if isinstance(experiment, FromRuns) else ():
                 checked.add(name)
-                assert plan.tuned_on in ("validation_accuracy", "personal_held_out_accuracy"), f"{name} at {scale}"
+                allowed = [*(f"validation_{score}" for score in CHOOSES), "personal_held_out_accuracy"]
+                assert plan.tuned_on in allowed, f"{name} at {scale}"
+                several = plan.measure == "macro_f1"
+                assert several == (plan.tuned_on == "validation_macro_f1"), f"{name}: naming no label is mostly right"
                 assert all(TUNING_SEED not in plan.seeds_of(one) for one in plan.contenders)
     assert {"averaging-family", "personal-models", "frontier"} <= checked
 

@@ -140,7 +140,7 @@ def tuning_runs(plan: Comparison, contender: Contender, store: RunStore) -> list
     if contender.like or len(rates) < 2:
         return []
     more = dict(plan.tuning)
-    if plan.tuned_on == "validation_accuracy":
+    if plan.tuned_on.startswith("validation_"):
         more["data.validation"] = _validation(plan)
     return [_needed(plan, contender, "tuning", rate, TUNING_SEED, more, store) for rate in rates]
 

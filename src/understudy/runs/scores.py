@@ -14,6 +14,8 @@ from understudy.runs.quantities import measure_round
 from understudy.runs.scaling import note_agreed
 from understudy.runs.watching import Observer
 
+CHOOSES = ("accuracy", "macro_f1")  # scores that are also told of the validation share, which settings are chosen on
+
 
 class Scorekeeper:
     """The server scores on its test set at once. Without one, clients score while they work on the next round; until
@@ -53,7 +55,8 @@ class Scorekeeper:
         scores = evaluate(net.logits, test, net.problem).as_dict()
         if self._data.validation is not None:
             validation = net.to_score(self._data.validation)
-            scores["validation_accuracy"] = evaluate(net.logits, validation, net.problem).accuracy
+            held_back = evaluate(net.logits, validation, net.problem).as_dict()
+            scores |= {f"validation_{name}": held_back[name] for name in CHOOSES if name in held_back}
         for name, weights in self._method.further_models(state).items():
             net.load(weights)
             scores[f"{name}_accuracy"] = evaluate(net.logits, test, net.problem).accuracy
