@@ -19,7 +19,7 @@ from understudy.randomness import generator, private_global_stream
 from understudy.synthesis.diffusion.network import Frame, build
 from understudy.synthesis.diffusion.schedule import remaining
 from understudy.synthesis.diffusion.settings import DiffusionSettings
-from understudy.synthesis.diffusion.training import Records, train
+from understudy.synthesis.diffusion.training import FramedRecords, train
 
 TINY = DiffusionSettings(epochs=1, least_steps=0, weights="ema")
 PROBLEMS = (Problem((1, 8, 8), 10), Problem((1, 28, 28), 10))
@@ -35,12 +35,12 @@ def _frame(problem: Problem) -> Frame:
     return Frame(problem, len(TINY.multipliers), TINY.full_size)
 
 
-def records(problem: Problem) -> Records:
+def records(problem: Problem) -> FramedRecords:
     own, frame = random_images(problem, RECORDS, "diffusion"), _frame(problem)
-    return Records(frame.put_on(own.x.float()) / 127.5 - 1, own.y, frame)
+    return FramedRecords(frame.put_on(own.x.float()) / 127.5 - 1, own.y, frame)
 
 
-def our_epoch(net: nn.Module, own: Records, rng: torch.Generator) -> dict[str, Tensor]:
+def our_epoch(net: nn.Module, own: FramedRecords, rng: torch.Generator) -> dict[str, Tensor]:
     ((_, weights),) = train(net, own, TINY, rng)
     return weights
 

@@ -18,7 +18,7 @@ from understudy.synthesis.diffusion.schedule import T, add_noise, remaining
 from understudy.synthesis.diffusion.settings import DiffusionSettings
 from understudy.synthesis.diffusion.training import (
     Average,
-    Records,
+    FramedRecords,
     _private_gradients,
     ema_decay,
     train,
@@ -39,9 +39,9 @@ def network(settings: DiffusionSettings = BRIEF, private: bool = False) -> nn.Mo
     return net
 
 
-def records(n: int) -> Records:
+def records(n: int) -> FramedRecords:
     x = torch.rand(n, 1, 8, 8, generator=generator("x")) * 2 - 1
-    return Records(x, torch.arange(n) % 3, Frame(EIGHT, len(BRIEF.multipliers), BRIEF.full_size))
+    return FramedRecords(x, torch.arange(n) % 3, Frame(EIGHT, len(BRIEF.multipliers), BRIEF.full_size))
 
 
 def private_steps(
@@ -140,7 +140,7 @@ def test_large_images_are_mirrored_before_they_are_folded() -> None:
     # 16 columns seen as 8: each square of four pixels is one place with four channels.
     frame = Frame(Problem(shape=(1, 16, 16), classes=3), 2, 8)
     image = torch.arange(256.0).view(1, 1, 16, 16)
-    seen = Records(frame.put_on(image), torch.zeros(1, dtype=torch.int64), frame)
+    seen = FramedRecords(frame.put_on(image), torch.zeros(1, dtype=torch.int64), frame)
     rows, yes, nothing = torch.tensor([0]), torch.ones(1, 1, 1, 1, dtype=torch.bool), torch.empty(6, 0)
     assert torch.equal(frame.take_off(seen.changed(rows, yes, nothing)), image.flip(3))
     assert torch.equal(seen.changed(rows, ~yes, nothing), seen.x)
@@ -150,7 +150,7 @@ def test_warps_turn_the_image_and_not_its_folds() -> None:
     # Shifted by one pixel of 16: right = 2/16 of half the side, and nothing else.
     frame = Frame(Problem(shape=(1, 16, 16), classes=3), 2, 8)
     image = torch.arange(256.0).view(1, 1, 16, 16)
-    seen = Records(frame.put_on(image), torch.zeros(1, dtype=torch.int64), frame)
+    seen = FramedRecords(frame.put_on(image), torch.zeros(1, dtype=torch.int64), frame)
     warps = torch.zeros(6, 1)
     warps[4] = 2 / 16
     mirrored = torch.empty(0, 1, 1, 1, dtype=torch.bool)
@@ -164,13 +164,13 @@ def test_every_step_warps_its_records_anew_and_no_warp_is_as_before(
     privately: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Tensor] = []
-    changed = Records.changed
+    changed = FramedRecords.changed
 
-    def noted(self: Records, rows: Tensor, mirrored: Tensor, warps: Tensor) -> Tensor:
+    def noted(self: FramedRecords, rows: Tensor, mirrored: Tensor, warps: Tensor) -> Tensor:
         drawn.append(warps)
         return changed(self, rows, mirrored, warps)
 
-    monkeypatch.setattr(Records, "changed", noted)
+    monkeypatch.setattr(FramedRecords, "changed", noted)
 
     def trained(warp: float) -> dict[str, Tensor]:
         settings = BRIEF.model_copy(update={"warp": warp})

@@ -38,8 +38,8 @@ def _as_words(given: object) -> object:
     return [str(word) if isinstance(word, int) else word for word in given]
 
 
-Words = Annotated[tuple[str, ...], BeforeValidator(_as_words)]
-Vocabulary = Annotated[Words, Field(min_length=1)]
+ListedWords = Annotated[tuple[str, ...], BeforeValidator(_as_words)]
+Vocabulary = Annotated[ListedWords, Field(min_length=1)]
 Pair = tuple[float, float]
 Ranges = Annotated[dict[str, Pair] | tuple[Pair, ...], Field(min_length=1)]
 Shape = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)]
@@ -64,7 +64,7 @@ class DataSettings(Settings):
     # image files: memory for them, such as 2GB; beyond it they are kept in files; null: half of the machine's
     memory: str | None = None
     classes: int | None = Field(default=None, ge=2)  # your own data: how many classes; null: as many as the labels show
-    labels: Words = ()  # your own data: class names in order, for image folders and tables
+    labels: ListedWords = ()  # your own data: class names in order, for image folders and tables
     kind: RecordKind | None = None  # your own data: what a record is; null: guessed from shape and type of the numbers
     tokens: int | None = Field(default=None, ge=2)  # for tokens: how many ids, with 0, the padding; null: those found
     # of vectors: [first feature, number of words] of each category; null: as a table's vocabulary has it
@@ -72,7 +72,7 @@ class DataSettings(Settings):
     label: str | None = None  # tables: the column of the labels; null: label or y
     # tables: the column that tells whose record each is, so that nobody is on both sides of a split; .npz: an array
     person: str | None = None
-    ignore: Words | None = None  # tables: columns to leave out, such as a record's number
+    ignore: ListedWords | None = None  # tables: columns to leave out, such as a record's number
     missing: Missing | None = None  # tables: refuse, drop rows or take the source's mean of a column; null: refuse
     vocabulary: dict[str, Vocabulary] | None = None  # tables: the words of columns of texts; null: those found
     shape: Shape | None = None  # of a record, channels first, if records are at the sites or flat in a table

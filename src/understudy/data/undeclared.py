@@ -17,7 +17,7 @@ SHOWN = 6  # columns that are named in one sentence
 
 
 @dataclass
-class Columns:
+class OpenColumns:
     """What all tables of a config leave open; names of columns, in the order of the files."""
 
     lacking: dict[str, None] = field(default_factory=dict)  # some values are missing
@@ -38,9 +38,9 @@ class Columns:
                 self.numbers[name] = None
 
 
-def columns_left_open(settings: DataSettings) -> Columns:
+def columns_left_open(settings: DataSettings) -> OpenColumns:
     """Of the tables among a config's sources."""
-    found = Columns()
+    found = OpenColumns()
     declared: Mapping[str, object] | None = None
     if settings.scale == "federated" and not isinstance(settings.ranges, tuple):
         declared = settings.ranges or {}
@@ -59,7 +59,7 @@ def _sources(settings: DataSettings) -> list[Path]:
     return [Path(name).expanduser() for name in (*named, *([settings.test] if settings.test else []))]
 
 
-def readable(settings: DataSettings, columns: Columns) -> DataSettings:
+def readable(settings: DataSettings, columns: OpenColumns) -> DataSettings:
     """Settings by which the records can be read in spite of what is missing, to look for what else is."""
     changes: dict[str, object] = {"ignore": (*(settings.ignore or ()), *columns.texts)}
     if settings.missing != "drop" and columns.lacking:
@@ -69,7 +69,7 @@ def readable(settings: DataSettings, columns: Columns) -> DataSettings:
     return settings.model_copy(update=changes)
 
 
-def undeclared_columns(settings: DataSettings, columns: Columns) -> list[str]:
+def undeclared_columns(settings: DataSettings, columns: OpenColumns) -> list[str]:
     """One sentence per setting."""
     said = []
     if settings.missing == "mean":

@@ -21,11 +21,11 @@ from understudy.view.sheet import read_sheets
 PRESENT = 0.5  # above it a word is nearer than none
 DIGITS = 6
 
-Row = Mapping[str, Any]
+SheetRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Columns:
+class SheetColumns:
     """Where in a record each column begins, how many numbers it has, and its words if it is a category."""
 
     names: tuple[str, ...]
@@ -77,7 +77,7 @@ def write_pairs(folder: Path, pairs: Sequence[NearPair], file: Path) -> Path | N
     return _written(rows, file) if rows else None
 
 
-def _both(folder: Path, columns: Columns, number: int, pair: NearPair, names: Sequence[str]) -> Iterator[Row]:
+def _both(folder: Path, columns: SheetColumns, number: int, pair: NearPair, names: Sequence[str]) -> Iterator[SheetRow]:
     label = None if pair.label is None else _named(pair.label, names)
     about = {"pair": number, "client": pair.client, "class": label}
     for what, record in (("left", pair.image), ("record", pair.record)):
@@ -86,7 +86,7 @@ def _both(folder: Path, columns: Columns, number: int, pair: NearPair, names: Se
         yield {**about, "which": what, **near, **columns.row(one)}
 
 
-def columns_of(folder: Path) -> Columns:
+def columns_of(folder: Path) -> SheetColumns:
     """By the names of the run's own table; an array's features have numbers, from 0."""
     words = read_config(folder)
     problem, data, held = problem_of(folder, words), words.get("data"), read_holdings(folder)
@@ -97,14 +97,14 @@ def columns_of(folder: Path) -> Columns:
     if sum(widths) != problem.shape[0]:
         return _numbered(problem)
     starts = [sum(widths[:at]) for at in range(len(widths))]
-    return Columns(
+    return SheetColumns(
         names, tuple(zip(starts, widths, strict=True)), {name: given[name] for name in names if name in given}
     )
 
 
-def _numbered(problem: Problem) -> Columns:
+def _numbered(problem: Problem) -> SheetColumns:
     features = range(problem.shape[0])
-    return Columns(tuple(f"feature {at}" for at in features), tuple((at, 1) for at in features), {})
+    return SheetColumns(tuple(f"feature {at}" for at in features), tuple((at, 1) for at in features), {})
 
 
 def _in_units(folder: Path, client: str, x: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ def _named(label: int, names: Sequence[str]) -> object:
     return names[label] if label < len(names) else label
 
 
-def _written(rows: Sequence[Row], file: Path) -> Path:
+def _written(rows: Sequence[SheetRow], file: Path) -> Path:
     if file.suffix.lower() != ".csv":
         raise UserError(f"{file}: the records of this run are rows of a table, so write a table: -o {file.stem}.csv.")
     return write_csv(rows, file)

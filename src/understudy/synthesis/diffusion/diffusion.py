@@ -23,7 +23,7 @@ from understudy.randomness import private_global_stream
 from understudy.synthesis.diffusion.network import Frame, build, predict
 from understudy.synthesis.diffusion.schedule import draw, require_library
 from understudy.synthesis.diffusion.settings import DiffusionSettings
-from understudy.synthesis.diffusion.training import Records, train
+from understudy.synthesis.diffusion.training import FramedRecords, train
 from understudy.synthesis.generator import Generator, Stage, generator, with_weights
 
 AT_ONCE = 100  # images drawn together
@@ -55,7 +55,7 @@ class Diffusion(Generator):
         fitted = torch.ones(problem.classes, dtype=torch.bool)
         if private is None:
             fitted = examples.label_counts(problem.classes) > 0
-        records = Records(x, examples.y.to(self.device), frame)
+        records = FramedRecords(x, examples.y.to(self.device), frame)
         for epoch, weights in train(net, records, self.settings, rng, private):
             yield Stage(epoch, {FITTED: fitted} | {NETWORK + name: w for name, w in weights.items()})
 

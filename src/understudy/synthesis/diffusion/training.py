@@ -36,7 +36,7 @@ Weights = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Records:
+class FramedRecords:
     """What the network learns from."""
 
     x: Tensor  # in their frame; pixels between −1 and 1
@@ -71,7 +71,7 @@ class Average:
 
 def train(
     net: nn.Module,
-    records: Records,
+    records: FramedRecords,
     settings: DiffusionSettings,
     rng: torch.Generator,
     private: PrivateSteps | None = None,
@@ -101,7 +101,7 @@ def train(
 
 
 def _plain_gradients(
-    net: nn.Module, records: Records, settings: DiffusionSettings, rng: torch.Generator, steps: int
+    net: nn.Module, records: FramedRecords, settings: DiffusionSettings, rng: torch.Generator, steps: int
 ) -> Iterator[None]:
     """One batch after another, each record once per epoch; the gradients are left in the network."""
     y, device = records.y, records.x.device
@@ -123,7 +123,7 @@ def _plain_gradients(
 
 
 def _private_gradients(
-    net: nn.Module, records: Records, settings: DiffusionSettings, private: PrivateSteps
+    net: nn.Module, records: FramedRecords, settings: DiffusionSettings, private: PrivateSteps
 ) -> Iterator[None]:
     x, y, frame = records.x, records.y, records.frame
     kept, draws, coins = remaining().to(x.device), settings.draws_per_record, private.coins
