@@ -61,7 +61,7 @@ def _samples(config: Config, data: Federation) -> float:
     try:
         method = method_with_add_ons(config)
     except UserError:
-        return 0.0  # whatever is wrong is said elsewhere
+        return 0.0  # other checks report what is wrong
     return method.samples(records, data.problem.classes, range(1, rounds + 1)) / rounds
 
 
