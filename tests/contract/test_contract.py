@@ -65,9 +65,10 @@ QUICK: dict[str, dict[str, Any]] = {
     "dc": {**CONDENSING, "iterations": 6, "image_lr": 5},
     "psg": {**CONDENSING, "iterations": 8, "batches": 2, "noise": 0.2, "image_lr": 5},
     "understudy": {
-        "generator": {"name": "vae", "epochs": 2, "width": 4, "hidden": 8, "least_steps": 0},
+        "generator": {"name": "diffusion", "width": 4, "groups": 2, "head": 4, "least_steps": 2, "sampling_steps": 2},
         "sound_only": False,
         "min_class_records": 2,
+        "server_updates": 3,
         "server": {"epochs": 7, "lr": 0.05, "augment": ["warp"]},
     },
     "moments": {"frequencies": 4, "axes": 3, "ipc": 20, "noise": 0.05, "server": {"epochs": 5, "lr": 0.05}},
@@ -111,6 +112,7 @@ GENERATED_FEDDM["generator"] = QUICK["fedssyn"]["generator"]
 # Images of a Gaussian, as they are drawn, and a server that warps them.
 DRAWN_FEDDM = {**QUICK["feddm"], "init": "generator", "generator": {"name": "gaussian"}, "pixels": "uint8", "steps": 0}
 DRAWN_FEDDM["server"] = {"epochs": 5, "lr": 0.05, "augment": ["warp"]}
+ONE_EXCHANGE = {**QUICK["understudy"], "generator": QUICK["fedssyn"]["generator"], "exchanges": 1, "looks": None}
 PRIVATE_FEDSSYN = {
     "name": "fedssyn",
     "generator": {**QUICK["fedssyn"]["generator"], "batch": 4, "conditional": True, "spread": "prior"},
@@ -118,7 +120,7 @@ PRIVATE_FEDSSYN = {
     "dp": {"scope": "all", "noise": 1.0, "labels": "noised"},
 }
 
-ONE_SHOT = ("central", "dc", "psg", "understudy")  # each client is asked once, in the first round if it is there
+ONE_SHOT = ("central", "dc", "psg")  # each client is asked once, in the first round if it is there
 HELD_OUT = {"fedrep": 0.25}  # part of the model stays at home, so clients must score it
 
 
@@ -136,6 +138,7 @@ def cases() -> dict[str, Case]:
             found[f"{name}+{add_on}"] = Case(name, QUICK.get(name, {}), joined, kept_back, privacy, lost)
     both = tuple(map(quick_add_on, ("fedssyn", "fedcog")))
     found["feddm privately"] = Case("feddm", PRIVATE_FEDDM, privacy=PRIVATE)
+    found["understudy in one exchange"] = Case("understudy", ONE_EXCHANGE, drops_in=1)
     found["feddm privately, counts noised"] = Case("feddm", NOISED_COUNTS, privacy=PRIVATE)
     found["feddm from a generator, pool kept"] = Case("feddm", GENERATED_FEDDM)
     found["feddm from a gaussian, warped"] = Case("feddm", DRAWN_FEDDM)

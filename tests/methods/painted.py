@@ -1,8 +1,9 @@
 """Fedssyn with a generator that can be seen through."""
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from stage import Stage, bound, image_net, pictures
@@ -26,6 +27,7 @@ class PaintedSettings(Settings):
     epochs: int = 1
     batch: int = 4
     checkpoints: tuple[int, ...] = ()
+    least_steps: int = 0
     flat: int = -1  # a client of this class alone paints without contrast
     copies: int = 0  # the first images are records over again
 
@@ -34,11 +36,20 @@ class Painted(Generator):
     """Paints a slope from the number of its class, and notes what it was given to learn from."""
 
     smallest = 3
+    goes_on = True
     seen: ClassVar[list[Examples]] = []
+    updates: ClassVar[list[int]] = []
+    batches: ClassVar[list[int]] = []
     steps: ClassVar[list[PrivateSteps | None]] = []
 
     def __init__(self, settings: PaintedSettings) -> None:
         self.settings = settings
+        self.before = 0  # epochs of the one it goes on from
+
+    def beginning_at(self, start: Mapping[str, Tensor]) -> Self:
+        begun = copy.copy(self)
+        begun.before = int(start["epoch"])
+        return begun
 
     def course(
         self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
@@ -47,9 +58,12 @@ class Painted(Generator):
             self.require_enough(examples)
         self.seen.append(examples)
         self.steps.append(private)
+        self.updates.append(self.settings.least_steps)
+        self.batches.append(self.settings.batch)
         for epoch in (*self.settings.checkpoints, self.settings.epochs):
             some = examples.x[: self.settings.copies]
-            yield generators.Stage(epoch, {"epoch": torch.tensor(epoch), "some": some})
+            learnt = {"epoch": torch.tensor(self.before + epoch), "some": some, "weight": torch.tensor([1 / 3])}
+            yield generators.Stage(epoch, learnt)
 
     def sample(self, state: Mapping[str, Tensor], labels: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
         _, high, wide = problem.shape
@@ -66,8 +80,8 @@ def painted() -> Iterator[None]:
     generators.names()  # those of the package are there
     before = dict(generators._entries)
     generator("painted", settings=PaintedSettings)(Painted)
-    Painted.seen.clear()
-    Painted.steps.clear()
+    for kept in (Painted.seen, Painted.steps, Painted.updates, Painted.batches):
+        kept.clear()
     yield
     generators._entries.clear()
     generators._entries.update(before)

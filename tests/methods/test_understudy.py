@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +27,8 @@ def known() -> Iterator[None]:
 
 
 def method(**given: object) -> Understudy:
-    quick = {"generator": "painted", "min_class_records": 4, "records": 1.0, "server": SERVER}
+    quick = {"generator": "painted", "min_class_records": 4, "records": 1.0, "exchanges": 1, "looks": None}
+    quick["server"] = SERVER
     return Understudy(UnderstudySettings.model_validate({**quick, **given}))
 
 
@@ -59,7 +62,7 @@ def test_a_generator_sees_its_share_and_images_are_as_many_as_records_or_as_aske
     assert [len(reply["y"]) for _, _, reply in stage.replies] == [3, 3, 0]
 
 
-def test_everybody_is_asked_once_and_gets_nothing() -> None:
+def test_with_one_exchange_everybody_is_asked_once_and_gets_nothing() -> None:
     stage = on_stage()
     state = stage.play(3)
     assert [(round, name, len(brief)) for round, name, brief in stage.briefs] == [(1, n, 0) for n in "abc"]
@@ -71,6 +74,101 @@ def test_whoever_comes_late_is_asked_then_and_the_server_begins_anew() -> None:
     late = on_stage([["a"], ["a", "b", "c"]]).play(2)
     assert not torch.equal(early["model"], late["model"])
     assert len(late["understudy.b.y"]) == 5
+
+
+TWICE: dict[str, Any] = {"exchanges": 2, "server_updates": 7, "generator": {"name": "painted", "least_steps": 3}}
+
+
+def test_clients_begin_at_what_the_server_learnt_from_the_images_of_all() -> None:
+    stage = on_stage(**TWICE)
+    state = stage.play(3)
+    assert [(round, name, sorted(brief)) for round, name, brief in stage.briefs] == [
+        *((1, name, []) for name in "abc"),
+        *((2, name, ["start.epoch", "start.some", "start.weight"]) for name in "abc"),
+    ]
+    assert Painted.updates == [3, 3, 7, 3, 3]  # a and b, the server, a and b
+    first = [reply for round, _, reply in stage.replies if round == 1]
+    assert torch.equal(Painted.seen[2].x, torch.cat([reply["x"] for reply in first]))
+    assert Painted.seen[2].y.tolist() == [0] * 8 + [1] * 5
+    second = {name: reply for round, name, reply in stage.replies if round == 2}
+    assert all(torch.equal(state[f"understudy.{name}.x"], second[name]["x"]) for name in "abc")
+    corner = second["a"]["x"][0, 0, 0, 0]  # its class, 0, and all epochs but one
+    assert int(corner) == 1  # one epoch of the server's, one of its own
+
+
+def test_the_second_generator_learns_from_the_same_records_as_the_first() -> None:
+    on_stage(**TWICE, records=0.5).play(2)
+    once, again = Painted.seen[0], Painted.seen[2]
+    assert len(once) == 4
+    assert torch.equal(once.x, again.x)
+
+
+def test_records_are_seen_equally_often_whether_a_client_has_many_or_few() -> None:
+    sites = {"many": holding([40, 0]), "few": holding([0, 8])}
+    chosen = bound(method(looks=5, generator={"name": "painted", "least_steps": 20}), image_net())
+    Stage(chosen, sites).play(1)
+    assert Painted.batches == [10, 2]  # 20 updates of a quarter of the records are five looks at each
+    assert Painted.updates == [20, 20]
+
+
+def test_the_start_travels_in_sixteen_bits() -> None:
+    stage = on_stage(**TWICE)
+    stage.play(2)
+    start = stage.briefs[-1][2]["start.weight"]
+    assert start.dtype == torch.float16
+    assert float(start) == pytest.approx(1 / 3, abs=1e-4)
+
+
+def test_a_start_that_is_not_finite_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    learns = Painted.course
+
+    def breaks(self: Painted, *given: Any) -> Iterator[Any]:
+        for stage in learns(self, *given):
+            yield replace(stage, state={**stage.state, "weight": torch.tensor([math.nan])})
+
+    monkeypatch.setattr(Painted, "course", breaks)
+    stage = on_stage(**TWICE)
+    stage.play(2)
+    assert [len(brief) for _, _, brief in stage.briefs] == [0] * 6
+
+
+def test_the_last_round_trains_no_generator_that_nobody_begins_at() -> None:
+    chosen = bound(method(**TWICE), image_net(), rounds=1)
+    state = Stage(chosen, SITES).play(1)
+    assert Painted.updates == [3, 3]
+    assert not any(name.startswith("start.") for name in state)
+
+
+def test_images_too_few_for_a_generator_leave_everybody_to_begin_anew() -> None:
+    stage = on_stage(**TWICE, images=1)
+    chosen = {"a": SITES["a"]}
+    stage = Stage(stage.method, chosen)
+    stage.play(2)
+    assert Painted.updates == [3, 3]
+    assert [len(brief) for _, _, brief in stage.briefs] == [0, 0]
+
+
+def test_whoever_comes_late_begins_at_the_server_s_generator_and_is_asked_as_often() -> None:
+    stage = on_stage([["a"], ["a", "b"], ["a", "b"], ["a", "b"]], **TWICE)
+    stage.play(4)
+    assert [(round, name, len(brief)) for round, name, brief in stage.briefs] == [
+        (1, "a", 0),
+        (2, "a", 3),
+        (2, "b", 3),
+        (3, "b", 3),
+    ]
+
+
+def test_a_generator_that_cannot_go_on_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Painted, "goes_on", False)
+    with pytest.raises(UserError, match=r"exchanges: generator 'painted' cannot go on .* set exchanges=1"):
+        bound(method(**TWICE), image_net())
+    bound(method(), image_net())
+
+
+def test_looks_without_a_number_of_updates_are_refused() -> None:
+    with pytest.raises(UserError, match=r"method\.looks: .* 'painted' has none; set generator.least_steps=100"):
+        bound(method(looks=8), image_net())
 
 
 def test_the_server_draws_a_fresh_network_and_warps_its_images() -> None:

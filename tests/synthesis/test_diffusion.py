@@ -180,6 +180,25 @@ def test_it_learns_to_make_dark_and_bright_images_by_their_label() -> None:
     assert float(shades[20:].mean()) == pytest.approx(210, abs=15)
 
 
+def test_it_goes_on_from_what_another_has_learnt() -> None:
+    first = Diffusion(BRIEF).fit(noise(8, EIGHT, 0, 1), EIGHT, generator("first"))
+    still = BRIEF.model_copy(update={"lr": 1e-12})
+    begun = Diffusion(still).beginning_at(first)
+    found = begun.fit(noise(8, EIGHT, 2), EIGHT, generator("second"))
+    weights = [name for name in first if name.startswith("network.")]
+    assert all(torch.allclose(found[name], first[name], atol=1e-9) for name in weights)
+    assert found["fitted"].tolist() == [False, False, True]  # by its own records
+    anew = Diffusion(still).fit(noise(8, EIGHT, 2), EIGHT, generator("second"))
+    assert not all(torch.allclose(anew[name], first[name], atol=1e-3) for name in weights)
+
+
+def test_weights_of_another_network_are_refused() -> None:
+    first = Diffusion(BRIEF).fit(noise(8, EIGHT, 0, 1), EIGHT, generator("first"))
+    wider = BRIEF.model_copy(update={"width": 8})
+    with pytest.raises(UserError, match="cannot begin at the weights of one with other settings"):
+        Diffusion(wider).beginning_at(first).fit(noise(8, EIGHT, 0), EIGHT, generator("second"))
+
+
 def test_a_private_one_needs_no_record_and_gives_every_label() -> None:
     streams = (generator("private", word) for word in ("sampling", "noises", "coins"))
     private = PrivateSteps(0.5, 3, 1.0, 1.0, 2.0, *streams)

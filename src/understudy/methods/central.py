@@ -29,10 +29,10 @@ from understudy.learning.pool import PoolFeed, learn_from_pool
 from understudy.methods.shared.imitation import Imitation, ImitationSettings, check_single_labels
 from understudy.methods.shared.outliers import learnt_from
 from understudy.methods.shared.pooled import of_one_kind, why_unfit
-from understudy.methods.shared.sent_once import SentOnce
+from understudy.methods.shared.sent_sets import SentSets
 from understudy.models.network import Network
 
-POOL = SentOnce("central.")
+POOL = SentSets("central.")
 
 
 class CentralSettings(ImitationSettings):
@@ -87,7 +87,7 @@ class Central(Method):
 
     def _with(self, server: Server, state: State, replies: Sequence[Reply]) -> Message:
         """The new records, and the model trained further on the whole pool."""
-        sent = POOL.parts(replies)
+        sent = POOL.parts(state, replies)
         return Message(sent, model=self._learn(server, state.but(sent)))
 
     def _learn(self, server: Server, state: State) -> Tensor:

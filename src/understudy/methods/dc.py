@@ -40,14 +40,14 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Descent, full_gradient
 from understudy.learning.pool import PerImage, PoolFeed, learn_from_pool
 from understudy.methods.shared.pooled import check_images, first_noise, pooled, why_unfit
-from understudy.methods.shared.sent_once import SentOnce
+from understudy.methods.shared.sent_sets import SentSets
 from understudy.models.network import Network
 from understudy.synthesis.gradient_matching import Criterion, MovingImages, Target, image_gradient
 from understudy.synthesis.matching import real_batch
 
 ANGLES = Criterion(rows="sum")
 LOOPS: Mapping[int, tuple[int, int]] = {1: (1, 1), 10: (10, 50), 20: (20, 25), 30: (30, 20), 40: (40, 15), 50: (50, 10)}
-POOL = SentOnce("pool.")
+POOL = SentSets("pool.")
 
 
 class CondensationSettings(Settings):

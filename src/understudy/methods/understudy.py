@@ -1,16 +1,24 @@
-"""Understudy, our own method: one exchange of images from generators that were stopped early.
+"""Understudy, our own method: images from generators that were stopped early and taught one another by their images.
 
-Each client trains a small diffusion model on part of its records (``records``) for a few hundred updates, far fewer
-than its best images would need, and sends images once: as many as it has records, in its own class frequencies. Classes
-of which it holds fewer than ``min_class_records`` records are neither learnt nor sent, since those are the records that
-images give away first. The server trains a fresh network on all images, each of them turned, slanted and moved a little
-every time (``augment: [warp]``), at a rate that falls along half a cosine.
+Each client trains a small diffusion model on part of its records (``records``) for a hundred updates, far fewer than
+its best images would need, and sends images: as many as it has records, in its own class frequencies. From the images
+of all clients the server trains a generator of the same kind, for as long as it likes (``server_updates``): that costs
+no client anything more. In the next round every client begins at that generator, which knows all classes by now, and
+takes another hundred updates on the same records. Its new images take the place of the old. A client sends
+``exchanges`` times, then no more. The server trains a fresh network on the newest images of all, each of them turned,
+slanted and moved a little every time (``augment: [warp]``), at a rate that falls along half a cosine.
 
-What we think makes it work: warps make up for images that are not sharp, and a generator that has seen each record only
-a few times has learnt the kind, not the record (docs/studies/frontier has the numbers). Nothing but images leaves, and
-only once; there is no noise, so there is no ε. For a promise see `moments`, or `fedssyn` with ``dp``.
+What images give away first are the records of small holdings. So classes of which a client has fewer than
+``min_class_records`` records are neither learnt nor sent, and in an exchange a generator sees each record ``looks``
+times, whether its client has many or few: the batch grows with the records.
 
-A client that was absent is asked the first time it is in a cohort; the server then starts again on all images, which
+What we think makes it work: most of what a generator learns in its first updates is what all such images have in
+common, and that it can learn from others' images; a generator that has seen each record only a few times has learnt the
+kind, not the record; and warps make up for images that are not sharp (docs/studies/frontier has the numbers). Nothing
+but images leaves; there is no noise, so there is no ε. For a promise see `moments`, or `fedssyn` with ``dp``.
+
+With ``rounds: 1`` there is one exchange; then set ``generator.least_steps`` to 200. A client that was absent begins at
+the server's generator, if there is one, when it is first in a cohort; the server then starts again on all images, which
 are kept in State.
 """
 
@@ -25,7 +33,7 @@ from torch import Tensor
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.client import Client
-from understudy.federation.message import Message, labels_to_wire
+from understudy.federation.message import Message, labels_from_wire, labels_to_wire
 from understudy.federation.method import ONLY_NUMBERS, Method, State, Takes, task
 from understudy.federation.registry import KindDefaults, method
 from understudy.federation.server import Reply, Server
@@ -33,14 +41,24 @@ from understudy.learning.local import Local
 from understudy.learning.loop import Descent
 from understudy.learning.pool import PoolFeed, learn_from_pool
 from understudy.methods.shared.generated_start import of_classes
-from understudy.methods.shared.imitation import Imitation, ImitationSettings, check_single_labels, require_fitting
+from understudy.methods.shared.imitation import (
+    Imitation,
+    ImitationSettings,
+    built_generator,
+    check_single_labels,
+    require_fitting,
+)
 from understudy.methods.shared.pooled import of_one_kind, pooled, why_unfit
-from understudy.methods.shared.sent_once import SentOnce
+from understudy.methods.shared.sent_sets import SentSets
 from understudy.models.network import Network
+from understudy.synthesis.generator import Generator, Learnt
 from understudy.synthesis.labels import largest_remainder
 
-POOL = SentOnce("understudy.")
-STOPPED_EARLY = {"name": "diffusion", "epochs": 1, "least_steps": 200}
+POOL = "understudy."  # in State, before a client's name
+START = "start."  # in State and in briefs: what the server's generator learnt
+LEARNT_FROM = "learnt_from"  # in State: how many sets had come when it did
+ORDER = "understudy.order"  # in a client's memory: its records, those that it learns from first
+STOPPED_EARLY = {"name": "diffusion", "epochs": 1, "least_steps": 100}
 PARTS = 6  # of the server's training, each at a rate of its own
 
 
@@ -50,19 +68,31 @@ class UnderstudySettings(ImitationSettings):
     # a name or file.py:Class, and its settings; by default a diffusion model that is stopped early
     generator: dict[str, Any] = Field(default=STOPPED_EARLY, validate_default=True)
     min_class_records: int = Field(default=50, ge=1)  # records of a class that a client needs to send images of it
+    # times that a generator sees each record in an exchange, in `least_steps` updates; the batch grows with them;
+    # null: `generator.batch`, however few records there are
+    looks: int | None = Field(default=8, ge=1)
+    exchanges: int = Field(default=2, ge=1)  # how often a client sends images, in as many rounds; the newest count
+    # updates of the server's generator, on the images of all, at which clients begin the next time
+    server_updates: int = Field(default=800, ge=1)
     # how the server trains on all images; its learning rate falls along half a cosine
     server: Local = Local(epochs=60, batch=64, lr=0.05, momentum=0.9, weight_decay=5e-4, augment=("warp",))
 
 
-UNWARPED = {"generator": {"name": "vae"}, "server": Local(epochs=60, batch=64, lr=0.05, momentum=0.9)}
+UNWARPED = {
+    "generator": {"name": "vae"},
+    "looks": None,
+    "exchanges": 1,
+    "server": Local(epochs=60, batch=64, lr=0.05, momentum=0.9),
+}
 BY_KIND: KindDefaults = {"vector": UNWARPED, "sequence": UNWARPED}
 
 
-@method("understudy", settings=UnderstudySettings, usual=BY_KIND, sends="images, once")
+@method("understudy", settings=UnderstudySettings, usual=BY_KIND, sends="images, twice")
 class Understudy(Method):
     def __init__(self, settings: UnderstudySettings):
         self.settings = settings
         self.generator = settings.built()
+        self.pool = SentSets(POOL, settings.exchanges)
 
     @property
     def takes(self) -> Takes:
@@ -77,10 +107,25 @@ class Understudy(Method):
         check_single_labels(net.problem)
         self.generator.device = net.device
         self.generator.check(net.problem)
+        self._check_course()
         if self.privacy is not None and self.privacy.epsilon is not None:
             raise UserError(
                 "understudy adds no noise to its images, so no privacy.epsilon can hold; leave privacy out, or choose "
                 "moments."
+            )
+
+    def _check_course(self) -> None:
+        """How long and from where generators are trained."""
+        words = self.settings.generator
+        if self.settings.exchanges > 1 and not self.generator.goes_on:
+            raise UserError(
+                f"method.exchanges: generator '{words['name']}' cannot go on from what another has learnt; set "
+                "exchanges=1 and looks=null, or choose diffusion."
+            )
+        if self.settings.looks is not None and not words.get("least_steps"):
+            raise UserError(
+                f"method.looks: it sets the batch of generator.least_steps updates, and generator '{words['name']}' "
+                "has none; set generator.least_steps=100, or looks=null for batches of one size."
             )
 
     # ---- on the client
@@ -88,31 +133,65 @@ class Understudy(Method):
     @task(x="examples", y="labels")
     def portray(self, client: Client, brief: Message) -> Message:
         """Images of the classes that it holds enough records of."""
-        made = self._made(client, self._held(client.own))
+        made = self._made(client, self._held(client.own), _start_in(brief))
         return Message(x=made.x, y=labels_to_wire(made.y, self.net.problem.classes))
 
     def _held(self, own: Examples) -> Examples:
         counts = own.label_counts(self.net.problem.classes).tolist()
         return of_classes(own, [c for c, n in enumerate(counts) if n >= self.settings.min_class_records])
 
-    def _made(self, client: Client, held: Examples) -> Examples:
+    def _made(self, client: Client, held: Examples, start: Learnt) -> Examples:
         require_fitting(client, self.net.problem)
-        imitation = Imitation(self.settings, self.generator, self.net.problem)
-        order = torch.randperm(len(held), generator=client.rng("understudy records"))
-        seen = held.take(order[: round(self.settings.records * len(held))])
+        seen = held.take(self._order(client, len(held))[: round(self.settings.records * len(held))])
         if len(seen) < self.generator.smallest:
             return held.none()
+        generator = self._generator(batch=self._batch(len(seen)))
+        imitation = Imitation(self.settings, generator.beginning_at(start) if start else generator, self.net.problem)
         counts = seen.label_counts(self.net.problem.classes)
         learnt = imitation.learn(client, seen)
         return imitation.painted(client, learnt, largest_remainder(imitation.wanted(len(held)), counts))
 
+    def _batch(self, records: int) -> int:
+        """So large that the updates of an exchange see each record `looks` times, whether a client has few or many."""
+        words, looks = self.settings.generator, self.settings.looks
+        return int(words["batch"]) if looks is None else max(1, round(looks * records / words["least_steps"]))
+
+    def _generator(self, **changes: int) -> Generator:
+        made = built_generator({**self.settings.generator, **changes})
+        made.device = self.generator.device
+        return made
+
+    def _order(self, client: Client, held: int) -> Tensor:
+        """The same whenever it is asked, so that records it does not learn from are never learnt from."""
+        kept = client.memory.get(ORDER)
+        if kept is None or len(kept) != held:
+            kept = torch.randperm(held, generator=client.rng("understudy records"))
+            client.memory[ORDER] = kept
+        return kept
+
     # ---- on the server
 
     def round(self, server: Server, state: State) -> State:
-        asked = POOL.ask_new(server, state, self.portray, self._fault)
-        known = [part["x"].dtype for part in POOL.kept(state, server.clients) if len(part["y"])]
-        replies = of_one_kind(asked, known)
-        return POOL.learnt(server, state, replies, lambda kept: self._learn(server, kept))
+        state = self._with_start(server, state)
+        brief = Message({name: state[name] for name in state if name.startswith(START)})
+        asked = self.pool.ask_new(server, state, self.portray, self._fault, brief)
+        known = [part["x"].dtype for part in self.pool.kept(state, server.clients) if len(part["y"])]
+        return self.pool.learnt(server, state, of_one_kind(asked, known), lambda kept: self._learn(server, kept))
+
+    def _with_start(self, server: Server, state: State) -> State:
+        """With what a generator learns from all images so far, if somebody is about to begin there."""
+        if self.settings.exchanges == 1 or not self.pool.due(state, server.cohort()):
+            return state
+        sets = torch.tensor(sum(self.pool.sent(state, client) for client in server.clients))
+        kept = [sent for sent in self.pool.kept(state, server.clients) if len(sent["y"])]
+        images = sum(len(sent["y"]) for sent in kept)
+        if images < max(1, self.generator.smallest) or (LEARNT_FROM in state and torch.equal(state[LEARNT_FROM], sets)):
+            return state
+        pool = Examples(torch.cat([sent["x"] for sent in kept]), labels_from_wire(torch.cat([s["y"] for s in kept])))
+        longer = self._generator(epochs=1, least_steps=self.settings.server_updates)
+        found = longer.fit(pool, self.net.problem, server.rng("generator"))
+        start = Message({START + name: _halved(tensor) for name, tensor in found.items()})
+        return state if start.not_finite() else state.but(start, **{LEARNT_FROM: sets})
 
     def _fault(self, reply: Reply) -> str | None:
         return why_unfit(reply, self.net, most=self.settings.images)
@@ -125,6 +204,15 @@ class Understudy(Method):
             feed = PoolFeed(pool, server.rng("pool"), server.rng("augmentation"))
             w = learn_from_pool(self.net, w, feed, Descent(part, rate)).model
         return w
+
+
+def _halved(tensor: Tensor) -> Tensor:
+    """Sixteen bits are enough to begin at, and half the bytes."""
+    return tensor.to(torch.float16) if tensor.is_floating_point() else tensor
+
+
+def _start_in(brief: Message) -> Learnt:
+    return {name.removeprefix(START): brief[name] for name in brief if name.startswith(START)}
 
 
 def cooling(local: Local) -> Iterator[tuple[Local, float]]:

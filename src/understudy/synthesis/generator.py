@@ -38,6 +38,7 @@ class Generator(ABC):
     smallest: int  # fewest records it can be fitted on
     makes: tuple[RecordKind, ...] = ("image",)  # the kinds of record it can make
     makes_floats: bool = False  # also of float32 numbers; False: only of uint8 pixels
+    goes_on = False  # whether it can begin at what another of its kind has learnt
     device = torch.device("cpu")  # where it computes; records, learnt tensors and images are on the processor
 
     @abstractmethod
@@ -56,9 +57,13 @@ class Generator(ABC):
         """(n, …), one record per label, of the type that it was fitted on: uint8 pixels, or float32. Every label must
         have been fitted, unless the fit was private: then any label works."""
 
+    def beginning_at(self, start: Mapping[str, Tensor]) -> Self:
+        """The same generator, trained from what another of its kind learnt (of any classes) instead of from nothing."""
+        raise UserError(f"Generator '{self._name()}' cannot go on from what another has learnt.")
+
     def check(self, problem: Problem) -> None:
         """Refuses, in one sentence and before anything runs, records that it cannot make."""
-        name = next((e.name for e in _entries.values() if e.build is type(self)), type(self).__name__)
+        name = self._name()
         if problem.kind not in self.makes:
             raise UserError(
                 f"Generator '{name}' makes {listed(self.makes)}, but the records are {PLURAL[problem.kind]} of shape "
@@ -76,6 +81,9 @@ class Generator(ABC):
         """The state at the end of training."""
         *_, last = self.course(examples, problem, rng, private)
         return last.state
+
+    def _name(self) -> str:
+        return next((e.name for e in _entries.values() if e.build is type(self)), type(self).__name__)
 
     def require_enough(self, examples: Examples) -> None:
         if len(examples) < self.smallest:

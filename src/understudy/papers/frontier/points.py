@@ -14,7 +14,7 @@ from understudy.papers.frontier.plan import (
 )
 from understudy.papers.study import Changes
 
-REAL, MATCHED, NOISE, GENERATOR, SHUFFLED, WEIGHTS, PRIVATE, ONCE = (
+REAL, MATCHED, NOISE, GENERATOR, SHUFFLED, WEIGHTS, PRIVATE, TAUGHT = (
     "real records",
     "matched from records",
     "FedDM from noise",
@@ -22,7 +22,7 @@ REAL, MATCHED, NOISE, GENERATOR, SHUFFLED, WEIGHTS, PRIVATE, ONCE = (
     "Fedssyn",
     "weights",
     "private",
-    "sent once",
+    "generators that teach each other",
 )
 SERVER: Changes = {"epochs": 50, "batch": 256, "momentum": 0.9, "weight_decay": 5e-4}
 DM: Changes = {"name": "feddm", "rounds": 5, "radius": 2.0, "real_batch": 32, "steps": 40, "server": SERVER}
@@ -180,8 +180,8 @@ POINTS = (
     ),
     Point(
         "understudy",
-        ONCE,
-        {"method": {"name": "understudy", "rounds": 1}},
+        TAUGHT,
+        {"method": {"name": "understudy", "rounds": 2}},
         rates=SEARCHED,
         decides=True,
         splits=EVERYWHERE,

@@ -10,7 +10,9 @@ still be mostly its random start; start noise is drawn anew for every batch, whe
 for training and cropped again.
 """
 
+import copy
 from collections.abc import Iterator, Mapping
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -36,10 +38,17 @@ class Diffusion(Generator):
     """Class-conditional diffusion: a U-Net learns to remove noise, and images start as noise (Fedssyn)."""
 
     smallest = 2
+    goes_on = True
 
     def __init__(self, settings: DiffusionSettings) -> None:
         require_library()
         self.settings = settings
+        self._start: dict[str, Tensor] = {}  # weights to begin at; none: drawn anew
+
+    def beginning_at(self, start: Mapping[str, Tensor]) -> Self:
+        begun = copy.copy(self)
+        begun._start = {name.removeprefix(NETWORK): w for name, w in start.items() if name.startswith(NETWORK)}
+        return begun
 
     def course(
         self, examples: Examples, problem: Problem, rng: torch.Generator, private: PrivateSteps | None = None
@@ -49,7 +58,10 @@ class Diffusion(Generator):
         if private is None:
             self.require_enough(examples)
         with private_global_stream(int(torch.randint(2**62, (1,), generator=rng))):
-            net = build(self.settings, frame, problem.classes, private is not None).to(self.device)
+            net = build(self.settings, frame, problem.classes, private is not None)
+        if self._start:
+            self._begin(net)
+        net.to(self.device)
         x = frame.put_on(problem.unscale(examples.x).to(torch.float32)).div_(127.5).sub_(1).to(self.device)
         # Under privacy not even the set of labels may depend on the records.
         fitted = torch.ones(problem.classes, dtype=torch.bool)
@@ -67,6 +79,12 @@ class Diffusion(Generator):
         net = with_weights(lambda: build(self.settings, frame, problem.classes), state, NETWORK, self.device).eval()
         made = [self._draw(net, part, frame, rng) for part in torch.split(labels, AT_ONCE) if len(part)]
         return torch.cat([torch.empty(0, *problem.shape, dtype=torch.uint8), *made])
+
+    def _begin(self, net: nn.Module) -> None:
+        try:
+            net.load_state_dict(self._start)
+        except RuntimeError:
+            raise UserError("The diffusion generator cannot begin at the weights of one with other settings.") from None
 
     def _frame(self, problem: Problem) -> Frame:
         if problem.multilabel:
