@@ -99,8 +99,8 @@ STUDY = Study(
             ),
         ],
         remarks=[
-            "Balanced weighting, Dirichlet split. At desk scale the data are 6000 images of Fashion-MNIST at 16×16, and "
-            "τ is an eighth of what the columns say.",
+            "Balanced weighting, Dirichlet split. At desk scale the data are 6000 images of Fashion-MNIST at 16×16, "
+            "and τ is an eighth of what the columns say.",
             "With 10 clients and τ = 400, the setting of table 1, FedCOG has 65.61 % in table 9, 61.98 % in table 11 "
             "and 64.83 % in table 1.",
         ],
