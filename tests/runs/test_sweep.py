@@ -60,6 +60,25 @@ def test_validation_chooses_even_where_the_test_set_would_choose_the_opposite(tm
     assert (found.validation_accuracy, found.accuracy) == (1.0, 0.0)
 
 
+def test_where_a_record_may_have_several_labels_f1_chooses_and_not_saying_no_to_all(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 255, (200, 2, 2), dtype=np.uint8), (rng.random((200, 3)) < 0.2).astype(np.uint8)
+    data = us.Federation.from_arrays({"a": (x[:150], y[:150])}, test=(x[150:], y[150:]))
+    plan = {"model": "softmax", "method": {"name": "fedavg", "rounds": 1, "local": {"epochs": 20}}}
+    found = us.sweep(plan, {"lr": [IDLES, LEARNS]}, data=data, out=tmp_path, workers=1)
+    assert found.measure == "macro_f1"
+    idle, learnt = (
+        json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1]) for run in found.runs if run.folder
+    )
+    assert learnt["validation_accuracy"] > idle["validation_accuracy"], "by accuracy, who learnt to say no would win"
+    assert learnt["validation_macro_f1"] < idle["validation_macro_f1"]
+    assert found.best == {"lr": IDLES}
+    assert found.validation_accuracy == idle["validation_macro_f1"]
+    assert found.accuracy == idle["macro_f1"]
+    assert found.rows()[0]["test_macro_f1"] == idle["macro_f1"]
+    assert "F1 over classes" in found._repr_html_()
+
+
 def line(name: str, validation: list[float | None], test: list[float | None]) -> SweptSettings:
     runs = [SweptRun({"x": name}, at, None, *pair) for at, pair in enumerate(zip(validation, test, strict=True))]
     return SweptSettings({"x": name}, runs)

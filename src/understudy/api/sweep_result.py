@@ -48,12 +48,13 @@ class Sweep(Swept):
 
     @property
     def accuracy(self) -> float | None:
-        """Test accuracy of what was chosen, the mean over seeds; None: there is no test set."""
+        """Test accuracy of what was chosen, the mean over seeds; None: there is no test set. F1 over classes where a
+        record may have several labels, as ``measure`` says."""
         return self._chosen().test
 
     @property
     def validation_accuracy(self) -> float | None:
-        """Of what was chosen; since it chose, it flatters."""
+        """Of what was chosen, in the same measure; since it chose, it flatters."""
         return self._chosen().validation
 
     def results(self) -> list[Result]:

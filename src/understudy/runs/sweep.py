@@ -14,8 +14,9 @@ from typing import Any
 from understudy.config.build import device
 from understudy.errors import UserError
 from understudy.runs.asked import Asked
+from understudy.runs.compare import Measure
 from understudy.runs.run_store import Diverged, FinishedRun, RunStore, StoredConfig
-from understudy.runs.swept import Swept, SweptRun, SweptSettings
+from understudy.runs.swept import Chooser, Swept, SweptRun, SweptSettings
 from understudy.runs.watching import Observer
 
 VALIDATION = 0.2  # of the training records, where the config keeps none back
@@ -51,8 +52,9 @@ def sweep(
     found = [_swept(one, store, trouble) for one, trouble in zip(plan, troubles, strict=True)]
     of_each = [found[at : at + len(seeds)] for at in range(0, len(found), len(seeds))]
     lines = [SweptSettings(runs[0][0].settings, [run for run, _ in runs]) for runs in of_each]
-    on = "held-out" if any(at_home for _, at_home in found) else "validation"
-    return Swept(f"{name}-{_digest(plan)}", list(grid), list(seeds), lines, on, notes)  # type: ignore[arg-type]
+    on: Chooser = "held-out" if any(at_home for _, at_home in found) else "validation"
+    measured: Measure = "macro_f1" if any(run.measure == "macro_f1" for run, _ in found) else "accuracy"
+    return Swept(f"{name}-{_digest(plan)}", list(grid), list(seeds), lines, on, notes, measured)
 
 
 def planned(asked: Asked, grid: SweptValues, seeds: Sequence[int]) -> list[PlannedRun]:
@@ -147,12 +149,14 @@ def _swept(one: PlannedRun, store: RunStore, trouble: str) -> tuple[SweptRun, bo
         return SweptRun(one.settings, one.seed, there, why_failed=why or "it did not finish"), False
     last = found.metrics[-1]
     at_home = last.get("scored_at") == "clients"
-    accuracy, validation = last.get("accuracy"), last.get("validation_accuracy")
+    # Where a record may have several labels, accuracy rewards saying no to every one of them.
+    measure: Measure = "accuracy" if last.get("macro_f1") is None else "macro_f1"
+    test, validation = last.get(measure), last.get(f"validation_{measure}")
     if at_home:
-        accuracy, validation = None, accuracy
+        test, validation = None, test
     why = (
         ""
         if validation is not None
         else "there is nothing to choose on: no record is held out, neither at the clients nor on the server"
     )
-    return SweptRun(one.settings, one.seed, folder, validation, accuracy, found.summary, why), at_home
+    return SweptRun(one.settings, one.seed, folder, validation, test, found.summary, why, measure), at_home

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from understudy.errors import UserError
 from understudy.papers.study import Drawing, Panel, Trace
+from understudy.runs.compare import Measure
 from understudy.runs.swept import Swept, SweptSettings
 from understudy.view.canvas import save_figure
 from understudy.view.csv_files import write_csv
@@ -19,6 +20,7 @@ from understudy.view.panels import drawing_figure
 from understudy.view.ruled import number, print_notes, print_table, ruled, words
 
 CHOSEN = "◀ chosen"
+MEASURES: Mapping[Measure, str] = {"accuracy": "accuracy", "macro_f1": "F1 over classes"}
 
 
 def print_sweep(swept: Swept, console: Console | None = None) -> None:
@@ -52,11 +54,14 @@ def sweep_table(swept: Swept) -> tuple[list[str], list[list[str]]]:
 
 def sweep_notes(swept: Swept) -> list[str]:
     seeds = f"mean ± standard deviation over seeds {', '.join(map(str, swept.seeds))}"
-    notes = [*swept.notes, f"Accuracy after the last round in %{f', {seeds}' if len(swept.seeds) > 1 else ''}."]
+    notes = [
+        *swept.notes,
+        f"{MEASURES[swept.measure].capitalize()} after the last round in %{f', {seeds}' if len(swept.seeds) > 1 else ''}.",
+    ]
     if swept.chosen is None:
         return [*notes, "Nothing was chosen: no combination has a score with every seed."]
     if swept.chosen_on == "validation":
-        return [*notes, "Chosen by validation accuracy; the test set chose nothing."]
+        return [*notes, f"Chosen by validation {MEASURES[swept.measure]}; the test set chose nothing."]
     return [
         *notes,
         "Chosen on records held out at the clients. There is no test set to report on, and a score that chose flatters "
@@ -77,7 +82,7 @@ def sweep_drawing(swept: Swept) -> Drawing:
         points = [(at, 100 * one) for at, line in enumerate(by_line) for one in line if one is not None]
         if points:
             trace = Trace("", [x for x, _ in points], [y for _, y in points], look, "seeds")
-            panels.append(Panel(heading, "", "accuracy (%)", [trace], names=names, sideways=True))
+            panels.append(Panel(heading, "", f"{MEASURES[swept.measure]} (%)", [trace], names=names, sideways=True))
     if not panels:
         raise UserError("No run of the sweep has a score to draw.")
     return Drawing("Every combination, every seed", panels, legend="none")
