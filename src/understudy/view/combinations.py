@@ -53,10 +53,10 @@ def sweep_table(swept: Swept) -> tuple[list[str], list[list[str]]]:
 
 
 def sweep_notes(swept: Swept) -> list[str]:
-    seeds = f"mean ± standard deviation over seeds {', '.join(map(str, swept.seeds))}"
+    over = f", mean ± standard deviation over seeds {', '.join(map(str, swept.seeds))}" if len(swept.seeds) > 1 else ""
     notes = [
         *swept.notes,
-        f"{MEASURES[swept.measure].capitalize()} after the last round in %{f', {seeds}' if len(swept.seeds) > 1 else ''}.",
+        f"{MEASURES[swept.measure].capitalize()} after the last round in %{over}.",
     ]
     if swept.chosen is None:
         return [*notes, "Nothing was chosen: no combination has a score with every seed."]
