@@ -22,8 +22,15 @@ def reached(caught: float, auc: float) -> Reached:
     return Reached(1000, 1000, Interval(auc, auc, auc), Interval(caught, caught, caught))
 
 
-def stand(label: str, accuracy: float, caught: float, auc: float, small: Reached | None = None) -> Stand:
-    row = AttackRow("distance", "", reached(caught, auc), reached(0.011, 0.5), small)
+def stand(
+    label: str,
+    accuracy: float,
+    caught: float,
+    auc: float,
+    small: Reached | None = None,
+    null_small: Reached | None = None,
+) -> Stand:
+    row = AttackRow("distance", "", reached(caught, auc), reached(0.011, 0.5), small, null_small)
     audit = Audit(label, [row], None, 1000, 1000, 1000, 10, 1000, False, True, None)
     line = StudyLine(f"{label}, α", [accuracy, accuracy], rate=0.1, megabytes=1.0, rounds=[1])
     return Stand(Point(label, "family", {}), "α", line, audit)
@@ -50,6 +57,14 @@ def test_small_classes_count_as_much_as_all_others() -> None:
     for one in (exposed, by_auc):
         (note,) = findings(PLAN, [one, stand("quiet", 0.8, 0.01, 0.5)]).notes
         assert "family: quiet is the most accurate" in note
+
+
+def test_small_classes_are_held_against_the_chance_of_small_classes() -> None:
+    # A hundred records of which nothing was sent have an AUC of 0.56 by luck, under the null as under the attack.
+    lucky = stand("lucky", 0.9, 0.01, 0.5, reached(0.01, 0.56), reached(0.01, 0.56))
+    loud = stand("loud", 0.95, 0.01, 0.5, reached(0.01, 0.59), reached(0.01, 0.56))
+    (note,) = findings(PLAN, [lucky, loud]).notes
+    assert "family: lucky is the most accurate" in note
 
 
 def test_rows_stand_by_accuracy_and_hold_what_the_audit_found() -> None:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from understudy.audits.result import Audit, audit_of, read_audit
+from understudy.audits.result import AttackRow, Audit, audit_of, read_audit
 from understudy.papers.carrying_out import PlayedLines
 from understudy.papers.frontier.plan import FrontierPlan, Point, called
 from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Trace, said
@@ -167,5 +167,13 @@ def _is_quiet(stand: Stand) -> bool:
     leak = stand.audit.leak
     if leak is None:
         return True
-    caught, auc = max(leak.small or 0.0, leak.caught), max(leak.small_auc or 0.0, leak.auc)
-    return caught <= MOST_CAUGHT and auc <= leak.null_auc + MOST_ABOVE_CHANCE
+    above = max([leak.auc - leak.null_auc, *map(_above_chance_in_small_classes, stand.audit.rows)])
+    return max(leak.small or 0.0, leak.caught) <= MOST_CAUGHT and above <= MOST_ABOVE_CHANCE
+
+
+def _above_chance_in_small_classes(row: AttackRow) -> float:
+    """Held against what the same attack makes of the same few records where nothing of them was sent: chance among a
+    hundred is often far from one half."""
+    if row.small is None:
+        return 0.0
+    return row.small.auc.value - (row.null_small or row.null).auc.value
