@@ -164,16 +164,16 @@ def _named(stand: Stand) -> str:
 
 
 def _is_quiet(stand: Stand) -> bool:
-    leak = stand.audit.leak
+    audit, leak = stand.audit, stand.audit.leak
     if leak is None:
         return True
-    above = max([leak.auc - leak.null_auc, *map(_above_chance_in_small_classes, stand.audit.rows)])
-    return max(leak.small or 0.0, leak.caught) <= MOST_CAUGHT and above <= MOST_ABOVE_CHANCE
+    caught = max(leak.small or 0.0, leak.caught)
+    return caught <= MOST_CAUGHT and leak.auc <= leak.null_auc + MOST_ABOVE_CHANCE and not any(map(_tells, audit.rows))
 
 
-def _above_chance_in_small_classes(row: AttackRow) -> float:
-    """Held against what the same attack makes of the same few records where nothing of them was sent: chance among a
-    hundred is often far from one half."""
+def _tells(row: AttackRow) -> bool:
+    """Whether it recognises records of small classes. It is held against what the same attack makes of the same records
+    where nothing of them was sent: chance among a hundred is often far from one half."""
     if row.small is None:
-        return 0.0
-    return row.small.auc.value - (row.null_small or row.null).auc.value
+        return False
+    return row.small.auc.value > (row.null_small or row.null).auc.value + MOST_ABOVE_CHANCE
