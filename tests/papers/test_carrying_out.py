@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from understudy.audits.result import read_audit
 from understudy.errors import UserError
 from understudy.papers import carrying_out
 from understudy.papers.carrying_out import NeededRun, carry_out, every_run, missing, played_lines
@@ -194,6 +195,16 @@ def test_first_rounds_are_run_once_and_lines_go_on_from_a_copy(tmp_path: Path) -
     assert lines["cog"].values != lines["plain"].values
     assert len([one for one in every_run(plan, store) if one.purpose == "first rounds"]) == 2
     assert len(list((tmp_path / "runs").glob("fedavg-*"))) == 4
+
+
+def test_every_seed_of_a_line_may_be_attacked_and_the_first_at_length(tmp_path: Path) -> None:
+    line = Contender("fedavg", {}, rates=(0.1,), audited="quick", audited_alike=True)
+    plan, store = small_plan(contenders=[line]), RunStore(tmp_path)
+    carry_out([plan], store, Observer(), workers=1)
+    folders = played_lines([plan], store).folders
+    assert [read_audit(folders["fedavg", seed]) is not None for seed in (0, 1)] == [True, True]
+    at_length = small_plan(contenders=[replace(line, audited="thorough")])
+    assert [(one.seed, one.purpose, one.thorough) for one in missing([at_length], store)] == [(0, "audit", True)]
 
 
 def test_a_line_that_is_audited_keeps_its_transcript_and_gets_its_leak(tmp_path: Path) -> None:

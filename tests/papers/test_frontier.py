@@ -74,6 +74,16 @@ def test_rows_stand_by_accuracy_and_hold_what_the_audit_found() -> None:
     assert table.rows[1][5:9] == ["17.1 % (17.1–17.1), distance", "1.1 %", "–", "0.600"]
 
 
+def test_a_stand_in_that_one_seed_gives_away_is_not_quiet() -> None:
+    lucky, other = stand("lucky", 0.9, 0.01, 0.51), stand("other", 0.8, 0.01, 0.51)
+    told = replace(lucky, others={1: stand("", 0.9, 0.015, 0.53).audit})
+    quietest, by_seed = findings(PLAN, [told, other]).notes
+    assert "family: other is the most accurate" in quietest
+    assert by_seed == (
+        "family: lucky, α, seed by seed: 1.0 (chance 1.1), 1.5 (chance 1.1) % caught; 0.010, 0.030 above chance in AUC."
+    )
+
+
 def test_a_point_takes_the_rate_of_another_that_is_tuned() -> None:
     tuned = {point.label for point in POINTS if not point.like}
     assert all(point.like in tuned for point in POINTS if point.like)
@@ -96,9 +106,10 @@ def test_a_smoke_run_attacks_every_point_once(tmp_path: Path) -> None:
 
 
 def test_a_point_whose_run_is_not_here_keeps_the_audit_that_was_stored_with_it() -> None:
-    kept = stand("kept", 0.9, 0.2, 0.6)
+    kept = replace(stand("kept", 0.9, 0.2, 0.6), others={1: stand("", 0.9, 0.1, 0.6).audit})
     plan = replace(PLAN, points=[replace(kept.point, splits=("α",))])
     numbers = findings(plan, [kept]).numbers
     found = frontier(plan, PlayedLines({kept.line.label: kept.line}, {}, numbers))
     assert found.tables == findings(plan, [kept]).tables
+    assert found.numbers == numbers
     assert frontier(plan, PlayedLines({kept.line.label: kept.line}, {})).lines == []

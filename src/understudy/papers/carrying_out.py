@@ -104,18 +104,22 @@ def _missing_of(
         if found is None:
             yield one
         elif _lacks_audit(plan, contender, one, found):
-            yield replace(one, purpose="audit", thorough=contender.audited == "thorough")
+            yield replace(one, purpose="audit", thorough=_is_attacked_at_length(plan, contender, one.seed))
 
 
 def _lacks_audit(plan: Comparison, contender: Contender, one: NeededRun, found: FinishedRun | Diverged) -> bool:
     if one.purpose != "counted" or not _is_audited(plan, contender, one.seed) or isinstance(found, Diverged):
         return False
     stored = read_audit(found.folder)
-    return stored is None or stored.thorough < (contender.audited == "thorough")
+    return stored is None or stored.thorough < _is_attacked_at_length(plan, contender, one.seed)
 
 
 def _is_audited(plan: Comparison, contender: Contender, seed: int) -> bool:
-    return bool(contender.audited) and seed == plan.seeds_of(contender)[0]
+    return bool(contender.audited) and (contender.audited_alike or seed == plan.seeds_of(contender)[0])
+
+
+def _is_attacked_at_length(plan: Comparison, contender: Contender, seed: int) -> bool:
+    return contender.audited == "thorough" and seed == plan.seeds_of(contender)[0]
 
 
 def every_run(plan: Comparison, store: RunStore) -> Iterator[NeededRun]:

@@ -62,6 +62,7 @@ class Contender:
     images: ShuffledImages | None = None
     begins: FirstRounds | None = None
     audited: AuditDepth = ""  # the run with the first seed is attacked
+    audited_alike: bool = False  # those with the other seeds too, by the quick attacks
     kept: bool = False  # what its clients remember stays with the run, to be looked at
     counts: bool = True  # False: it is run only as far as other lines need its learning rate
 

@@ -24,6 +24,7 @@ class Point:
     rates: Sequence[float] = ()  # its own candidates
     decides: bool = False  # on the mild split of digits attacked by likelihood ratios with shadow clients too
     splits: Sequence[str] = (MILD, EXTREME)
+    every_seed: bool = False  # is attacked, not the first alone
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class FrontierPlan:
             point.rates,
             f"{point.like}, {split}" if point.like else "",
             audited="thorough" if point.decides and split == MILD else "quick",
+            audited_alike=point.every_seed,
         )
 
 

@@ -185,6 +185,7 @@ POINTS = (
         rates=SEARCHED,
         decides=True,
         splits=EVERYWHERE,
+        every_seed=True,
     ),
     Point("FedAvg", WEIGHTS, {}, LOCAL_RATE, decides=True, splits=EVERYWHERE),
     Point(

@@ -1,8 +1,8 @@
 """Runs the frontier's points, attacks one run of each, and puts accuracy beside what was given away."""
 
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from understudy.audits.result import AttackRow, Audit, audit_of, read_audit
 from understudy.papers.carrying_out import PlayedLines
@@ -35,7 +35,12 @@ class Stand:
     point: Point
     split: str
     line: StudyLine
-    audit: Audit
+    audit: Audit  # of the run with the first seed
+    others: Mapping[int, Audit] = field(default_factory=dict)  # by seed, where those runs were attacked too
+
+    @property
+    def audits(self) -> list[Audit]:
+        return [self.audit, *self.others.values()]
 
 
 def frontier(plan: FrontierPlan, lines: PlayedLines) -> Findings:
@@ -44,17 +49,23 @@ def frontier(plan: FrontierPlan, lines: PlayedLines) -> Findings:
     for split in plan.splits:
         for point in plan.on(split):
             label = called(point, split)
-            audit = _audit_of(label, plan.seeds[0], lines)
-            if label in lines and audit is not None:
-                stands.append(Stand(point, split, lines[label], audit))
+            found = _audits(label, plan.seeds, lines)
+            first = found.pop(plan.seeds[0], None)
+            if label in lines and first is not None:
+                stands.append(Stand(point, split, lines[label], first, found))
     return findings(plan, stands)
 
 
-def _audit_of(label: str, seed: int, lines: PlayedLines) -> Audit | None:
-    if (label, seed) in lines.folders:
-        return read_audit(lines.folders[label, seed])
-    stored = lines.numbers.get("audits", {}).get(label)
-    return None if stored is None else audit_of(stored)
+def _audits(label: str, seeds: Sequence[int], lines: PlayedLines) -> dict[int, Audit]:
+    """By seed: of the runs that are there, or else as they were stored."""
+    folders = {seed: lines.folders[label, seed] for seed in seeds if (label, seed) in lines.folders}
+    if folders:
+        read = {seed: read_audit(folder) for seed, folder in folders.items()}
+        return {seed: audit for seed, audit in read.items() if audit is not None}
+    first = lines.numbers.get("audits", {}).get(label)
+    others = lines.numbers.get("other_audits", {}).get(label, {})
+    stored = {} if first is None else {seeds[0]: first, **{int(seed): audit for seed, audit in others.items()}}
+    return {seed: audit_of(audit) for seed, audit in stored.items()}
 
 
 def findings(plan: FrontierPlan, stands: Sequence[Stand]) -> Findings:
@@ -64,8 +75,18 @@ def findings(plan: FrontierPlan, stands: Sequence[Stand]) -> Findings:
         [stand.line for stand in stands],
         {"table": [table]},
         _pictures(plan, stands),
-        notes=[_nearest_to_the_goal(stands, split) for split in dict.fromkeys(stand.split for stand in stands)],
-        numbers={"audits": {called(stand.point, stand.split): stand.audit.as_dict() for stand in stands}},
+        notes=[
+            *(_nearest_to_the_goal(stands, split) for split in dict.fromkeys(stand.split for stand in stands)),
+            *(_seed_by_seed(stand) for stand in stands if stand.others),
+        ],
+        numbers={
+            "audits": {_called(stand): stand.audit.as_dict() for stand in stands},
+            "other_audits": {
+                _called(stand): {str(seed): audit.as_dict() for seed, audit in stand.others.items()}
+                for stand in stands
+                if stand.others
+            },
+        },
         config=plan.config,
         rates=plan.rates,
     )
@@ -163,8 +184,25 @@ def _named(stand: Stand) -> str:
     return f"{stand.point.family}: {stand.point.label}"
 
 
+def _seed_by_seed(stand: Stand) -> str:
+    """What attacks made of every run."""
+    leaks = [audit.leak for audit in stand.audits if audit.leak is not None]
+    caught = ", ".join([f"{100 * leak.caught:.1f} (chance {100 * leak.null:.1f})" for leak in leaks])
+    above = ", ".join([f"{leak.auc - leak.null_auc:.3f}" for leak in leaks])
+    return f"{_named(stand)}, {stand.split}, seed by seed: {caught} % caught; {above} above chance in AUC."
+
+
+def _called(stand: Stand) -> str:
+    return called(stand.point, stand.split)
+
+
 def _is_quiet(stand: Stand) -> bool:
-    audit, leak = stand.audit, stand.audit.leak
+    """In every run that was attacked."""
+    return all(map(_hardly_tells, stand.audits))
+
+
+def _hardly_tells(audit: Audit) -> bool:
+    leak = audit.leak
     if leak is None:
         return True
     caught = max(leak.small or 0.0, leak.caught)
