@@ -74,6 +74,16 @@ def test_rows_stand_by_accuracy_and_hold_what_the_audit_found() -> None:
     assert table.rows[1][5:9] == ["17.1 % (17.1–17.1), distance", "1.1 %", "–", "0.600"]
 
 
+def test_the_picture_frames_the_goal_a_point_below_feddm_from_real_records() -> None:
+    matched, quiet = stand("40 steps", 0.94, 0.3, 0.65), stand("quiet", 0.9, 0.001, 0.5)
+    (panel,) = findings(PLAN, [matched, quiet]).pictures["table"].panels
+    assert panel.goal == (2.0, 93.0, "the goal")
+    assert [(trace.label, trace.family) for trace in panel.traces] == [("40 steps", "family"), ("quiet", "family")]
+    assert [trace.x[0] for trace in panel.traces] == [30, 0.5]  # what is less than the axis shows stands at its end
+    (panel,) = findings(PLAN, [quiet]).pictures["table"].panels
+    assert panel.goal is None
+
+
 def test_a_stand_in_that_one_seed_gives_away_is_not_quiet() -> None:
     lucky, other = stand("lucky", 0.9, 0.01, 0.51), stand("other", 0.8, 0.01, 0.51)
     told = replace(lucky, others={1: stand("", 0.9, 0.015, 0.53).audit})

@@ -105,3 +105,37 @@ def test_rounds_are_marked_at_round_numbers() -> None:
 def test_a_single_round_has_no_fractions_beside_it() -> None:
     axes = drawn(Panel("", "round", "", [Trace("a", [1], [0.5])]))
     assert {float(tick) % 1 for tick in axes.get_xticks()} == {0.0}
+
+
+def test_dots_with_their_labels_beside_them_have_a_legend_of_families() -> None:
+    traces = [Trace(f"dot {n}", [n], [90 + n], n // 2, "dots", family=f"family {n // 2}") for n in (1, 2, 3)]
+    figure = drawing_figure(Drawing("title", [Panel("", "x", "%", traces, near_100=True)], legend="beside"))
+    (axes,) = figure.axes
+    named = {text.get_text(): text for text in axes.texts}
+    assert set(named) == {"dot 1", "dot 2", "dot 3"}
+    assert {label: text.get_color() for label, text in named.items()} == {
+        "dot 1": PALETTE[0],
+        "dot 2": PALETTE[1],
+        "dot 3": PALETTE[1],
+    }
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["family 0", "family 1"]
+
+
+def test_an_axis_near_100_gives_each_halving_of_what_is_missing_the_same_room() -> None:
+    axes = drawn(Panel("", "x", "%", [Trace("a", [0, 1, 2, 3], [60, 80, 90, 95])], near_100=True))
+    heights = [axes.transData.transform((0, y))[1] for y in (60, 80, 90, 95)]
+    assert np.diff(heights) == pytest.approx([np.diff(heights)[0]] * 3)
+    # What is missing, 40 to 5, and 15 % more on either side: from 54 to 95.65.
+    assert axes.get_ylim() == pytest.approx((54, 100 - 5 / 1.15))
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["60", "70", "80", "90", "95"]
+
+
+def test_a_goal_frames_the_corner_at_the_upper_left() -> None:
+    dots = Trace("a", [1, 50], [60, 96], style="dots")
+    axes = drawn(Panel("", "x", "%", [dots], log_x=True, xlim=(0.5, 90), near_100=True, goal=(2, 93, "the goal")))
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    assert (left, right) == (0.5, 90)
+    assert bottom < 60
+    assert points(axes)[1:] == [[(left, 93), (2, 93)], [(2, 93), (2, top)]]
+    assert [text.get_text() for text in axes.texts] == ["the goal"]

@@ -101,6 +101,7 @@ class Trace:
     style: Style = "line"
     low: Sequence[float] | None = None  # with ``high``: a band around the line, from the worst seed to the best
     high: Sequence[float] | None = None
+    family: str = ""  # of its look, for the legend of a drawing whose labels stand ``beside`` the dots
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,14 @@ class Panel:
     log_x: bool = False
     log_y: bool = False
     shaded: tuple[float, float] | None = None  # a stretch of the x axis to highlight
+    xlim: tuple[float, float] | None = None
     ylim: tuple[float, float] | None = None
     from_zero: bool = False  # the x axis begins there
     names: Sequence[str] = ()  # what x = 0, 1, … are called
     sideways: bool = False  # names down the side, values across
     level: tuple[str, float] | None = None  # a line across to compare with
+    near_100: bool = False  # y is in percent, and the closer to 100 the more room: halving what is missing is one step
+    goal: tuple[float, float, str] | None = None  # the corner where x is at most and y at least that, and what it means
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,8 @@ class Drawing:
     title: str
     panels: Sequence[Panel]
     across: int | None = None  # panels in a row; None: as many as fit
-    legend: Literal["in each", "below", "ends", "none"] = "in each"  # below: lines with one label look alike everywhere
+    # below: lines with one label look alike everywhere; beside: each label stands next to its dot
+    legend: Literal["in each", "below", "ends", "beside", "none"] = "in each"
     same_height: bool = False  # all panels share one y axis
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from understudy.papers.study import Drawing, Panel, Trace
 from understudy.view.canvas import FAINT, INK, SOFT, Axes, Figure, empty_figure, line_look
 from understudy.view.label_places import push_apart
+from understudy.view.named_dots import families, family_legend, mark_goal, name_dots, stretch_towards_100
 
 PANEL_WIDTH, PANEL_HEIGHT, ACROSS = 4.3, 3.5, 3  # inches, and the most panels in a row
 ALONE, LOWER, A_NAME = 8.0, 2.8, 0.3  # inches: one panel's width, a panel's height in many rows, a name down the side
@@ -17,6 +18,7 @@ LETTERS_UPWARDS = 44  # along a panel's height
 LEGEND: dict[str, Any] = {"frameon": False, "labelcolor": INK}
 END_SIZE, END_WIDTH, END_HEIGHT = 8.5, 4.5, 0.2  # of labels at line ends: points; inches, with the panel; inches
 LEGEND_WIDTH = 1.7  # inches for a line's label and sample
+FAMILY_WIDTH, NAMED_HEIGHT = 2.6, 6.2  # inches: for what a colour means; of a panel whose dots have names beside them
 PLAIN_BELOW = 100  # a logarithmic axis that spans less than this factor shows plain numbers
 STYLES: dict[str, dict[str, Any]] = {
     "line": {"linestyle": "-"},
@@ -31,13 +33,14 @@ def drawing_figure(drawing: Drawing) -> Figure:
     panels = drawing.panels
     across = drawing.across or (min(ACROSS, len(panels)) if len(panels) != 4 else 2)
     down = math.ceil(len(panels) / across)
-    ends = drawing.legend == "ends"
+    ends, beside = drawing.legend == "ends", drawing.legend == "beside"
     width = ALONE if len(panels) == 1 else across * (END_WIDTH if ends else PANEL_WIDTH)
     title = textwrap.wrap(drawing.title, int(width * LETTERS_AN_INCH))
-    labels = list(dict.fromkeys(label for panel in panels for label in _labels(panel)))
-    columns = min(len(labels), int(width / LEGEND_WIDTH)) or 1
-    below = 0.15 + 0.2 * math.ceil(len(labels) / columns) if drawing.legend == "below" else 0.0
-    height = down * _height(panels[0], down, ends) + 0.25 * len(title) + 0.1 + below
+    traces = [trace for panel in panels for trace in panel.traces]
+    labels = list(families(traces) if beside else dict.fromkeys(label for panel in panels for label in _labels(panel)))
+    columns = min(len(labels), int(width / (FAMILY_WIDTH if beside else LEGEND_WIDTH))) or 1
+    below = 0.15 + 0.2 * math.ceil(len(labels) / columns) if beside or drawing.legend == "below" else 0.0
+    height = down * (NAMED_HEIGHT if beside else _height(panels[0], down, ends)) + 0.25 * len(title) + 0.1 + below
     figure = empty_figure(width, height)
     places = figure.subplots(down, across, squeeze=False, sharey=drawing.same_height).ravel()
     for axes, panel in zip(places, panels, strict=False):
@@ -52,7 +55,12 @@ def drawing_figure(drawing: Drawing) -> Figure:
         for axes, panel in zip(places, panels, strict=False):
             _label_ends(axes, panel.traces)
         figure.tight_layout()  # again, with room for the labels
-    if below:
+    if beside:
+        family_legend(figure, traces, columns)
+        figure.canvas.draw()
+        for axes, panel in zip(places, panels, strict=False):
+            name_dots(figure, axes, panel.traces)
+    elif below:
         _legend_below(figure, labels, columns)
     return figure
 
@@ -113,7 +121,9 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
         axes.axhline(panel.level[1], color=SOFT, linestyle="--", linewidth=1.2, label=panel.level[0])
     for trace in panel.traces:
         _seeds(axes, trace, panel.sideways) if trace.style.endswith("seeds") else _line(axes, trace)
-    axes.set_title("\n".join(textwrap.wrap(panel.heading, 52)), loc="left", color=INK, fontsize=9.5)
+    axes.set_title(
+        "\n".join(textwrap.wrap(panel.heading, 90 if panel.near_100 else 52)), loc="left", color=INK, fontsize=9.5
+    )
     named, measured = (axes.set_ylabel, axes.set_xlabel) if panel.sideways else (axes.set_xlabel, axes.set_ylabel)
     named(panel.xlabel, color=INK, fontsize=9)
     letters = LETTERS_UPWARDS if not panel.sideways else 100
@@ -144,11 +154,20 @@ def _scales(axes: Axes, panel: Panel) -> None:
 
     if panel.log_x:
         axes.set_xscale("log")
+        if panel.xlim is not None:
+            axes.set_xlim(*panel.xlim)
+        if axes.get_xlim()[1] < 10 * PLAIN_BELOW * axes.get_xlim()[0]:
+            axes.xaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
     elif all(float(x).is_integer() for trace in panel.traces for x in trace.x):  # whole rounds, no halves
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     if panel.from_zero:
         axes.set_xlim(left=0)
+    if panel.near_100:
+        stretch_towards_100(axes)
+    if panel.goal is not None:
+        mark_goal(axes, panel.goal)
     if panel.log_y:
         axes.set_yscale("log")
     if panel.ylim is not None:
