@@ -225,9 +225,9 @@ def _scans(groups: Sequence[Group]) -> FromRuns:
     return FromRuns(plans, partial(_tell_scans, groups))
 
 
-def _best_weight(said: str, best: str, names: Sequence[str]) -> PaperClaim:
+def _best_weight(said: str, best: str, names: Sequence[str], likely_cause: str = "") -> PaperClaim:
     tests = (best_of((best, split), [(name, split) for name in names]) for split in SPLITS)
-    return PaperClaim(said, all_of(tests))
+    return PaperClaim(said, all_of(tests), likely_cause=likely_cause)
 
 
 SCAN_STUDY = Study(
@@ -250,7 +250,11 @@ SCAN_STUDY = Study(
                 all_of(rising([(row, _beta(beta)) for beta in BETAS]) for row in COMPARED),
             ),
             _best_weight(
-                "A weight λ_dis of 0.1 is best on both splits.", _dis(0.1), [_dis(one) for one in DISAGREEMENTS]
+                "A weight λ_dis of 0.1 is best on both splits.",
+                _dis(0.1),
+                [_dis(one) for one in DISAGREEMENTS],
+                "The weight hardly matters here: on each seed the four lie within 1.6 points of one another, on average "
+                "within 1.1 (NIID-2) and 0.4 (NIID-1), and another is ahead by tenths of a point on every seed.",
             ),
             _best_weight(
                 "A weight λ_kd of 0.01 is best on both splits.", _kd(0.01), [_kd(one) for one in DISTILLATIONS]
