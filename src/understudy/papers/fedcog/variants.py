@@ -254,7 +254,7 @@ SCAN_STUDY = Study(
                 _dis(0.1),
                 [_dis(one) for one in DISAGREEMENTS],
                 "The weight hardly matters here: on each seed the four lie within 1.6 points of one another, on "
-                "average within 1.1 (NIID-2) and 0.4 (NIID-1), and another is ahead by less than a point on every seed.",
+                "average within 1.1 (NIID-2) and 0.4 (NIID-1). Another is ahead by less than a point on every seed.",
             ),
             _best_weight(
                 "A weight λ_kd of 0.01 is best on both splits.", _kd(0.01), [_kd(one) for one in DISTILLATIONS]
