@@ -70,7 +70,7 @@ class UnderstudySettings(ImitationSettings):
     min_class_records: int = Field(default=50, ge=1)  # records of a class that a client needs to send images of it
     # times that a generator sees each record in an exchange, in `least_steps` updates; the batch grows with them;
     # null: `generator.batch`, however few records there are
-    looks: int | None = Field(default=8, ge=1)
+    looks: int | None = Field(default=6, ge=1)
     exchanges: int = Field(default=2, ge=1)  # how often a client sends images, in as many rounds; the newest count
     # updates of the server's generator, on the images of all, at which clients begin the next time
     server_updates: int = Field(default=800, ge=1)
