@@ -31,7 +31,7 @@ from understudy.papers.printed import PRINTED
 from understudy.papers.published import Published
 from understudy.papers.reproduce import ARTEFACTS, STUDIES
 from understudy.papers.scoreboard import SUMMARY, scores, stored_at, summary, write_summary
-from understudy.papers.stored import findings_of
+from understudy.papers.stored import findings_of, ran_by
 from understudy.papers.study import Findings, Scale, Shown
 from understudy.papers.telling import told
 from understudy.privacy.policy import Policy
@@ -388,8 +388,7 @@ def likely_causes(published: Published, stored: Mapping[Scale, Findings]) -> lis
 
 
 def _makers(found: Findings) -> str:
-    makers = dict.fromkeys(line.made_by for line in found.lines if line.made_by)
-    return maker_in_words("; ".join(makers) or found.made_by or "a version that did not note it")
+    return maker_in_words(ran_by(found, "a version that did not note it"))
 
 
 def maker_in_words(made_by: str) -> str:

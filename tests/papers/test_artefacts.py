@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from understudy.cli.studies import reproduce
+from understudy.config.read import read
+from understudy.config.resolve import resolve
 from understudy.errors import UserError
+from understudy.papers import planning
 from understudy.papers.beside_printed import beside_printed, measured, number, verdict_lines
 from understudy.papers.claims import PaperClaim, above, as_printed
 from understudy.papers.comparison import Comparison
@@ -163,6 +167,24 @@ def test_a_plan_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "samples through the network" in said
     assert "samples per second, timed here" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_of_what_is_worked_out_directly_says_how_long_it_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reproduce("fedssyn-figA3", "paper", tmp_path, plan=True)
+    assert "without runs of a federation; takes 1.0 hours of one process" in capsys.readouterr().out
+    reproduce("fedssyn-figA3", "smoke", tmp_path, plan=True)
+    assert "takes less than a minute of one process" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_on_a_processor_counts_its_time_and_not_that_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The clock on the wall runs a thousand times as fast: as if this process had a thousandth of a core.
+    wall = time.perf_counter
+    monkeypatch.setattr(planning.time, "perf_counter", lambda: 1000 * wall())
+    config = resolve(read("digits-skewed"), {"model": {"name": "softmax"}})
+    assert planning.samples_per_second(config) > 5000
 
 
 # ---- the path of every artefact

@@ -84,11 +84,11 @@ def _list(as_json: bool) -> None:
 def _planned(name: str, scale: str, store: "RunStore", only: Sequence[str]) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from understudy.papers.planning import planned
+    from understudy.papers.planning import plan_of
     from understudy.papers.reproduce import experiment
     from understudy.view.papers_listed import plan_text
 
-    found = planned(experiment(name, scale).runs(store, only), store)
+    found = plan_of(experiment(name, scale), store, only)
     return {"name": name, "json": asdict(found), "text": plan_text(name, scale, found)}
 
 
@@ -98,9 +98,9 @@ def _carried_out(
     import os
     from dataclasses import asdict
 
-    from understudy.papers.planning import planned
+    from understudy.papers.planning import plan_of
     from understudy.papers.reproduce import STUDIES, experiment
-    from understudy.papers.stored import write_table
+    from understudy.papers.stored import ran_by, write_table
     from understudy.papers.telling import told
     from understudy.runs.made_by import made_by
     from understudy.view.findings import write_findings
@@ -111,10 +111,10 @@ def _carried_out(
 
     asked, folder = experiment(name, scale), store.root / f"{name}-{scale}"
     with RichProgress() as progress:
-        progress.says(plan_text(name, scale, planned(asked.runs(store, only), store)))
+        progress.says(plan_text(name, scale, plan_of(asked, store, only)))
         found = asked.run(store, progress, workers or min(8, os.cpu_count() or 1), only)
     shown = told(STUDIES[name], found, cast("Scale", scale))
-    table = write_table(folder / "table.json", name, scale, found, made_by())
+    table = write_table(folder / "table.json", name, scale, found, ran_by(found, made_by()))
     text = write_findings(shown, folder)
     files = sorted(folder.glob("*.png"))
     if html:
