@@ -399,7 +399,7 @@ def maker_in_words(made_by: str) -> str:
 ABOUT_PAPERS = (
     "Every table and figure of the four papers by its name: what it claims, what was printed, what we got. "
     "`understudy reproduce NAME` repeats one (`--plan` tells first what it costs, `--only TEXT` runs only the lines "
-    "with this text in their name), `--scale paper` with every "
+    "with this text in their name, `--draw` shows what is there and runs nothing), `--scale paper` with every "
     "number as printed. Verdicts are computed from stored numbers: a claim **holds** if it is borne out by more "
     "than the spread over seeds, **does not hold** if it is contradicted by more than that, and is **not "
     "settled** in between. With one seed, one point of accuracy counts as the spread."
