@@ -5,13 +5,14 @@ Writes docs/papers/NAME/SCALE.json and its pictures (docs/studies/NAME for our o
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from understudy.papers.carrying_out import PlayedLines, played_lines
 from understudy.papers.published import Experiment, FromRuns, Later, Study
 from understudy.papers.reproduce import STUDIES
-from understudy.papers.stored import read_table, write_table
+from understudy.papers.stored import ran_by, read_table, write_table
 from understudy.papers.study import Findings, Scale
 from understudy.papers.telling import told
 from understudy.runs.made_by import made_by
@@ -34,7 +35,7 @@ def found_in(store: RunStore, study: Study, scale: Scale, file: Path) -> Finding
     if not file.exists():
         return experiment.tell(there)
     before = read_table(file)
-    lines = {line.label: line for line in before.lines}
+    lines = {line.label: replace(line, made_by=line.made_by or before.made_by) for line in before.lines}
     return experiment.tell(PlayedLines({**lines, **there}, there.folders, before.numbers))
 
 
@@ -43,12 +44,12 @@ def keep(store: RunStore, scale: Scale, name: str) -> None:
     if study.published is None:
         folder = HERE / "studies" / name
         found = found_in(store, study, scale, folder / "table.json")
-        write_table(folder / "table.json", name, scale, found, made_by())
+        write_table(folder / "table.json", name, scale, found, ran_by(found, made_by()))
         write_findings(found, folder)
         return
     folder = HERE / "papers" / name
     found = found_in(store, study, scale, folder / f"{scale}.json")
-    write_table(folder / f"{scale}.json", name, scale, found, found.made_by or made_by())
+    write_table(folder / f"{scale}.json", name, scale, found, ran_by(found, made_by()))
     for stem, drawing in told(study, found, scale).pictures.items():
         save_figure(drawing_figure(drawing), folder / f"{scale}-{stem}.png")
     for stem, mosaic in found.mosaics.items():

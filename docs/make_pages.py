@@ -31,7 +31,7 @@ from understudy.papers.printed import PRINTED
 from understudy.papers.published import Published
 from understudy.papers.reproduce import ARTEFACTS, STUDIES
 from understudy.papers.scoreboard import SUMMARY, scores, stored_at, summary, write_summary
-from understudy.papers.stored import findings_of
+from understudy.papers.stored import findings_of, ran_by
 from understudy.papers.study import Findings, Scale, Shown
 from understudy.papers.telling import told
 from understudy.privacy.policy import Policy
@@ -388,8 +388,7 @@ def likely_causes(published: Published, stored: Mapping[Scale, Findings]) -> lis
 
 
 def _makers(found: Findings) -> str:
-    makers = dict.fromkeys(line.made_by for line in found.lines if line.made_by)
-    return maker_in_words("; ".join(makers) or found.made_by or "a version that did not note it")
+    return maker_in_words(ran_by(found, "a version that did not note it"))
 
 
 def maker_in_words(made_by: str) -> str:
@@ -400,7 +399,7 @@ def maker_in_words(made_by: str) -> str:
 ABOUT_PAPERS = (
     "Every table and figure of the four papers by its name: what it claims, what was printed, what we got. "
     "`understudy reproduce NAME` repeats one (`--plan` tells first what it costs, `--only TEXT` runs only the lines "
-    "with this text in their name), `--scale paper` with every "
+    "with this text in their name, `--draw` shows what is there and runs nothing), `--scale paper` with every "
     "number as printed. Verdicts are computed from stored numbers: a claim **holds** if it is borne out by more "
     "than the spread over seeds, **does not hold** if it is contradicted by more than that, and is **not "
     "settled** in between. With one seed, one point of accuracy counts as the spread."

@@ -2,14 +2,19 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import typer
 
 from understudy.cli.studies import reproduce
+from understudy.config.read import read
+from understudy.config.resolve import resolve
 from understudy.errors import UserError
+from understudy.papers import planning
 from understudy.papers.beside_printed import beside_printed, measured, number, verdict_lines
 from understudy.papers.claims import PaperClaim, above, as_printed
 from understudy.papers.comparison import Comparison
@@ -18,8 +23,10 @@ from understudy.papers.reproduce import ARTEFACTS, STUDIES, experiment
 from understudy.papers.scoreboard import packaged, scores, stored_at, summary
 from understudy.papers.stored import write_table
 from understudy.papers.study import Findings, StudyLine
+from understudy.papers.telling import told
 from understudy.runs.run_store import RunStore
 from understudy.runs.watching import Observer
+from understudy.view.findings import write_findings
 from understudy.view.papers_listed import scoreboard_text
 
 PAPERS = Path(__file__).parents[2] / "docs" / "papers"
@@ -163,6 +170,68 @@ def test_a_plan_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "samples through the network" in said
     assert "samples per second, timed here" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_of_what_is_worked_out_directly_says_how_long_it_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reproduce("fedssyn-figA3", "paper", tmp_path, plan=True)
+    assert "without runs of a federation; takes 1.0 hours of one process" in capsys.readouterr().out
+    reproduce("fedssyn-figA3", "smoke", tmp_path, plan=True)
+    assert "takes less than a minute of one process" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_on_a_processor_counts_its_time_and_not_that_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The clock on the wall runs a thousand times as fast: as if this process had a thousandth of a core.
+    wall = time.perf_counter
+    monkeypatch.setattr(planning.time, "perf_counter", lambda: 1000 * wall())
+    config = resolve(read("digits-skewed"), {"model": {"name": "softmax"}})
+    assert planning.samples_per_second(config) > 5000
+
+
+WITH_ARITHMETIC = ("fedssyn-fig6", "fedssyn-figA2", "fedssyn-tableA2")  # some claims there are about formulas
+
+
+@pytest.mark.parametrize("name", [name for name in STUDIES if not isinstance(STUDIES[name].scales["smoke"], Direct)])
+def test_a_study_of_which_nothing_was_run_is_shown_empty(name: str, tmp_path: Path) -> None:
+    found = experiment(name, "smoke").read(RunStore(tmp_path / "store"))
+    assert found is not None
+    shown = told(STUDIES[name], found, "smoke")
+    write_findings(shown, tmp_path)
+    assert not any(line.accuracies for line in shown.lines)
+    published = STUDIES[name].published
+    if published is not None:
+        words = {verdict.word for verdict in published.verdicts(found, "smoke")}
+        assert words == {"not run"} or ("not run" in words and name in WITH_ARITHMETIC)
+
+
+def test_what_is_there_is_shown_without_running_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reproduce("feddm-real", "smoke", tmp_path, only=["FedDM"])
+    before = sorted(tmp_path.glob("runs/*"))
+    capsys.readouterr()
+    reproduce("feddm-real", "smoke", tmp_path, draw=True)
+    said = capsys.readouterr().out
+    assert sorted(tmp_path.glob("runs/*")) == before
+    assert "FedDM" in said
+    assert "**not run**" in said
+    with pytest.raises(UserError, match="feddm-fig1 is worked out as a whole and has no runs to show; leave out --dr"):
+        reproduce("feddm-fig1", "smoke", tmp_path, draw=True)
+    with pytest.raises(UserError, match="--draw shows all that is there; leave out --plan and --only"):
+        reproduce("feddm-real", "smoke", tmp_path, draw=True, only=["FedDM"])
+
+
+def test_a_reproduction_that_is_stopped_says_how_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FromRuns, "run", stopped)
+    with pytest.raises(typer.Exit) as ended:
+        reproduce("feddm-real", "smoke", tmp_path)
+    assert ended.value.exit_code == 130
+    assert "Stopped. Finished runs are kept: the same command goes on from there" in capsys.readouterr().err
 
 
 # ---- the path of every artefact

@@ -232,6 +232,8 @@ def test_mean_and_spread_by_hand() -> None:
     assert one.spread == pytest.approx(0.05)
     assert "| a | 0.1 | 85.0 ± 5.0 | 86.7 | 2.0 | 3 | not audited |" in markdown([standings_table([one])])
     assert "| 3 | 17.1 % |" in markdown([standings_table([replace(one, leak=0.171)])])
+    alone = replace(one, accuracies=[0.8], best=[0.8])
+    assert "| a | 0.1 | 80.0, one seed | 80.0 | 2.0 | 3 | not audited |" in markdown([standings_table([alone])])
     (panel,) = standings_drawing("t", [one]).panels
     assert panel.names == ["a"]
     assert list(panel.traces[0].y) == pytest.approx([80, 90, 85])

@@ -99,6 +99,8 @@ def test_a_printed_number_that_is_changed_turns_its_verdict() -> None:
     claim = PaperClaim("As printed.", as_printed([A, B], within=0.5))
     printed = {A: 635_040.0, B: 97.2}
     assert claim.test(evidence(printed=printed, a=[635_040.0], b=[96.9])).word == "holds"
+    one_off = claim.test(evidence(printed={**printed, A: 635_040_001.0}, a=[635_040_000.0], b=[96.9]))
+    assert one_off.because == "furthest off: a, x, 635040000 here and 635040001 printed"
     wrong = claim.test(evidence(printed={**printed, B: 92.7}, a=[635_040.0], b=[96.9]))
     assert wrong.word == "does not hold"
     assert wrong.because == "furthest off: b, x, 96.9 here and 92.7 printed"

@@ -1,6 +1,7 @@
 """table.json: one schema, read as it was written, and the stored tables of docs as they stand there."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from understudy.cli.studies import reproduce
 from understudy.errors import UserError
 from understudy.papers.reproduce import STUDIES
-from understudy.papers.stored import read_table, write_table
+from understudy.papers.stored import ran_by, read_table, write_table
 from understudy.papers.study import Drawing, Findings, Panel, StudyLine, StudyTable, Trace
 from understudy.papers.telling import told
 from understudy.view.findings import table_pages
@@ -41,6 +42,13 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert (content["schema"], content["name"], content["scale"]) == (2, "some", "desk")
     assert content["lines"][0]["mean"] == pytest.approx(0.6)
     assert content["pictures"]["table"]["panels"][0]["traces"][0]["style"] == "dots"
+
+
+def test_a_table_is_made_by_those_who_ran_its_lines() -> None:
+    lines = [replace(LINE, label=label, made_by=by) for label, by in (("a", "x; y"), ("b", "y"), ("c", ""))]
+    assert ran_by(replace(FOUND, lines=lines), "z") == "x; y"
+    assert ran_by(replace(FOUND, made_by="x"), "z") == "x"  # read from a file
+    assert ran_by(FOUND, "z") == "z"
 
 
 @pytest.mark.parametrize("schema", [3, None])

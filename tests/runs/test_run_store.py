@@ -2,12 +2,15 @@
 
 import json
 import shutil
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from in_a_fork import Done, in_a_fork
 from understudy.config.resolve import resolve
 from understudy.runs.run_store import Diverged, FinishedRun, RunStore, StoredConfig
 from understudy.runs.watching import Observer
@@ -115,6 +118,49 @@ def test_a_run_that_was_interrupted_is_not_taken_for_finished_and_goes_on(tmp_pa
     straight = RunStore(tmp_path / "straight").play(asked, Observer())
     assert isinstance(straight, FinishedRun)
     assert [line["loss"] for line in found.metrics] == [line["loss"] for line in straight.metrics]
+
+
+class Slow(Observer):
+    """Stops after the first round until somebody waits for the run."""
+
+    def __init__(self, there: Path):
+        self.begun, self.awaited = there / "begun", there / "awaited"
+
+    def scored(self, line: dict[str, Any]) -> None:
+        if line["round"] == 1:
+            self.begun.touch()
+            until = time.monotonic() + 60
+            while not self.awaited.exists() and time.monotonic() < until:
+                time.sleep(0.01)
+
+
+class Waiting(Heard):
+    def __init__(self, there: Path):
+        super().__init__()
+        self.awaited = there / "awaited"
+
+    def says(self, sentence: str) -> None:
+        super().says(sentence)
+        self.awaited.touch()
+
+
+def test_who_waits_for_another_process_finds_the_run_finished_and_leaves_it_alone(tmp_path: Path) -> None:
+    asked, done, slow = stored(**{"method.rounds": 2}), list[Done](), Slow(tmp_path)
+    store = RunStore(tmp_path / "store")
+    other = threading.Thread(
+        target=lambda: done.append(in_a_fork(lambda: print(store.play(asked, slow) is not None), tmp_path, 120))
+    )
+    other.start()
+    while not slow.begun.exists():
+        assert other.is_alive(), done
+        time.sleep(0.01)
+    mine = Waiting(tmp_path)
+    found = store.play(asked, mine)
+    other.join()
+    assert isinstance(found, FinishedRun)
+    assert done[0].returncode == 0, done[0].stderr
+    assert mine.said == [f"Another process is working in {store.folder(asked)}; waiting for it to end."]
+    assert mine.rounds == 0
 
 
 def test_divergence_is_kept_too(tmp_path: Path) -> None:

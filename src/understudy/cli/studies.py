@@ -1,5 +1,6 @@
 """Tables and figures of the papers, and our own studies."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -10,7 +11,8 @@ from understudy.cli.app import ClusterAddress, GpuShare, Json, app, print_json
 from understudy.errors import UserError
 
 if TYPE_CHECKING:
-    from understudy.papers.study import Scale
+    from understudy.papers.published import Experiment
+    from understudy.papers.study import Findings, Scale
     from understudy.runs.run_store import RunStore
 
 
@@ -27,6 +29,9 @@ def reproduce(
     plan: Annotated[
         bool, typer.Option("--plan", help="Say what is missing and what it costs, and run nothing.")
     ] = False,
+    draw: Annotated[
+        bool, typer.Option("--draw", help="Show what the runs that are there tell so far, and run nothing.")
+    ] = False,
     every: Annotated[bool, typer.Option("--all", help="Every table and figure of the papers.")] = False,
     only: Annotated[
         list[str] | None,
@@ -41,7 +46,8 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Repeat a table or figure of a paper: printed numbers beside ours, and whether its claims hold."""
-    from understudy.papers.reproduce import ARTEFACTS
+    from understudy.papers.published import Direct
+    from understudy.papers.reproduce import ARTEFACTS, experiment
     from understudy.runs.cluster_store import store_at
 
     if name is not None and every:
@@ -52,10 +58,21 @@ def reproduce(
     names, store = list(ARTEFACTS) if name is None else [name], store_at(out, address, gpus)
     if only and every:
         raise UserError("--only picks lines of one table or figure; give its name in place of --all.")
-    found = [
-        _planned(one, scale, store, only or ()) if plan else _carried_out(one, scale, store, workers, html, only or ())
-        for one in names
-    ]
+    if draw and (plan or only):
+        raise UserError("--draw shows all that is there; leave out --plan and --only.")
+    if draw and every:
+        names = [one for one in names if not isinstance(experiment(one, scale), Direct)]
+    try:
+        found = [
+            _planned(one, scale, store, only or ())
+            if plan
+            else _carried_out(one, scale, store, workers, html, only or (), draw=draw)
+            for one in names
+        ]
+    except KeyboardInterrupt:
+        how = "Finished runs are kept: the same command goes on from there, and with --draw it shows what they tell."
+        print(f"\nStopped. {how}", file=sys.stderr)
+        raise typer.Exit(130) from None
     if as_json:
         print_json(found[0]["json"] if name is not None else {one["name"]: one["json"] for one in found})
     else:
@@ -84,23 +101,30 @@ def _list(as_json: bool) -> None:
 def _planned(name: str, scale: str, store: "RunStore", only: Sequence[str]) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from understudy.papers.planning import planned
+    from understudy.papers.planning import plan_of
     from understudy.papers.reproduce import experiment
     from understudy.view.papers_listed import plan_text
 
-    found = planned(experiment(name, scale).runs(store, only), store)
+    found = plan_of(experiment(name, scale), store, only)
     return {"name": name, "json": asdict(found), "text": plan_text(name, scale, found)}
 
 
+def _drawn(name: str, asked: "Experiment", store: "RunStore") -> "Findings":
+    found = asked.read(store)
+    if found is None:
+        raise UserError(f"{name} is worked out as a whole and has no runs to show; leave out --draw.")
+    return found
+
+
 def _carried_out(
-    name: str, scale: str, store: "RunStore", workers: int | None, html: bool, only: Sequence[str]
+    name: str, scale: str, store: "RunStore", workers: int | None, html: bool, only: Sequence[str], *, draw: bool
 ) -> dict[str, Any]:
     import os
     from dataclasses import asdict
 
-    from understudy.papers.planning import planned
+    from understudy.papers.planning import plan_of
     from understudy.papers.reproduce import STUDIES, experiment
-    from understudy.papers.stored import write_table
+    from understudy.papers.stored import ran_by, write_table
     from understudy.papers.telling import told
     from understudy.runs.made_by import made_by
     from understudy.view.findings import write_findings
@@ -111,10 +135,13 @@ def _carried_out(
 
     asked, folder = experiment(name, scale), store.root / f"{name}-{scale}"
     with RichProgress() as progress:
-        progress.says(plan_text(name, scale, planned(asked.runs(store, only), store)))
-        found = asked.run(store, progress, workers or min(8, os.cpu_count() or 1), only)
+        progress.says(plan_text(name, scale, plan_of(asked, store, only)))
+        if draw:
+            found = _drawn(name, asked, store)
+        else:
+            found = asked.run(store, progress, workers or min(8, os.cpu_count() or 1), only)
     shown = told(STUDIES[name], found, cast("Scale", scale))
-    table = write_table(folder / "table.json", name, scale, found, made_by())
+    table = write_table(folder / "table.json", name, scale, found, ran_by(found, made_by()))
     text = write_findings(shown, folder)
     files = sorted(folder.glob("*.png"))
     if html:

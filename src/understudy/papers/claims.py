@@ -198,7 +198,8 @@ def as_printed(cells: Sequence[TableCell], within: float) -> ClaimTest:
         worst = max(off, key=lambda cell: abs(off[cell]))
         word: VerdictWord = "holds" if abs(off[worst]) <= within else "does not hold"
         ours, theirs = statistics.fmean(evidence.of(worst)), evidence.printed[worst]
-        return Verdict(word, f"furthest off: {_said(worst)}, {ours:.6g} here and {theirs:.6g} printed")
+        digits = 12 if ours != theirs and f"{ours:.6g}" == f"{theirs:.6g}" else 6
+        return Verdict(word, f"furthest off: {_said(worst)}, {ours:.{digits}g} here and {theirs:.{digits}g} printed")
 
     return test
 

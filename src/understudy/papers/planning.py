@@ -17,6 +17,7 @@ from understudy.data.sets import SOURCES
 from understudy.errors import UserError
 from understudy.federation.cohorts import cohort_size
 from understudy.papers.carrying_out import NeededRun
+from understudy.papers.published import Direct, Experiment
 from understudy.runs.folder import RunFolder
 from understudy.runs.run_store import FinishedRun, RunStore, StoredConfig
 from understudy.threads import one_thread
@@ -33,6 +34,13 @@ class StudyPlan:
     hours: float  # of one process, for those
     speed: str  # what the hours are based on
     needs: Sequence[str] = ()  # data sets that are not on this machine
+
+
+def plan_of(asked: Experiment, store: RunStore, only: Sequence[str] = ()) -> StudyPlan:
+    runs = asked.runs(store, only)
+    if isinstance(asked, Direct):
+        return StudyPlan(0, 0, 0.0, asked.about_seconds / 3600, "as it was on the reference machine")
+    return planned(runs, store)
 
 
 def planned(runs: Sequence[NeededRun], store: RunStore) -> StudyPlan:
@@ -55,7 +63,8 @@ def planned(runs: Sequence[NeededRun], store: RunStore) -> StudyPlan:
 
 
 def _said(measured: dict[str, float], timed: int) -> str:
-    parts = [f"{name}: {speed:,.0f} samples per second, timed here" for name, speed in measured.items()]
+    speeds = {name: f"{speed:,.0f}".replace(",", " ") for name, speed in measured.items()}
+    parts = [f"{name}: {speed} samples per second, timed here" for name, speed in speeds.items()]
     if timed:
         parts.append(f"{timed} begun runs by their own rounds")
     return "; ".join(parts) or "nothing left to run"
@@ -116,18 +125,25 @@ def _shape(config: Config) -> tuple[int, ...]:
 
 
 def samples_per_second(config: Config) -> float:
-    """A step of plain training on one batch, timed here; what a method does besides is not counted."""
+    """Steps of plain training on one batch, timed here after one that is not; what a method does besides is not
+    counted. On a processor it is the processor's time: what else the machine does at the moment will not go on."""
     _, classes, _ = _size(config)
     where = device(config)
+    clock = time.process_time if torch.device(where).type == "cpu" else time.perf_counter
     with one_thread():
         module = module_of(config, Problem(_shape(config), classes)).to(where)
         x = torch.zeros(BATCH, *_shape(config), device=where)
         y = torch.zeros(BATCH, dtype=torch.long, device=where)
-        begun, steps = time.perf_counter(), 0
-        while steps < 2 or time.perf_counter() - begun < SECONDS_OF_TIMING:
-            loss = F.cross_entropy(module(x), y)
-            module.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            float(loss.detach())  # waits for the device
+        _one_step(module, x, y)
+        begun, steps = clock(), 0
+        while steps == 0 or clock() - begun < SECONDS_OF_TIMING:
+            _one_step(module, x, y)
             steps += 1
-        return BATCH * steps / (time.perf_counter() - begun)
+        return BATCH * steps / (clock() - begun)
+
+
+def _one_step(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> None:
+    loss = F.cross_entropy(module(x), y)
+    module.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    float(loss.detach())  # waits for the device

@@ -32,6 +32,12 @@ def write_table(file: Path, name: str, scale: str, found: Findings, made_by: str
     return stored
 
 
+def ran_by(found: Findings, otherwise: str) -> str:
+    """Version and commit of the code that ran it, which need not be the one that writes it down."""
+    makers = dict.fromkeys(maker for line in found.lines for maker in line.made_by.split("; ") if maker)
+    return "; ".join(makers) or found.made_by or otherwise
+
+
 def _plain(value: Any) -> Any:
     return asdict(value) if isinstance(value, Drawing) else [asdict(one) for one in value]
 

@@ -69,8 +69,13 @@ def spread(values: Sequence[float]) -> float:
 
 
 def said(values: Sequence[float]) -> str:
-    """Shares in percent: mean ± standard deviation over seeds."""
-    return f"{100 * statistics.fmean(values):.1f} ± {100 * spread(values):.1f}"
+    """Shares in percent: mean ± standard deviation over seeds. A single seed has no spread, and is called one."""
+    return mean_and_spread([100 * value for value in values], 1)
+
+
+def mean_and_spread(values: Sequence[float], digits: int) -> str:
+    mean = f"{statistics.fmean(values):.{digits}f}"
+    return f"{mean} ± {spread(values):.{digits}f}" if len(values) > 1 else f"{mean}, one seed"
 
 
 def axis_top(highest: float) -> float:

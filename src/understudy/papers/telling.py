@@ -4,11 +4,13 @@ from dataclasses import replace
 
 from understudy.papers.beside_printed import beside_printed, verdict_lines
 from understudy.papers.published import Study
-from understudy.papers.study import Findings, Scale
+from understudy.papers.study import Drawing, Findings, Scale
 
 
 def told(study: Study, found: Findings, scale: Scale) -> Findings:
-    """The first table has ours beside the printed numbers; the first notes are the verdicts."""
+    """The first table has ours beside the printed numbers; the first notes are the verdicts. A picture of which
+    nothing was run is left out."""
+    found = replace(found, pictures={stem: drawing for stem, drawing in found.pictures.items() if _shows(drawing)})
     published = study.published
     if published is None:
         return found
@@ -16,3 +18,7 @@ def told(study: Study, found: Findings, scale: Scale) -> Findings:
     tables = {**found.tables, "table": [*beside, *found.tables.get("table", ())]}
     verdicts = verdict_lines(published, published.verdicts(found, scale))
     return replace(found, tables=tables, notes=[*verdicts, *found.notes])
+
+
+def _shows(drawing: Drawing) -> bool:
+    return any(len(trace.x) > 0 for panel in drawing.panels for trace in panel.traces)

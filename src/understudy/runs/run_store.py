@@ -1,13 +1,15 @@
 """Runs kept by the digest of their config: whatever study asks for a run again finds it.
 
 A finished run carries a mark with the digests of its results; what does not match its mark is not trusted, and run
-again. Several processes may work in one store: a run is played under its folder's lock, by whoever comes first.
+again. Several processes may work in one store: a run is played under a lock of its own, by whoever comes first, and the
+others find it finished.
 """
 
 import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -122,8 +124,27 @@ class RunStore:
 
     def play(self, run: StoredConfig, observer: Observer) -> FinishedRun | Diverged:
         """Finds it, continues it, or runs it; one that is damaged is run again."""
-        folder = self.folder(run)
         if (found := self.find(run)) is not None:
+            return found
+        with self._alone_with(self.folder(run), observer):
+            return self._played(run, observer)
+
+    @contextmanager
+    def _alone_with(self, folder: Path, observer: Observer) -> Iterator[None]:
+        """From the look at what is there to the mark: a run that another process is just finishing, or copying from
+        the one it goes on from, looks damaged."""
+        place = self.root / "locks" / folder.name
+        place.mkdir(parents=True, exist_ok=True)
+
+        def waiting(_: str) -> None:
+            observer.says(f"Another process is working in {folder}; waiting for it to end.")
+
+        with RunFolder(place).locked(wait=LONGEST_WAIT, waiting=waiting):
+            yield
+
+    def _played(self, run: StoredConfig, observer: Observer) -> FinishedRun | Diverged:
+        folder = self.folder(run)
+        if (found := self.find(run)) is not None:  # another process has done it meanwhile
             return found
         if (folder / MARK).exists():
             whole = StoredConfig(run.config, run.first, run.changes)

@@ -7,6 +7,7 @@ from understudy.papers.scoreboard import ScoredArtefact, summary
 from understudy.papers.study import StudyTable
 
 WIDEST = 78
+LONG = 100.0  # hours: above it nobody wants a digit after the point
 MARKS = {"holds": "✓", "does not hold": "✗", "not settled": "~", "not run": "·"}
 
 
@@ -66,7 +67,10 @@ def _told(word: str, because: str) -> str:
 
 def plan_text(name: str, scale: str, plan: StudyPlan) -> str:
     if plan.runs == 0:
-        return f"{name} at scale {scale}: worked out directly, without runs of a federation."
+        return (
+            f"{name} at scale {scale}: worked out directly, without runs of a federation; takes "
+            f"{_hours(plan.hours)} of one process ({plan.speed})."
+        )
     left = plan.runs - plan.there
     said = f"{name} at scale {scale}: {plan.runs} runs, {plan.there} of them there."
     if left:
@@ -87,6 +91,8 @@ def _amount(samples: float) -> str:
 
 
 def _hours(hours: float) -> str:
+    if hours >= LONG:
+        return f"{hours:,.0f} hours".replace(",", " ")
     if hours >= 1:
         return f"{hours:.1f} hours"
     return f"{hours * 60:.0f} minutes" if hours * 60 >= 1 else "less than a minute"

@@ -1,4 +1,4 @@
-"""Table 6: models of one's own, scored on the common test set reweighted by the client's class frequencies."""
+"""Table 6: personal models, scored on the common test set reweighted by the client's class frequencies."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from understudy.papers.ours import personal_models
 from understudy.papers.published import FromRuns, Published, Study
 from understudy.papers.study import Changes, Findings
 
-ABOUT = "models of one's own: fine-tuned ones, and two methods made for them"
+ABOUT = "personal models: fine-tuned ones, and two methods made for them"
 COLUMN = "personal accuracy"
 PRINTED: Mapping[str, float] = {
     "FedAvg+FT": 76.16,

@@ -181,7 +181,8 @@ TABLE3 = Study(
                 all_of(above((row, ACCURACY), ("Fixed", ACCURACY)) for row in MEASURED_RULES),
                 likely_cause=(
                     "The smallest of five measured radii is too small at the desk, and it is not only that three "
-                    "rounds are few. Over twelve rounds (one seed, images at rate 20) Min ends at 86.7 %, Max at 90.9 "
+                    "rounds are few, nor that the image rate of 100 is meant for more images (figure 12). Over twelve "
+                    "rounds with a rate of 20 (one seed) Min ends at 86.7 %, Max at 90.9 "
                     "and Fixed at 91.9: some client's r_k is below 0.6 in half of the rounds, and Min's server stops "
                     "after 3 to 32 of 50 steps, while Max takes nearly all of them. A client measures r_k with its own "
                     "20 images of two classes; it has 100 in print, where the four rules lie within 1.1 points. How "

@@ -7,15 +7,18 @@ does not give its rates, shares, noise and rounds.
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from understudy.data.examples import Examples
 from understudy.data.sets import load
-from understudy.papers.study import Drawing, Findings, Panel, StudyTable, Style, TableCell, Trace, spread
+from understudy.papers.kept_parts import part
+from understudy.papers.study import Drawing, Findings, Panel, StudyTable, Style, TableCell, Trace, mean_and_spread
 from understudy.papers.theory.softmax import (
     Shards,
     dissimilarity,
@@ -88,61 +91,60 @@ def training(steps: int, noisy: bool) -> str:
     return f"E = {steps}, {'with noise' if noisy else 'no noise'}"
 
 
-def softmax_regression(plan: SoftmaxPlan, _: Path, observer: Observer) -> Findings:
+def softmax_regression(plan: SoftmaxPlan, folder: Path, observer: Observer) -> Findings:
+    """Every setting and seed is kept in ``folder`` when it is done."""
     both = load(plan.data)
     assert both.test is not None
     with one_thread():
         test = shards(both.test, torch.arange(len(both.test))[None])
-        lines = [
-            line
+        done = [
+            _lines(plan, both.train, test, Setting(split, p, steps), folder, observer)
             for split, shares in plan.splits.items()
             for p in shares
             for steps in LOCAL_STEPS
-            for line in _lines(plan, both.train, test, split, p, steps, observer)
         ]
-    return softmax_findings(plan, lines)
+    makers = dict.fromkeys(maker for _, by in done for maker in by)
+    return replace(softmax_findings(plan, [line for lines, _ in done for line in lines]), made_by="; ".join(makers))
+
+
+@dataclass(frozen=True)
+class Setting:
+    split: str
+    p: float
+    steps: int
 
 
 def _lines(
-    plan: SoftmaxPlan, train: Examples, test: Shards, split: str, p: float, steps: int, observer: Observer
-) -> list[SoftmaxLine]:
-    """Without noise and with."""
-    observer.says(f"{workers(split, p)}, E = {steps}")
-    found = []
-    for seed in plan.seeds:
-        rows = rows_by_class(train.y, plan.records, seed)
-        rows = shuffled_rows(rows_alike(rows, seed) if split == ALIKE else rows, p, seed)
-        mine = shards(train, rows)
-        noise = generator(seed, "softmax regression", "noise", steps)  # the same for every split
-        found.append((dissimilarity(mine), _tuned(plan, mine, test, steps, noise)))
-    zeta2 = [each for each, _ in found]
-    return [
-        SoftmaxLine(
-            split,
-            p,
-            steps,
-            sigma2,
-            [best[sigma2][0] for _, best in found],
-            [best[sigma2][1] for _, best in found],
-            zeta2,
-        )
-        for sigma2 in (0.0, plan.sigma2)
+    plan: SoftmaxPlan, train: Examples, test: Shards, at: Setting, folder: Path, observer: Observer
+) -> tuple[list[SoftmaxLine], list[str]]:
+    """Without noise and with; and who made them."""
+    observer.says(f"{workers(at.split, at.p)}, E = {at.steps}")
+    about_all = {"data": plan.data, "records": plan.records, "rounds": plan.rounds, "rates": plan.rates}
+    about_all |= {"sigma2": plan.sigma2, **vars(at)}
+    found = [
+        part(folder, {**about_all, "seed": seed}, partial(_tuned, plan, train, test, at, seed)) for seed in plan.seeds
     ]
+    lines = []
+    for number, sigma2 in enumerate((0.0, plan.sigma2)):
+        best = [one.result["best"][number] for one in found]
+        zeta2 = [one.result["zeta2"] for one in found]
+        rates, losses = [one["rate"] for one in best], [one["losses"] for one in best]
+        lines.append(SoftmaxLine(at.split, at.p, at.steps, sigma2, rates, losses, zeta2))
+    return lines, [one.made_by for one in found]
 
 
-def _tuned(
-    plan: SoftmaxPlan, mine: Shards, test: Shards, steps: int, rng: torch.Generator
-) -> dict[float, tuple[float, list[float]]]:
-    """By noise: the best rate, and the test losses with it."""
-    noises = (0.0, plan.sigma2)
-    pairs = [(sigma2, rate) for sigma2 in noises for rate in plan.rates]
+def _tuned(plan: SoftmaxPlan, train: Examples, test: Shards, at: Setting, seed: int) -> dict[str, Any]:
+    """ζ² at w = 0, and, without noise and with, the best rate and the test losses with it."""
+    rows = rows_by_class(train.y, plan.records, seed)
+    mine = shards(train, shuffled_rows(rows_alike(rows, seed) if at.split == ALIKE else rows, at.p, seed))
+    pairs = [(sigma2, rate) for sigma2 in (0.0, plan.sigma2) for rate in plan.rates]
     sigma2, rates = torch.tensor(pairs).T
-    curves = federated(mine, test, steps, sigma2, rates, plan.rounds, rng)
-    found = {}
-    for noise in noises:
-        at = best_run(curves.train, [at for at, (sigma2, _) in enumerate(pairs) if sigma2 == noise])
-        found[noise] = (pairs[at][1], curves.test[:, at].tolist())
-    return found
+    noise = generator(seed, "softmax regression", "noise", at.steps)  # the same for every split
+    curves = federated(mine, test, at.steps, sigma2, rates, plan.rounds, noise)
+    half = len(plan.rates)
+    chosen = [best_run(curves.train, runs) for runs in (range(half), range(half, 2 * half))]
+    best = [{"rate": pairs[run][1], "losses": curves.test[:, run].tolist()} for run in chosen]
+    return {"zeta2": dissimilarity(mine), "best": best}
 
 
 def best_run(train: Tensor, runs: Sequence[int]) -> int:
@@ -186,15 +188,11 @@ def _table(lines: Sequence[SoftmaxLine]) -> StudyTable:
             *one.cell,
             f"{statistics.fmean(one.zeta2):.2f}",
             ", ".join(dict.fromkeys(f"{rate:g}" for rate in one.rates)),
-            _said([seed[-1] for seed in one.losses]),
+            mean_and_spread([seed[-1] for seed in one.losses], 3),
         ]
         for one in lines
     ]
     return StudyTable(["workers", "training", "ζ² at w = 0", "tuned rates", "test loss, last round"], rows, words=2)
-
-
-def _said(losses: Sequence[float]) -> str:
-    return f"{statistics.fmean(losses):.3f} ± {spread(losses):.3f}"
 
 
 def _panel(lines: Sequence[SoftmaxLine], heading: str) -> Panel:

@@ -77,7 +77,10 @@ def _p(column: str) -> float:
 
 
 def _ratio(found: Sequence[float]) -> str:
-    return f"{statistics.fmean(found):.3f} ± {spread(found):.3f}" if found else "–"
+    """What is worked out, or comes from one seed, has no spread."""
+    if len(found) < 2:
+        return f"{found[0]:.3f}" if found else "–"
+    return f"{statistics.fmean(found):.3f} ± {spread(found):.3f}"
 
 
 # ---- pictures
