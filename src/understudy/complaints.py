@@ -10,6 +10,21 @@ from pydantic import ValidationError
 from understudy.base_settings import Settings, names_within, settings_in
 from understudy.errors import UserError
 
+# What other libraries call the same thing; by last names.
+OTHER_WORDS = {
+    "learning_rate": "lr",
+    "step_size": "lr",
+    "eta": "lr",
+    "optimizer_lr": "lr",
+    "dataset": "data",
+    "network": "model",
+    "algorithm": "method",
+    "strategy": "method",
+    "fraction": "cohort",
+    "cuda": "device",
+    "gpu": "device",
+}
+
 
 def checked(settings: type[Settings], given: Mapping[str, Any], where: str) -> Any:
     """``settings`` from plain values, or a UserError about the first mistake."""
@@ -47,14 +62,20 @@ def either(names: Iterable[str]) -> str:
 
 def _meant(full: str, names: list[str], within: list[str]) -> list[str]:
     last = full.rpartition(".")[2]
-    if same := [name for name in names if name.rpartition(".")[2] == last]:
-        outermost = min(name.count(".") for name in same)
-        return [name for name in same if name.count(".") == outermost]
-    for candidates in (within, names):
+    if same := _ending_in(last, names) or _ending_in(OTHER_WORDS.get(last.lower().replace("-", "_"), ""), names):
+        return same
+    for candidates, cutoff in ((within, 0.75), (names, 0.65), (within, 0.5), (names, 0.6)):
         by_last = {name.rpartition(".")[2]: name for name in reversed(candidates)}
-        if near := difflib.get_close_matches(last, by_last, 1, cutoff=0.5 if candidates is within else 0.6):
-            return [by_last[near[0]]]
+        if near := difflib.get_close_matches(last, by_last, 1, cutoff=cutoff):
+            return [by_last[near[0]]] if candidates is within else _ending_in(near[0], names)
     return []
+
+
+def _ending_in(last: str, names: list[str]) -> list[str]:
+    """The outermost of the names whose last part this is."""
+    same = [name for name in names if name.rpartition(".")[2] == last]
+    outermost = min((name.count(".") for name in same), default=0)
+    return [name for name in same if name.count(".") == outermost]
 
 
 def _sentence(error: Any, settings: type[Settings], where: str) -> str:

@@ -236,6 +236,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"method": {"round": 3}}, r"There is no setting 'method\.round'\. Did you mean 'method\.rounds'\?"),
     ({"method": {"lr": 3}}, r"There is no setting 'method\.lr'\. Did you mean 'method\.local\.lr'\?"),
     ({"lrr": 3}, r"There is no setting 'lrr'\. Did you mean 'method\.local\.lr'\?"),
+    ({"epoch": 3}, r"There is no setting 'epoch'\. Did you mean 'method\.local\.epochs'\?"),
+    ({"modle": 3}, r"There is no setting 'modle'\. Did you mean 'model'\?"),
+    ({"alfa": 3}, r"There is no setting 'alfa'\. Did you mean 'data\.split\.alpha'\?"),
+    ({"learning_rate": 3}, r"There is no setting 'learning_rate'\. Did you mean 'method\.local\.lr'\?"),
+    ({"method": "feddm", "learning-rate": 3}, r"'learning-rate'\. Did you mean 'method\.server\.lr'\?"),
     (
         {"method": {"local": {"lrr": 3}}},
         r"no setting 'method\.local\.lrr'\. Did you mean 'method\.local\.lr'\?",

@@ -83,6 +83,12 @@ class SendsWhatIsNotDeclared(Sound):
         return super().fit(client, brief).but(labels=client.own.y)
 
 
+class SendsANumber(Sound):
+    @task(model="weights")
+    def fit(self, client: Client, brief: Message) -> Message:
+        return len(client.own)  # type: ignore[return-value]
+
+
 class NeedsEverybody(Sound):
     def round(self, server: Server, state: State) -> State:
         names = [reply.client for reply in server.ask(self.fit, state.only("model"), to=server.cohort())]
@@ -115,6 +121,11 @@ def test_the_suite_finds_the_fault(broken: type[Method], check: Callable[[Case, 
 def test_a_part_that_is_not_declared_does_not_leave(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="would send labels, which @task does not declare"):
         check_it_learns_and_stays_finite(Case(SendsWhatIsNotDeclared), tmp_path)
+
+
+def test_a_reply_that_is_no_message_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"SendsANumber\.fit returned int; a task returns a Message"):
+        check_it_learns_and_stays_finite(Case(SendsANumber), tmp_path)
 
 
 @pytest.mark.parametrize("check", SOUND_CHECKS)

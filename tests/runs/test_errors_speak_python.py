@@ -28,6 +28,11 @@ class Stays(us.Method):
         return state
 
 
+class Forgets(us.Method):
+    def round(self, server: us.Server, state: us.State) -> us.State:
+        return None  # type: ignore[return-value]
+
+
 def federation() -> us.Federation:
     return us.Federation.from_arrays({"a": (X, Y)}, held_out=0.25)
 
@@ -73,9 +78,15 @@ CALLS: dict[str, Callable[[Path], object]] = {
     ),
     "load: no folder": lambda at: us.load(at / "none"),
     "load: of a wrong kind": lambda at: us.load(5),  # type: ignore[arg-type]
+    "Result.predict: one image": lambda at: finished(at).predict(X[0]),
+    "run: arrays as data": lambda at: us.run(PLAN, data=(X, Y), out=at / "run"),  # type: ignore[arg-type]
+    "run: a round without a State": lambda at: us.run(PLAN, data=federation(), method=Forgets(), out=at / "run"),
+    "task: an unknown kind": lambda at: us.task(x="pictures"),  # type: ignore[arg-type]
+    "Message: no tensor": lambda at: us.Message(x=3),  # type: ignore[arg-type]
     "load: no model": lambda at: us.load(without_model(at)),
     "report: no folder": lambda at: us.report(at / "none", at / "page.html"),
     "report: no runs": lambda at: us.report([], at / "page.html"),
+    "report: of a wrong kind": lambda at: us.report(None, at / "page.html"),  # type: ignore[arg-type]
     "report: not a page": lambda at: us.report(at, at / "page.pdf"),
     "Result.predict": lambda at: finished(at).predict(np.zeros((3, 9))),
     "Result.model: an unknown site": lambda at: finished(at).model(site="b"),
@@ -89,6 +100,9 @@ CALLS: dict[str, Callable[[Path], object]] = {
     "Examples: no tensors": lambda at: us.Examples(X, Y),  # type: ignore[arg-type]
     "sweep: an unknown setting": lambda at: us.sweep(PLAN, {"lrr": [1]}, data=federation(), out=at / "s"),
     "sweep: a bad value": lambda at: us.sweep(PLAN, {"lr": [-1]}, data=federation(), out=at / "s"),
+    "sweep: a file as a folder": lambda at: us.sweep(
+        PLAN, {"lr": [0.1]}, data=federation(), out=with_a_file(at) / "x", workers=1
+    ),
     "sweep: no list": lambda at: us.sweep(PLAN, {"lr": 1}, data=federation(), out=at / "s"),  # type: ignore[dict-item]
     "sweep: a method that is an object": lambda at: us.sweep(
         PLAN,

@@ -1,5 +1,6 @@
 """A result, or a folder read again, predicts as the run did, and shows itself."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import yaml
 from torch import Tensor, nn
 
 import understudy as us
+from in_a_fork import in_a_fork
 from understudy.config.build import build_data
 from understudy.config.resolve import resolve
 from understudy.errors import UserError
 from understudy.runs.folder import RunFolder
+from understudy.runs.watching import Observer
 
 PIXELS: dict[str, Any] = {
     "data": {"name": "digits", "limit": 200, "clients": 3, "split": "iid"},
@@ -90,7 +93,7 @@ def test_a_model_is_a_copy_with_storage_of_its_own(pixels: us.Result) -> None:
 WRONG: list[tuple[Any, str]] = [
     (np.zeros((3, 8, 8)), "learnt from pixels: pass whole numbers from 0 to 255, unscaled, not float64"),
     (np.full((3, 8, 8), 256), "whole numbers from 0 to 255"),
-    (np.zeros((8, 8), np.uint8), r"records have shape \(8, 8\), but images are \(n, channels, height, width\)"),
+    (np.zeros((8, 8), np.uint8), r"records have shape \(8, 8\), which is one record; pass several, or record\[None\]"),
     (np.zeros((1, 8, 8), np.uint8)[0][None].repeat(3, 0)[:, :, :4], r"\(3, 1, 8, 4\); this run learnt from"),
     (5, "records: pass an array"),
     ("digits", "records: there is no file or folder digits"),
@@ -198,6 +201,28 @@ def test_resuming_gives_what_a_longer_run_gives(pixels: us.Result, tmp_path: Pat
     longer = us.load(short.folder).resume(rounds=2)
     assert longer.folder == short.folder
     assert all(torch.equal(longer.weights[name], pixels.weights[name]) for name in pixels.weights)
+
+
+def test_a_run_that_was_killed_can_be_looked_at_and_goes_on(pixels: us.Result, tmp_path: Path) -> None:
+    class KilledInRoundTwo(Observer):
+        def heard(self, client: str) -> None:
+            if (tmp_path / "run/metrics.jsonl").read_text().count("\n") == 2:
+                os._exit(9)
+
+    def is_killed() -> None:
+        us.run(PIXELS, out=tmp_path / "run", observer=KilledInRoundTwo())
+
+    assert in_a_fork(is_killed, tmp_path).returncode == 9
+    found = us.load(tmp_path / "run")
+    assert found.accuracy == pixels.metrics[1]["accuracy"]
+    assert found.summary["rounds"] == 1
+    assert not found.summary["finished"]
+    assert "data:image/png;base64," in found._repr_html_()
+    with pytest.raises(UserError, match=r"has not finished, so there is no model yet; resume\(\) goes on with it"):
+        found.predict(np.zeros((1, 8, 8), np.uint8))
+    whole = found.resume()
+    assert whole.summary["rounds"] == 2
+    assert all(torch.equal(whole.weights[name], pixels.weights[name]) for name in pixels.weights)
 
 
 def test_a_resumed_run_uses_its_objects_again(tmp_path: Path) -> None:

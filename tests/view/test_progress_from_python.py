@@ -63,6 +63,13 @@ def test_a_notebook_shows_one_place_that_changes_with_every_round(page: Page, tm
     assert '<progress max="2" value="2"></progress>' in page.shown[-1]["text/html"]
 
 
+def test_above_an_error_nothing_goes_on_starting(page: Page, tmp_path: Path) -> None:
+    with pytest.raises(us.UserError):
+        us.run(SMALL, lrr=1, out=tmp_path / "run")
+    assert page.shown[0]["text/plain"] == "Starting …"
+    assert page.shown[-1]["text/plain"] == ""
+
+
 def test_what_a_client_says_is_no_html_in_a_notebook(page: Page) -> None:
     with shown(None, None) as watching:
         watching().says("<script>alert(1)</script>")

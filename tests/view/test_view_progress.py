@@ -57,6 +57,12 @@ def test_a_resumed_run_counts_what_was_before_but_does_not_say_it_again(tmp_path
     assert len(said(file)) == 3
 
 
+def test_a_run_that_has_all_its_rounds_does_not_continue_after_round_5_of_3(tmp_path: Path) -> None:
+    progress, file = watcher()
+    progress.begins(3, 5, 10, tmp_path)
+    assert said(file) == ["Round 5 is done already; no round is left."]
+
+
 def test_what_a_method_remarks_is_said_before_the_line(tmp_path: Path) -> None:
     progress, file = watcher()
     progress.begins(1, -1, 10, tmp_path)

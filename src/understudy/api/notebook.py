@@ -21,12 +21,20 @@ class NotebookPlace:
         from IPython.display import display
 
         self._shown: Any = display(_bundle(text, ""), raw=True, display_id=True)
+        self._waiting = True  # only the wait has been told of so far
 
     def says(self, text: str) -> None:
-        self.shows(text, f"<span>{escape(text)}</span>")
+        """About the wait."""
+        self._shown.update(_bundle(text, ""), raw=True)
 
     def shows(self, text: str, html: str) -> None:
+        self._waiting = False
         self._shown.update(_bundle(text, html), raw=True)
+
+    def tidy(self) -> None:
+        """Above an error that came first, nothing goes on "Starting …"."""
+        if self._waiting:
+            self.says("")
 
 
 def _bundle(text: str, html: str) -> dict[str, str]:

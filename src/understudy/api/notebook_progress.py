@@ -8,7 +8,7 @@ from understudy import patience
 from understudy.api.notebook import NotebookPlace
 from understudy.runs.folder import Line
 from understudy.runs.watching import Observer
-from understudy.view.progress import HowFar, asked_in
+from understudy.view.progress import HowFar, asked_in, continuing
 
 MOST_SENTENCES = 12
 OFTEN = 0.25  # seconds between updates; what is read at the end of a round is shown at once
@@ -24,7 +24,7 @@ class NotebookProgress(Observer):
         patience.over()
         self._standing = HowFar(rounds, done, clients, asked_in(folder, clients))
         if done >= 0:
-            self._sentences.append(f"Continuing after round {done} of {rounds}.")
+            self._sentences.append(continuing(done, rounds))
         self._draw()
 
     def heard(self, client: str) -> None:

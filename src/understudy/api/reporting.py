@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from understudy.audits.measure_quality import qualities
+from understudy.errors import UserError
 from understudy.runs.reported import read_reported
 from understudy.runs.rounds import RunResult
 from understudy.view.html.report import check_page_name, report_page, write_page
@@ -29,7 +30,9 @@ def report(
     'both.html'
     """
     file = check_page_name(Path(out))  # before anything is measured
-    listed = [runs] if isinstance(runs, RunResult | str | Path) else runs
+    listed = [runs] if isinstance(runs, RunResult | str | Path) or not isinstance(runs, Sequence) else runs
+    if wrong := [type(one).__name__ for one in listed if not isinstance(one, RunResult | str | Path)]:
+        raise UserError(f"runs: pass results, or folders of runs, not {wrong[0]}.")
     folders = [one.folder if isinstance(one, RunResult) else Path(one) for one in listed]
     found = read_reported(folders, target)
     return write_page(report_page(found, qualities([run.folder for run in found if run.sets], measure=quality)), file)

@@ -18,6 +18,7 @@ from understudy.runs.folder import RunFolder
 from understudy.runs.holdings import read_holdings
 from understudy.runs.play import play
 from understudy.runs.rounds import RunResult
+from understudy.runs.scores import summary_so_far
 from understudy.runs.synthetic_sets import SyntheticSets
 from understudy.runs.trained import TrainedModel
 from understudy.runs.watching import Observer
@@ -34,7 +35,8 @@ GivenRecords = NDArray[Any] | Tensor | str | Path  # (n, …), as they were befo
 class Result(RunResult):
     """A run: its ``folder``, ``summary``, one line of ``metrics`` per round, and ``weights``, a state dict.
 
-    `run` returns it and `load` reads it from a folder again. In a notebook it shows itself.
+    `run` returns it and `load` reads it from a folder again; of a run that was killed it has no weights until `resume`.
+    In a notebook it shows itself.
 
     >>> import numpy as np, understudy as us
     >>> result = us.run("digits-skewed", rounds=2, model="softmax")
@@ -73,6 +75,8 @@ class Result(RunResult):
 
     @cached_property
     def _trained(self) -> TrainedModel:
+        if not self.weights:
+            raise UserError(f"{self.folder} has not finished, so there is no model yet; resume() goes on with it.")
         return TrainedModel(self.folder, self.weights, self.live)
 
     # ---- what is in its folder
@@ -128,7 +132,8 @@ class Result(RunResult):
 
     def __repr__(self) -> str:
         accuracy = "not scored" if self.accuracy is None else f"accuracy {self.accuracy:.3f}"
-        return f"<Result {str(self.folder)!r}: {accuracy} after {self.summary['rounds']} rounds>"
+        rounds = self.summary["rounds"]
+        return f"<Result {str(self.folder)!r}: {accuracy} after {rounds} {'round' if rounds == 1 else 'rounds'}>"
 
     # ---- going on
 
@@ -156,6 +161,8 @@ def loaded(folder: object, **objects: Any) -> Result:
         if value is not None and getattr(live, name) is None:
             raise UserError(f"{name}: pass the object that the run was given, not {type(value).__name__}.")
     run = RunFolder(Path(folder))
+    if run.stopped_half_way:
+        return Result(run.path, summary_so_far(run), run.metrics(), {}, live)
     return Result(run.path, run.summary(), run.metrics(), run.weights(), live)
 
 

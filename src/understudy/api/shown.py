@@ -38,6 +38,8 @@ def _waiting(place: NotebookPlace | None) -> Iterator[NotebookPlace]:
         yield place  # type: ignore[misc]
     finally:
         patience.over()
+        if place is not None:
+            place.tidy()
 
 
 def _on_page(place: NotebookPlace) -> "Observer":

@@ -117,6 +117,8 @@ def swept(
     if "seed" in words or "seed" in (words["changes"] or {}):
         raise UserError("seed: a sweep takes seeds, such as seeds=[0, 1, 2].")
     found = asked(config, **words)
+    if Path(out).exists() and not Path(out).is_dir():
+        raise UserError(f"{out} is a file; choose another out.")
     store = store_at(Path(out), address)
     source = Path(str(config)).stem if isinstance(config, str | Path) else "sweep"
     got = sweep(

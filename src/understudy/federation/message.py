@@ -44,7 +44,7 @@ class Message(Mapping[str, Tensor]):
 
     def __init__(self, parts: Mapping[str, Tensor] | None = None, /, **named: Tensor):
         merged = {**(parts or {}), **named}
-        self._parts = {name: _plain(merged[name]) for name in sorted(merged)}
+        self._parts = {name: _plain(name, merged[name]) for name in sorted(merged)}
 
     def __getitem__(self, name: str) -> Tensor:
         try:
@@ -147,7 +147,9 @@ def _finite(tensor: Tensor) -> bool:
     return math.isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all())
 
 
-def _plain(tensor: Tensor) -> Tensor:
+def _plain(name: str, tensor: Tensor) -> Tensor:
+    if not isinstance(tensor, Tensor):
+        raise UserError(f"{name}: a message holds tensors, not {type(tensor).__name__}.")
     # A tensor that is already plain stays the same object: that shows tensor stores what has not changed.
     if tensor.requires_grad or tensor.device.type != "cpu" or not tensor.is_contiguous():
         return tensor.detach().cpu().contiguous()

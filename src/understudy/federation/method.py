@@ -9,7 +9,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import TypeVar, cast, get_args
 
 from torch import Tensor, nn
 
@@ -17,6 +17,7 @@ from understudy.data.examples import Examples
 from understudy.data.kinds import KINDS, NUMBERS, RecordKind
 from understudy.data.problem import Problem
 from understudy.data.spread import Spread
+from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Kind, Message
 from understudy.federation.rows import KeepRows, only_rows
@@ -82,6 +83,10 @@ def task(**kinds: Kind) -> Callable[[Work], Work]:
     >>> sorted(Counting().jobs())
     ['Counting.count', 'Method.score']
     """
+
+    for part, kind in kinds.items():
+        if kind not in get_args(Kind):
+            raise UserError(f"{part}: {kind!r} is no kind of part; write one of {', '.join(get_args(Kind))}.")
 
     def mark(function: Work) -> Work:
         function.__understudy_kinds__ = kinds  # type: ignore[attr-defined]

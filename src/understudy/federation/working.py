@@ -105,6 +105,8 @@ def _remembered(site: Site, request: Request) -> Message:
 
 
 def _check_declared(request: Request, job: Job, reply: Message) -> None:
+    if not isinstance(reply, Message):
+        raise UserError(f"{request.task} returned {type(reply).__name__}; a task returns a Message.")
     undeclared = [part for part in reply if part not in job.kinds or part == SCORE]  # only the site itself adds scores
     if undeclared:
         raise UserError(f"{request.task} would send {', '.join(undeclared)}, which @task does not declare.")

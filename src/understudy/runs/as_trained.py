@@ -15,8 +15,9 @@ from understudy.runs.scaling import scaling_of
 
 def as_trained(records: object, folder: Path, problem: Problem, site: str | None) -> Tensor:
     """(n, …) pixels, which the network scales itself, tokens, or floats scaled as the run's were."""
-    if problem.kind != "image" and tuple(getattr(records, "shape", ())) == problem.shape:
-        raise UserError(f"records have shape {problem.shape}, which is one record; pass several, or record[None].")
+    one = problem.shape[1:] if problem.kind == "image" and problem.shape[0] == 1 else problem.shape
+    if tuple(getattr(records, "shape", ())) == one:
+        raise UserError(f"records have shape {one}, which is one record; pass several, or record[None].")
     x = _like_the_runs(records, folder, problem)
     if tuple(x.shape[1:]) != problem.shape:
         raise UserError(f"records have shape {tuple(x.shape)}; this run learnt from (n, {_shown(problem.shape)}).")

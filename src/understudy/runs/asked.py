@@ -57,7 +57,11 @@ KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "out": ((str, Path), "a folder"),
     "observer": ((Observer,), "an Observer"),
 }
-LIVE_KINDS = {"data": "a Federation", "model": "a torch.nn.Module", "method": "a Method or its class"}
+LIVE_KINDS = {
+    "data": "a Federation (arrays go into Federation.from_arrays)",
+    "model": "a torch.nn.Module",
+    "method": "a Method or its class",
+}
 
 
 def check_kinds(**given: object) -> None:

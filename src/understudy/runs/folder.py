@@ -45,6 +45,11 @@ class RunFolder:
         return (self.path / "config.yaml").exists()
 
     @property
+    def stopped_half_way(self) -> bool:
+        """It never came to an end, but rounds of it count: it was killed, or goes on now."""
+        return self.holds_a_run and not (self.path / "summary.json").exists() and bool(self.metrics())
+
+    @property
     def id(self) -> str:
         """The id of a run that has begun."""
         file = self.path / "run-id"

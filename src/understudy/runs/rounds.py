@@ -19,6 +19,7 @@ from understudy.federation.cohorts import cohort_size
 from understudy.federation.exchange import NOTHING, Engine
 from understudy.federation.made_when_asked import MadeWhenAsked
 from understudy.federation.memories import Memories
+from understudy.federation.message import Message
 from understudy.federation.method import Method, State
 from understudy.federation.round_record import RepliesWait
 from understudy.federation.running import RunFacts, RunServer
@@ -200,7 +201,7 @@ class Rounds:
                 server.check_replies()
             except TooFewReplies as few:
                 raise RunDiverged(f"The opening failed: {few}{server.record.failures_in_brief()}.") from None
-            self._check_finite(state, "the opening")
+            self._check_state(state, "the opening")
             self._save_and_score(server, state)
         return state
 
@@ -217,7 +218,7 @@ class Rounds:
             except TooFewReplies:
                 server.undo()
                 after, self.undone = state, self.undone + 1
-            self._check_finite(after, f"round {round}")
+            self._check_state(after, f"round {round}")
             self.scores.hand_in(server.record.scores, last_chance=self.undone == 0)
             self._save_and_score(server, after)
         return after
@@ -226,7 +227,10 @@ class Rounds:
         """Makes dropout in a network that the server trains as repeatable as on a client."""
         return private_global_stream(self.config.top.seed, round, "server")
 
-    def _check_finite(self, state: State, when: str) -> None:
+    def _check_state(self, state: State, when: str) -> None:
+        if not isinstance(state, Message):
+            name, wrong = type(self.method).__name__, type(state).__name__
+            raise UserError(f"After {when} {name} returned {wrong}; return a State, such as state.but(model=...).")
         broken = state.not_finite()
         if broken:
             raise RunDiverged(

@@ -9,7 +9,7 @@ from understudy.federation.method import Method, State
 from understudy.learning.evaluate import Tally, evaluate
 from understudy.runs.compare import last_counted
 from understudy.runs.folder import Line, RunFolder
-from understudy.runs.lost_work import Spent
+from understudy.runs.lost_work import Spent, lost
 from understudy.runs.quantities import measure_round
 from understudy.runs.scaling import note_agreed
 from understudy.runs.watching import Observer
@@ -81,6 +81,12 @@ class Scorekeeper:
         whole = {"round": line["round"], **scores, **line}
         self._folder.add_line(whole, durable=self._durable)
         self._observer.scored(whole)
+
+
+def summary_so_far(folder: RunFolder) -> dict[str, Any]:
+    """Of a run that has not finished, with at least one round."""
+    metrics, rounds = folder.metrics(), folder.config()["method"]["rounds"]
+    return summarise(metrics, rounds, lost(folder.path, metrics[-1]["round"]), folder.epsilon())
 
 
 def summarise(metrics: list[Line], rounds: int, lost: Spent, epsilon: float | None) -> dict[str, Any]:

@@ -128,7 +128,9 @@ def _carried_out(plan: Sequence[PlannedRun], store: RunStore, observer: Observer
 def _beforehand(plan: Sequence[PlannedRun], missing: int, where: str) -> str:
     earlier = sum(one.stored is not None for one in plan) - missing
     there = f", {earlier} of them done earlier" if earlier else ""
-    return f"{len(plan)} runs{there}; {missing} to do{f', {where}' if missing else ''}."
+    return (
+        f"{len(plan)} {'run' if len(plan) == 1 else 'runs'}{there}; {missing} to do{f', {where}' if missing else ''}."
+    )
 
 
 def _processes(plan: Sequence[PlannedRun], workers: int, runs: int) -> int:

@@ -134,8 +134,9 @@ class TrainedModel:
         try:
             weights = net.vector_of(self.weights)
         except (KeyError, RuntimeError):
+            whole = getattr(net.module, "whole", net.module)
             raise UserError(
-                f"The weights in {self.folder} are not those of {type(net.module).__name__}; pass model=, and method= "
+                f"The weights in {self.folder} are not those of {type(whole).__name__}; pass model=, and method= "
                 "if it was passed, as they were for the run."
             ) from None
         if site is None and self.method.scored_at_home:

@@ -47,7 +47,7 @@ class RichProgress(Observer):
         self.standing = HowFar(rounds, done, clients, asked_in(folder, clients))
         self._said = set()
         if done >= 0:
-            self.says(f"Continuing after round {done} of {rounds}.")
+            self.says(continuing(done, rounds))
         if self.live:
             self.close()
             self._bar = Progress(
@@ -120,6 +120,13 @@ class RichProgress(Observer):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def continuing(done: int, rounds: int) -> str:
+    """How a resumed run begins."""
+    if done < rounds:
+        return f"Continuing after round {done} of {rounds}."
+    return f"Round {done} is done already; no round is left."
 
 
 class HowFar:
