@@ -310,6 +310,7 @@ def _features(tables: Sequence[Table]) -> Tensor:
         if features.keys() != tables[0].features().keys():
             raise UserError(f"{table.file} and {tables[0].file} have different columns; give every file the same.")
         _check_ranges(table)
+        _check_missing(table)
         encoded = [_encoded(column, table.rules, name in table.categories()) for name, column in features.items()]
         rows.append(torch.cat(encoded, dim=1))
     return _with_means(torch.cat(rows), tables)
@@ -327,6 +328,16 @@ def _check_ranges(table: Table) -> None:
     for name in numbers:
         if name not in declared:
             raise table.columns[name].wrong("it has no range in data.ranges; declare one, or name it in data.ignore.")
+
+
+def _check_missing(table: Table) -> None:
+    """All columns at once, so that nobody has to settle one after the other."""
+    lacking = [name for name, column in table.features().items() if not column.present().all()]
+    if table.rules.missing == "refuse" and len(lacking) > 1:
+        raise UserError(
+            f"{table.file}: values are missing in the columns {', '.join(lacking)}; fill them, leave columns out with "
+            "data.ignore, or write data.missing: drop or mean."
+        )
 
 
 def _encoded(column: "Column", rules: TableRules, category: bool) -> Tensor:
