@@ -80,13 +80,13 @@ def _ending_in(last: str, names: list[str]) -> list[str]:
 
 def _sentence(error: Any, settings: type[Settings], where: str) -> str:
     path = [str(part) for part in error["loc"]]
-    kinds = {settings}
+    kinds = owners = {settings}
     shown = [where] if where else []
     for part in path[:-1] if error["type"] == "extra_forbidden" else path:
         below = {k for kind in kinds for k in settings_in(_field(kind, part))}
         if any(part in kind.model_fields for kind in kinds):
             shown.append(part)
-            kinds = below
+            owners, kinds = kinds, below
         elif part.isdigit():
             shown[-1] += f"[{part}]"
     if error["type"] == "extra_forbidden":
@@ -95,7 +95,7 @@ def _sentence(error: Any, settings: type[Settings], where: str) -> str:
     said = error["msg"].removeprefix("Value error, ")
     said = said[0].lower() + said[1:]
     if error["type"] == "missing":
-        return f"'{'.'.join(shown)}' must be given{_choices(settings, path)}."
+        return f"'{'.'.join(shown)}' must be given{_choices(owners, path[-1])}."
     value = error.get("input")
     if error["type"] in ("tuple_type", "list_type") and isinstance(value, str | int | float):
         return f"'{'.'.join(shown)}': write a list, such as {'.'.join(shown)}=[{value}] (it is {value!r})."
@@ -103,8 +103,9 @@ def _sentence(error: Any, settings: type[Settings], where: str) -> str:
     return f"'{'.'.join(shown)}': {said}{got}." if shown else f"{said}{got}."
 
 
-def _choices(settings: type[Settings], path: list[str]) -> str:
-    args = typing.get_args(_field(settings, path[-1]))
+def _choices(owners: Iterable[type[Settings]], name: str) -> str:
+    """Of a setting of one of these, wherever in a config it stands."""
+    args = next((args for kind in owners if (args := typing.get_args(_field(kind, name)))), ())
     return f": one of {', '.join(map(str, args))}" if args and all(isinstance(a, str) for a in args) else ""
 
 

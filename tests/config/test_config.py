@@ -300,6 +300,20 @@ def test_a_preset_or_file_that_does_not_exist(tmp_path: Path) -> None:
         read(tmp_path / "list.yaml")
 
 
+def test_records_in_place_of_a_config_are_told_how_to_be_named_in_one(tmp_path: Path) -> None:
+    np.savez(tmp_path / "mine.npz", x=np.zeros((2, 3)), y=[0, 1])
+    (tmp_path / "mine.csv").write_text("age,y\n1,0\n")
+    (tmp_path / "pictures").mkdir()
+    for name in ("mine.npz", "mine.csv", "pictures"):
+        with pytest.raises(UserError) as told:
+            read(tmp_path / name)
+        assert f"`understudy data check {tmp_path / name}`" in str(told.value)
+        assert f"data: {{name: {tmp_path / name}, clients: 4}}" in str(told.value)
+    (tmp_path / "pictures" / "config.yaml").write_text("seed: 0\n")
+    with pytest.raises(UserError, match=r"the folder of a run; .* --resume --out .*pictures\."):
+        read(tmp_path / "pictures")
+
+
 def test_an_override_without_an_equals_sign() -> None:
     with pytest.raises(UserError, match="'rounds' is not KEY=VALUE"):
         pairs(["rounds"])

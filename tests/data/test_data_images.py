@@ -68,6 +68,22 @@ def test_the_orientation_that_a_camera_noted_is_obeyed(tmp_path: Path) -> None:
     assert stack_images([file]).tolist() == [[[[4, 1], [5, 2], [6, 3]]]]
 
 
+def test_all_eight_orientations_come_to_the_same_pixels(tmp_path: Path) -> None:
+    upright = Image.fromarray(np.arange(7 * 4 * 3, dtype=np.uint8).reshape(4, 7, 3))
+    turn = Image.Transpose
+    held = [None, turn.FLIP_LEFT_RIGHT, turn.ROTATE_180, turn.FLIP_TOP_BOTTOM]  # 1 to 4
+    held += [turn.TRANSPOSE, turn.ROTATE_90, turn.TRANSVERSE, turn.ROTATE_270]  # 5 to 8
+    exif, files = Image.Exif(), []
+    for number, how in enumerate(held, 1):
+        exif[0x0112] = number
+        files.append(tmp_path / f"{number}.png")
+        (upright if how is None else upright.transpose(how)).save(files[-1], exif=exif)
+    as_it_was = torch.from_numpy(np.array(upright)).permute(2, 0, 1)
+    assert all(torch.equal(one, as_it_was) for one in stack_images(files))
+    small = stack_images(files, Framing(3))
+    assert all(torch.equal(one, small[0]) for one in small)
+
+
 def test_mode_makes_all_pictures_grey_or_rgb(tmp_path: Path) -> None:
     grey, red = saved(tmp_path / "a.png", [[80]]), saved(tmp_path / "b.png", [[[255, 0, 0]]])
     assert stack_images([grey, red]).tolist() == [[[[80]]] * 3, [[[255]], [[0]], [[0]]]]
@@ -78,6 +94,19 @@ def test_mode_makes_all_pictures_grey_or_rgb(tmp_path: Path) -> None:
 def test_sixteen_bits_keep_their_high_byte(tmp_path: Path) -> None:
     file = saved(tmp_path / "scan.png", [[0, 256, 40_000, 65_535]], dtype=np.uint16)
     assert stack_images([file]).tolist() == [[[[0, 1, 156, 255]]]]
+
+
+def test_what_is_transparent_is_white_whatever_colour_hides_there(tmp_path: Path) -> None:
+    red, hidden, half = [200, 0, 0, 255], [0, 9, 0, 0], [0, 0, 0, 51]  # a fifth of black leaves 204 of white
+    colour = saved(tmp_path / "colour.png", [[red, hidden, half]])
+    assert stack_images([colour]).tolist() == [[[[200, 255, 204]], [[0, 255, 204]], [[0, 255, 204]]]]
+    grey = saved(tmp_path / "grey.png", [[[7, 255], [7, 0]]])
+    assert stack_images([grey]).tolist() == [[[[7, 255]]]]
+    palette = Image.fromarray(np.array([[0, 1]], np.uint8), "P")
+    palette.putpalette([0, 0, 0, 10, 20, 30])
+    for name, clear in {"one.png": 0, "several.png": bytes([0, 255])}.items():
+        palette.save(tmp_path / name, transparency=clear)
+        assert stack_images([tmp_path / name]).tolist() == [[[[255, 10]], [[255, 20]], [[255, 30]]]]
 
 
 def mixed(folder: Path) -> Path:

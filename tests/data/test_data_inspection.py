@@ -81,6 +81,19 @@ def test_features_of_different_size_and_records_elsewhere() -> None:
         inspect(build_federation(DataSettings.model_validate(remote), seed=0))
 
 
+def test_copies_are_found_though_each_source_fills_and_scales_its_own_way(tmp_path: Path) -> None:
+    whole, lacking = "1,2,0", ",5,1"  # filled by 3 and 7 at the sites, and by 4 in the test set
+    (tmp_path / "a.csv").write_text("\n".join(["age,bmi,y", whole, lacking, "5,9,0"]))
+    (tmp_path / "b.csv").write_text("\n".join(["age,bmi,y", lacking, "7,8,1"]))
+    (tmp_path / "t.csv").write_text("\n".join(["age,bmi,y", lacking, "4,7,1"]))
+    words = {"sites": {name: str(tmp_path / f"{name}.csv") for name in "ab"}, "missing": "mean"}
+    for more, leaks in (({"test": str(tmp_path / "t.csv"), "scale": "federated"}, 1), ({"scale": "site"}, 0)):
+        settings = DataSettings.model_validate({**words, **more})
+        found = inspect(build_federation(settings, seed=0), settings)
+        assert "1 record is at more than one site." in found.warnings
+        assert sum("1 of the test records is also at a site" in said for said in found.warnings) == leaks
+
+
 def test_the_command_tells_how_many_rows_lack_a_value(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("age,bmi,id,y\n1,2,,0\n3,,b,1\n5,6,c,\n7,8,d,1\n9,9,e,0\n")
     (tmp_path / "b.csv").write_text("age,bmi,id,y\n2,2,a,0\n4,,b,1\n")

@@ -145,6 +145,11 @@ def test_a_folder_of_sites_in_place_of_one_site_is_told_which_folders_were_meant
         sets.load(str(tmp_path))
     assert "but north and south inside it do; name one of them" in str(told.value)
     assert f"data: {{sites: {{north: {tmp_path}/north, south: {tmp_path}/south}}}}" in str(told.value)
+    images(tmp_path / "test", {"a": 1})
+    with pytest.raises(UserError) as told:
+        sets.load(str(tmp_path))
+    assert "but north, south and test inside it do" in str(told.value)
+    assert f"south: {tmp_path}/south}}, test: {tmp_path}/test}}" in str(told.value)
 
 
 def test_without_pillow_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

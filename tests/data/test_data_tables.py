@@ -205,6 +205,10 @@ FLOATS = pa.list_(pa.float32())
             "column 'name': it holds texts; list its words in data.vocabulary",
         ),
         ({"age": [1, None], "y": [0, 1]}, "column 'age': some values are missing"),
+        (
+            {"age": [1, None], "bmi": [1.0, 2.0], "sex": [None, "f"], "y": [0, 1]},
+            "values are missing in the columns age, sex; fill them, leave columns out with data.ignore, or write data",
+        ),
         ({"x": [[1.0], [2.0]], "y": [0.5, 1.0]}, "labels are not whole numbers"),
         ({"x": [[1.0], [2.0]], "y": [b"a", b"b"]}, "column 'y': it holds binary, but must hold numbers"),
         ({"x": [[1.0], [2.0]], "y": [[0, 2], [1, 1]]}, "column 'y': lists of labels must hold a 0 or 1"),

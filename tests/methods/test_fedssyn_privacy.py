@@ -136,7 +136,7 @@ def test_own_images_without_noise_would_pass_by_a_private_method() -> None:
         ({"source": "real"}, "real records cannot be private"),
         ({"from_run": "earlier"}, "not in this run's ledger"),
         ({"dp": {"scope": "exchange", "epsilon": 1, "noise": 1}}, "not both"),
-        ({"dp": {"epsilon": 1}}, "'with.fedssyn.dp.scope' must be given"),
+        ({"dp": {"epsilon": 1}}, "'with.fedssyn.dp.scope' must be given: one of exchange, all"),
     ],
 )
 def test_settings_that_contradict_each_other_are_named(beside: dict[str, Any], why: str) -> None:

@@ -79,5 +79,5 @@ def data_check(
     alone = {"data": {"name": source, "clients": 1, "split": "iid"}}
     words = {"data": read(source).get("data")} if Path(source).suffix in (".yaml", ".yml") else alone
     config = resolve(words, within("data", words, pairs(changes or [])))
-    found = inspect(build_data(config), config.data)
+    found = inspect(build_data(config), config.data, seed=config.top.seed)
     print_json(found.as_dict()) if as_json else print_inspection(found)

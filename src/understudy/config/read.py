@@ -15,6 +15,7 @@ from understudy.site_names import check_site_name
 
 Words = dict[str, Any]
 DEEPEST = 30  # nested settings
+OF_DATA = (".npz", ".csv", ".tsv", ".parquet")  # such files hold records, and are no configs
 NAMED = ("data", "model", "method", "engine")  # sections where a bare name is enough
 
 
@@ -29,13 +30,30 @@ def read(source: str | Path) -> Words:
     """A YAML file, or a preset by its name."""
     path = Path(source)
     if path.is_file():
+        if path.suffix.lower() in OF_DATA:
+            raise _about_data(path)
         return _mapping(text_of(path), str(path))
     if str(source) in presets():
         file = resources.files("understudy.config") / "presets" / f"{source}.yaml"
         return _mapping(file.read_text(encoding="utf-8"), str(source))
     if path.suffix in (".yaml", ".yml"):
         raise UserError(f"There is no config file {path}.")
+    if path.is_dir():
+        raise _about_data(path)
     raise unknown_name("config file or preset", str(source), presets())
+
+
+def _about_data(path: Path) -> UserError:
+    """Records are what everybody has at hand at first."""
+    inside = path / "config.yaml"
+    if inside.is_file():
+        return UserError(
+            f"{path} is the folder of a run; run its config anew with {inside}, or go on with --resume --out {path}."
+        )
+    return UserError(
+        f"{path} is not a config; if it holds records, see what is in them with `understudy data check {path}`, and "
+        f"write a config with data: {{name: {path}, clients: 4}}, or with one source per site in data.sites."
+    )
 
 
 def _mapping(text: str, where: str) -> Words:

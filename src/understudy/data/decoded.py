@@ -24,7 +24,7 @@ from understudy.data.room import AT_ONCE, Room, mapped
 from understudy.files import write_whole
 
 DAY = 24 * 3600.0  # seconds
-VERSION = 1  # of how images are decoded
+VERSION = 2  # of how images are decoded
 Decode = Callable[[Tensor], None]  # fills a tensor
 
 

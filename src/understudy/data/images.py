@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 GREY = {"1", "L", "LA", "I", "I;16", "F"}
+SEE_THROUGH = {"LA", "La", "PA", "RGBA", "RGBa"}
 NAMED = 5  # broken files named in one message
 
 
@@ -171,13 +172,17 @@ def _in_colour(picture: Picture) -> bool:
 
 
 def _pixels(picture: Picture, mode: Mode) -> Tensor:
-    """(channels, height, width), turned the way the camera was held."""
+    """(channels, height, width), turned the way the camera was held; what is transparent is white."""
     with _opened(picture) as image:
         from PIL import Image, ImageOps
 
         upright = ImageOps.exif_transpose(image)
         if upright.mode.startswith("I;16"):  # Pillow would clip to 255: keep the high byte
             upright = Image.fromarray((np.asarray(upright).astype(np.uint16) >> 8).astype(np.uint8))
+        if upright.mode in SEE_THROUGH or "transparency" in upright.info:
+            # As viewers show it; otherwise colours would come to light that nobody has ever seen.
+            upright = upright.convert("RGBA")
+            upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
         array = np.array(upright.convert("L" if mode == "grey" else "RGB"))
     return torch.from_numpy(array.reshape(*array.shape[:2], -1)).permute(2, 0, 1)
 

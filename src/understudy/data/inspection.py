@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from understudy.data.assemble import build_federation
 from understudy.data.examples import Examples
 from understudy.data.federation import Federation, persons_at, persons_on_both_sides
 from understudy.data.kinds import PLURAL
@@ -42,8 +43,8 @@ class Inspection:
         return asdict(self)
 
 
-def inspect(data: Federation, settings: DataSettings | None = None) -> Inspection:
-    """``settings``: those that the records were read by, where they came from files."""
+def inspect(data: Federation, settings: DataSettings | None = None, *, seed: int = 0) -> Inspection:
+    """``settings`` and ``seed``: those that the records were read by, where they came from files."""
     if data.remote:
         raise UserError("These records stay at their sites; check each site's own file there.")
     parts = {name: (holding.own, holding.held_out) for name, holding in data.sites.items()}
@@ -52,7 +53,7 @@ def inspect(data: Federation, settings: DataSettings | None = None) -> Inspectio
     counts = torch.stack(every).sum(0).tolist()
     names = data.label_names or tuple(map(str, range(data.problem.classes)))
     classes, apart = dict(zip(names, counts, strict=True)), times_apart(data)
-    warnings = [*_about_classes(classes), *_about_copies(parts, data.test), *_about_persons(data)]
+    warnings = [*_about_classes(classes), *_about_copies(_comparable(data, settings, seed)), *_about_persons(data)]
     scale, about_scale = _scale(data)
     warnings += about_scale
     warnings += [] if settings is None else _about_missing(settings)
@@ -112,8 +113,18 @@ def _about_missing(settings: DataSettings) -> Iterable[str]:
         yield f"{dropped:,} of {every:,} rows lack a value and are left out; data.missing: mean fills in features."
 
 
-def _about_copies(parts: Mapping[str, Sequence[Examples]], test: Examples | None) -> Iterable[str]:
+def _comparable(data: Federation, settings: DataSettings | None, seed: int) -> Federation:
+    """The same records without what differs from source to source: means in place of missing values, and scales."""
+    if settings is None:
+        return data
+    alike = {"missing": "alike"} if settings.missing == "mean" else {}
+    plain = {"scale": None} if settings.scale == "site" else {}
+    return build_federation(settings.model_copy(update={**alike, **plain}), seed=seed) if alike or plain else data
+
+
+def _about_copies(data: Federation) -> Iterable[str]:
     """Records that are equal to the last bit, whatever their labels."""
+    parts, test = {name: (one.own, one.held_out) for name, one in data.sites.items()}, data.test
     prints = {name: Counter(one for part in both for one in _fingerprints(part)) for name, both in parts.items()}
     everywhere = Counter(one for found in prints.values() for one in found)
     shared = sum(count > 1 for count in everywhere.values())

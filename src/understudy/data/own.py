@@ -276,10 +276,11 @@ def _no_records_in(path: Path) -> UserError:
     ]
     if not inside:
         return UserError(f"{said}.")
-    sites = ", ".join(f"{name}: {path / name}" for name in inside)
+    sites = ", ".join(f"{name}: {path / name}" for name in inside if name != "test" or len(inside) == 1)
+    test = f", test: {path / 'test'}" if "test" in inside and len(inside) > 1 else ""
     return UserError(
-        f"{said}, but {' and '.join(inside)} inside it do; name one of them, or all in a config: "
-        f"data: {{sites: {{{sites}}}}}."
+        f"{said}, but {', '.join(inside[:-1])}{' and ' * (len(inside) > 1)}{inside[-1]} inside it do; name one of "
+        f"them, or all in a config: data: {{sites: {{{sites}}}{test}}}."
     )
 
 

@@ -53,12 +53,16 @@ LABELS = ("label", "y")
 PIXELS = "pixels"
 RECORDS = ("image", "x", PIXELS)
 USERS = "users"
+FILLED = ("mean", "alike")
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0|")  # how pandas writes an index; in CSV it has no name
 MOST_WORDS = 100  # in a vocabulary that is not given: a name or a number per record says nothing about others
 MOST_CODES = 10  # so many different numbers among words may still be names of categories
 _NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?")
 
 Missing = Literal["refuse", "drop", "mean"]
+# As mean, but with one number for all sources: two copies stay copies, wherever they are. No setting; for comparing.
+Alike = Literal["alike"]
+NOBODYS = -(2.0**100)
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class TableRules:
 
     label: str | None = None  # the column of the labels; None: label or y
     ignore: tuple[str, ...] = ()  # columns to leave out
-    missing: Missing = "refuse"
+    missing: Missing | Alike = "refuse"
     vocabulary: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the words of columns that are categories
     person: str | None = None  # the column that tells whose record each is
     ranges: tuple[str, ...] | None = None  # columns of numbers with a declared range: all of them; None: none is needed
@@ -189,7 +193,7 @@ def _with_columns(table: Table, columns: Sequence[str]) -> Table:
     )
 
 
-_KEPT: Mapping[Missing, Missing] = {"refuse": "refuse", "drop": "refuse", "mean": "mean"}
+_KEPT: Mapping[Missing | Alike, Missing] = {"refuse": "refuse", "drop": "refuse", "mean": "mean", "alike": "mean"}
 
 
 def in_order(features: Iterable[str]) -> tuple[str, ...]:
@@ -310,6 +314,7 @@ def _features(tables: Sequence[Table]) -> Tensor:
         if features.keys() != tables[0].features().keys():
             raise UserError(f"{table.file} and {tables[0].file} have different columns; give every file the same.")
         _check_ranges(table)
+        _check_missing(table)
         encoded = [_encoded(column, table.rules, name in table.categories()) for name, column in features.items()]
         rows.append(torch.cat(encoded, dim=1))
     return _with_means(torch.cat(rows), tables)
@@ -329,22 +334,34 @@ def _check_ranges(table: Table) -> None:
             raise table.columns[name].wrong("it has no range in data.ranges; declare one, or name it in data.ignore.")
 
 
+def _check_missing(table: Table) -> None:
+    """All columns at once, so that nobody has to settle one after the other."""
+    lacking = [name for name, column in table.features().items() if not column.present().all()]
+    if table.rules.missing == "refuse" and len(lacking) > 1:
+        raise UserError(
+            f"{table.file}: values are missing in the columns {', '.join(lacking)}; fill them, leave columns out with "
+            "data.ignore, or write data.missing: drop or mean."
+        )
+
+
 def _encoded(column: "Column", rules: TableRules, category: bool) -> Tensor:
     """(n, 1), or (n, words) of a category; NaN: a missing number, to be replaced."""
     if not category:
-        return column.features(nothing=rules.missing == "mean")[:, None]
+        return column.features(nothing=rules.missing in FILLED)[:, None]
     if column.name not in rules.vocabulary:
         raise column.wrong(
             "it holds texts; list its words in data.vocabulary, in the same order everywhere, or leave it out with "
             "data.ignore."
         )
-    return column.indicators(rules.vocabulary[column.name], nothing=rules.missing == "mean")
+    return column.indicators(rules.vocabulary[column.name], nothing=rules.missing in FILLED)
 
 
 def _with_means(x: Tensor, tables: Sequence[Table]) -> Tensor:
     absent = x.isnan()
-    if tables[0].rules.missing != "mean" or not bool(absent.any()):
+    if tables[0].rules.missing not in FILLED or not bool(absent.any()):
         return x
+    if tables[0].rules.missing == "alike":
+        return torch.where(absent, NOBODYS, x)
     if bool(absent.all(0).any()):
         raise UserError(f"{tables[0].file}: a column has no value at all, so it has no mean; name it in data.ignore.")
     return torch.where(absent, x.nanmean(0), x)
