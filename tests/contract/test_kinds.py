@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_contract import HELD_OUT, PRIVACY, QUICK, quick_add_on
+from test_contract import HELD_OUT, ONE_EXCHANGE, PRIVACY, QUICK, quick_add_on
 
 import understudy as us
 from understudy.config.describe import describe_methods
@@ -21,7 +21,8 @@ from understudy.runs.play import play
 GENTLER: dict[str, dict[str, Any]] = {  # than for pictures
     "dc": {"image_lr": 0.1},
     "psg": {"image_lr": 0.1},
-    "understudy": {"server": {"epochs": 7, "lr": 0.05, "augment": []}},  # only images can be warped
+    # Only images can be warped, and made by diffusion.
+    "understudy": {**ONE_EXCHANGE, "server": {"epochs": 7, "lr": 0.05, "augment": []}},
 }
 OTHERS: tuple[RecordKind, ...] = tuple(kind for kind in KINDS if kind != "image")  # images: test_contract.py
 ABOUT = {(one["role"], one["name"]): one for one in describe_methods()}

@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 import torch
-from painted import Painted, painted
+from painted import Painted, PaintedSettings, painted
 from stage import Stage, bound, image_net, pictures
 
+import understudy as us
+from understudy.base_settings import NoSettings
 from understudy.data.examples import Examples
 from understudy.errors import UserError
 from understudy.federation.message import labels_from_wire
 from understudy.learning.local import Local
 from understudy.methods.understudy import STOPPED_EARLY, Understudy, UnderstudySettings, cooling
 from understudy.privacy.promise import PrivacySettings
+from understudy.synthesis import generator as generators
+from understudy.synthesis.generator import generator
 
 SERVER = Local(epochs=7, batch=4, lr=0.05, augment=("warp",))
 
@@ -198,3 +202,78 @@ def test_no_epsilon_can_be_promised() -> None:
     chosen.privacy = PrivacySettings(epsilon=8, delta=1e-4)
     with pytest.raises(UserError, match=r"adds no noise .* choose moments"):
         bound(chosen, image_net())
+
+
+def test_a_generator_named_in_part_is_the_usual_one_and_still_stopped_early() -> None:
+    def found(**words: Any) -> dict[str, Any]:
+        return UnderstudySettings.model_validate({"generator": words}).generator
+
+    assert {"name": "diffusion", "epochs": 1, "least_steps": 200}.items() <= found(least_steps=200).items()
+    assert STOPPED_EARLY.items() <= found(name="diffusion").items()
+    assert STOPPED_EARLY.items() <= UnderstudySettings.model_validate({"generator": "diffusion"}).generator.items()
+    assert found(name="vae")["epochs"] != 1
+
+
+def test_vectors_get_their_usual_generator_without_a_setting() -> None:
+    rng = torch.Generator().manual_seed(3)
+    y = torch.arange(120) % 2
+    x = torch.randn(120, 6, generator=rng) + 3 * y[:, None]
+    sites = {"a": (x.numpy(), y.numpy())}
+    result = us.run(method="understudy", rounds=2, data=us.Federation.from_arrays(sites, test=sites["a"], classes=2))
+    assert result.summary["accuracy"] > 0.9
+    assert result.ledger["clients"]["a"][0]["releases"] == 1
+
+
+def test_a_few_records_are_not_seen_more_often_because_a_batch_holds_one_at_least() -> None:
+    chosen = bound(method(looks=2, generator={"name": "painted", "least_steps": 20}), image_net())
+    Stage(chosen, {"four": holding([4, 0]), "ten": holding([10, 0]), "many": holding([30, 0])}).play(1)
+    assert Painted.batches == [1, 1, 3]
+    assert Painted.updates == [8, 20, 20]
+
+
+def test_more_passes_than_looks_are_refused() -> None:
+    with pytest.raises(UserError, match=r"method\.looks: 9 epochs .* more than 8 times; set generator.epochs=1"):
+        bound(method(looks=8, generator={"name": "painted", "least_steps": 3, "epochs": 9}), image_net())
+
+
+class Short(Painted):
+    """Has no settings at all."""
+
+    def __init__(self, settings: NoSettings) -> None:
+        super().__init__(PaintedSettings())
+
+
+def test_a_generator_whose_length_cannot_be_set_makes_one_exchange() -> None:
+    generator("short", settings=NoSettings)(Short)
+    with pytest.raises(UserError, match=r"method\.exchanges: .* 'short' has no settings epochs and least_steps"):
+        bound(method(exchanges=2, generator="short"), image_net())
+    chosen = bound(method(generator="short"), image_net())
+    assert len(Stage(chosen, SITES).play(1)["understudy.a.y"]) == 8
+
+
+def test_it_says_so_if_no_client_has_enough_records_of_any_class() -> None:
+    stage = on_stage(min_class_records=9)
+    (why,) = stage.method.remarks(stage.play(1))
+    assert "No images have come yet, so the model has learnt nothing" in why
+    assert "classes of which it has 9 records or more" in why
+    for stage in (on_stage(), on_stage(images=0)):
+        assert not stage.method.remarks(stage.play(1))
+
+
+def test_a_generator_that_failed_is_given_more_updates_not_more_epochs() -> None:
+    stage = on_stage(generator={"name": "painted", "least_steps": 7, "flat": 0})
+    with pytest.raises(UserError, match=r"not sent; try in generator more least_steps than 7; sound_only"):
+        stage.play(1)
+
+
+def test_images_of_another_kind_than_the_records_are_refused_however_many_send_them() -> None:
+    class Floating(Painted):
+        def sample(self, *given: Any) -> torch.Tensor:
+            return super().sample(*given).float() * 1e30
+
+    generators._entries["painted"] = replace(generators._entries["painted"], build=Floating)
+    stage = on_stage(**TWICE, sound_only=False)
+    state = stage.play(2)
+    assert "understudy.a.y" not in state
+    assert torch.equal(state["model"], image_net().initial())
+    assert Painted.updates == [3] * 4  # nor does the server's generator learn from any of them

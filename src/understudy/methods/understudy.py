@@ -17,13 +17,15 @@ common, and that it can learn from others' images; a generator that has seen eac
 kind, not the record; and warps make up for images that are not sharp (docs/studies/frontier has the numbers). Nothing
 but images leaves; there is no noise, so there is no ε. For a promise see `moments`, or `fedssyn` with ``dp``.
 
-With ``rounds: 1`` there is one exchange; then set ``generator.least_steps`` to 200. A client that was absent begins at
-the server's generator, if there is one, when it is first in a cohort; the server then starts again on all images, which
-are kept in State.
+With ``rounds: 1`` there is one exchange; then set ``generator.least_steps`` to 200. Vectors and sequences, which no
+diffusion model makes, are learnt by a VAE, once and not stopped early: what those give away was not measured.
+
+A client that was absent begins at the server's generator, if there is one, when it is first in a cohort; the server
+then starts again on all images, which are kept in State.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -31,6 +33,7 @@ from pydantic import Field
 from torch import Tensor
 
 from understudy.data.examples import Examples
+from understudy.data.kinds import stand_ins
 from understudy.errors import UserError
 from understudy.federation.client import Client
 from understudy.federation.message import Message, labels_from_wire, labels_to_wire
@@ -48,7 +51,7 @@ from understudy.methods.shared.imitation import (
     check_single_labels,
     require_fitting,
 )
-from understudy.methods.shared.pooled import of_one_kind, pooled, why_unfit
+from understudy.methods.shared.pooled import pooled, why_unfit
 from understudy.methods.shared.sent_sets import SentSets
 from understudy.models.network import Network
 from understudy.synthesis.generator import Generator, Learnt
@@ -64,6 +67,7 @@ PARTS = 6  # of the server's training, each at a rate of its own
 
 class UnderstudySettings(ImitationSettings):
     where: ClassVar[str] = "method.generator"
+    stand_in: ClassVar[Mapping[str, Any]] = STOPPED_EARLY
 
     # a name or file.py:Class, and its settings; by default a diffusion model that is stopped early
     generator: dict[str, Any] = Field(default=STOPPED_EARLY, validate_default=True)
@@ -122,7 +126,18 @@ class Understudy(Method):
                 f"method.exchanges: generator '{words['name']}' cannot go on from what another has learnt; set "
                 "exchanges=1 and looks=null, or choose diffusion."
             )
-        if self.settings.looks is not None and not words.get("least_steps"):
+        if self.settings.exchanges > 1 and not {"epochs", "least_steps"} <= words.keys():
+            raise UserError(
+                f"method.exchanges: the server trains for server_updates, and generator '{words['name']}' has no "
+                "settings epochs and least_steps to say so; set exchanges=1, or choose diffusion."
+            )
+        looks = self.settings.looks
+        if looks is not None and words.get("epochs", 1) > looks:
+            raise UserError(
+                f"method.looks: {words['epochs']} epochs of the generator see each record more than {looks} times; set "
+                "generator.epochs=1, or looks=null."
+            )
+        if looks is not None and not (words.get("least_steps") and "batch" in words):
             raise UserError(
                 f"method.looks: it sets the batch of generator.least_steps updates, and generator '{words['name']}' "
                 "has none; set generator.least_steps=100, or looks=null for batches of one size."
@@ -145,16 +160,20 @@ class Understudy(Method):
         seen = held.take(self._order(client, len(held))[: round(self.settings.records * len(held))])
         if len(seen) < self.generator.smallest:
             return held.none()
-        generator = self._generator(batch=self._batch(len(seen)))
+        generator = self._for(len(seen))
         imitation = Imitation(self.settings, generator.beginning_at(start) if start else generator, self.net.problem)
         counts = seen.label_counts(self.net.problem.classes)
         learnt = imitation.learn(client, seen)
         return imitation.painted(client, learnt, largest_remainder(imitation.wanted(len(held)), counts))
 
-    def _batch(self, records: int) -> int:
-        """So large that the updates of an exchange see each record `looks` times, whether a client has few or many."""
-        words, looks = self.settings.generator, self.settings.looks
-        return int(words["batch"]) if looks is None else max(1, round(looks * records / words["least_steps"]))
+    def _for(self, records: int) -> Generator:
+        """With batches so large that the updates of an exchange see each record `looks` times, whether a client has few
+        or many; with fewer updates where even batches of one would see them more often."""
+        looks, updates = self.settings.looks, self.settings.generator.get("least_steps")
+        if looks is None or updates is None:
+            return self.generator
+        batch = max(1, round(looks * records / updates))
+        return self._generator(batch=batch, least_steps=min(updates, looks * records))
 
     def _generator(self, **changes: int) -> Generator:
         made = built_generator({**self.settings.generator, **changes})
@@ -175,8 +194,7 @@ class Understudy(Method):
         state = self._with_start(server, state)
         brief = Message({name: state[name] for name in state if name.startswith(START)})
         asked = self.pool.ask_new(server, state, self.portray, self._fault, brief)
-        known = [part["x"].dtype for part in self.pool.kept(state, server.clients) if len(part["y"])]
-        return self.pool.learnt(server, state, of_one_kind(asked, known), lambda kept: self._learn(server, kept))
+        return self.pool.learnt(server, state, asked, lambda kept: self._learn(server, kept))
 
     def _with_start(self, server: Server, state: State) -> State:
         """With what a generator learns from all images so far, if somebody is about to begin there."""
@@ -193,8 +211,23 @@ class Understudy(Method):
         start = Message({START + name: _halved(tensor) for name, tensor in found.items()})
         return state if start.not_finite() else state.but(start, **{LEARNT_FROM: sets})
 
+    def remarks(self, state: State) -> Sequence[str]:
+        """If everybody answered and nobody sent anything, the model is still as it was drawn."""
+        labels = [tensor for name, tensor in state.items() if name.startswith(POOL) and name.endswith(".y")]
+        if not labels or any(len(y) for y in labels) or self.settings.images == 0:
+            return ()
+        least, several = self.settings.min_class_records, stand_ins(self.net.problem.kind)
+        return (
+            f"No {several} have come yet, so the model has learnt nothing: a client sends those of classes of which it "
+            f"has {least} records or more. A lower method.min_class_records gives more of small classes away.",
+        )
+
     def _fault(self, reply: Reply) -> str | None:
-        return why_unfit(reply, self.net, most=self.settings.images)
+        wrong, problem = why_unfit(reply, self.net, most=self.settings.images), self.net.problem
+        if wrong is None and reply["x"].dtype != problem.dtype:
+            wanted = "pixels" if problem.dtype == torch.uint8 else "float32 numbers"
+            return f"its {stand_ins(problem.kind)} are not {wanted}, which its generator makes"
+        return wrong
 
     def _learn(self, server: Server, kept: Sequence[Message]) -> Tensor:
         """A fresh network, trained on the images of all clients."""

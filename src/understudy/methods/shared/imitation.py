@@ -6,6 +6,7 @@ ones.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -26,6 +27,7 @@ from understudy.synthesis.labels import labels_from_counts, largest_remainder
 from understudy.synthesis.soundness import complaint
 
 DEFAULT = "vae"
+USUAL: Mapping[str, Any] = MappingProxyType({"name": DEFAULT})
 Learn = Callable[[Client, Examples], Learnt]
 
 
@@ -39,6 +41,7 @@ class ImitationSettings(Settings):
     """How a client makes images that stand in for its records."""
 
     where: ClassVar[str]  # where the generator's settings are in a config
+    stand_in: ClassVar[Mapping[str, Any]] = USUAL  # the generator, and which of its defaults differ here
 
     # a name or file.py:Class, and its settings
     generator: dict[str, Any] = Field(default=DEFAULT, validate_default=True)
@@ -49,18 +52,21 @@ class ImitationSettings(Settings):
     @field_validator("generator", mode="before")
     @classmethod
     def _spelled_out(cls, given: object) -> object:
-        return generator_in_full(given, cls.where)
+        return generator_in_full(given, cls.where, cls.stand_in)
 
     def built(self) -> Generator:
         return built_generator(self.generator)
 
 
-def generator_in_full(given: object, where: str) -> dict[str, Any]:
-    """A generator as named in a config, with its own defaults filled in, so that the resolved config shows them."""
+def generator_in_full(given: object, where: str, usual: Mapping[str, Any] = USUAL) -> dict[str, Any]:
+    """A generator as named in a config, with its own defaults filled in, so that the resolved config shows them.
+
+    ``usual`` is the generator meant where no name is given; what it says counts for any generator of that name.
+    """
     wanted = {"name": given} if isinstance(given, str) else given
-    if not isinstance(wanted, dict) or not isinstance(wanted.get("name", DEFAULT), str):
-        raise ValueError("name a generator, such as vae")
-    wanted = {"name": DEFAULT, **wanted}
+    if not isinstance(wanted, dict) or not isinstance(wanted.get("name", ""), str):
+        raise ValueError(f"name a generator, such as {usual['name']}")
+    wanted = {**usual, **wanted} if wanted.get("name", usual["name"]) == usual["name"] else wanted
     rest = {key: value for key, value in wanted.items() if key != "name"}
     entry = generators.entry(wanted["name"])
     settings = checked(entry.settings, rest, where)
@@ -132,7 +138,9 @@ class Imitation:
         known, more = self.settings.generator, []
         if known.get("name") == "vae" and known.get("gamma", 0) > 1:
             more.append("gamma: 1 and capacity: 0, which few or small records need")
-        if known.get("epochs") is not None:
+        if known.get("epochs") == 1 and known.get("least_steps"):
+            more.append(f"more least_steps than {known['least_steps']}")
+        elif known.get("epochs") is not None:
             more.append(f"more epochs than {known['epochs']}, or smaller batches")
         return f"try in generator {', or '.join(more) or 'another name'}; sound_only: false sends them anyway"
 

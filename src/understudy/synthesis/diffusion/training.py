@@ -30,6 +30,7 @@ from understudy.synthesis.diffusion.settings import DiffusionSettings
 
 PRIVATE_EMA = 0.999
 LOOK_EVERY = 100  # steps: what is not finite stays so, and checking makes a device wait
+PASS_AT_ONCE = 512  # records that go through the network together; a larger batch is passed in parts
 MAP_AT_ONCE = 1_500_000  # numbers in one full-size map of a private pass: limits its memory
 
 Weights = dict[str, Tensor]
@@ -113,12 +114,13 @@ def _plain_gradients(
         images = records.changed(rows, heads, warps)
         noisy, goal = add_noise(images, noise, kept[t]), wanted(settings.predicts, images, noise, kept[t])
         # Dropout can only draw from the global stream; here it gets its own, the same wherever training pauses.
+        net.zero_grad()
         with private_global_stream(stream, step) if settings.dropout else nullcontext():
-            loss = _loss(net, noisy, t, y[rows], goal)
+            for some in zip(*(whole.split(PASS_AT_ONCE) for whole in (noisy, t, y[rows], goal)), strict=True):
+                loss = _loss(net, *some)
+                (loss * (len(some[0]) / len(rows))).backward()  # type: ignore[no-untyped-call]
         if step % LOOK_EVERY == 0 and not bool(torch.isfinite(loss)):
             raise _diverged(settings)
-        net.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
         yield
 
 
