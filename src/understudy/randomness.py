@@ -18,7 +18,7 @@ Word = int | str
 
 def seed_from(*words: Word) -> int:
     """A 63-bit seed from a sequence of words; ``("ab",)`` and ``("a", "b")`` differ, and so do 1 and "1"."""
-    text = "\x00".join(f"{type(word).__name__}:{word}" for word in words)
+    text = "\x00".join([f"{type(word).__name__}:{word}" for word in words])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 

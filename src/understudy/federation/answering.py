@@ -13,6 +13,7 @@ import re
 import time
 import traceback
 from dataclasses import asdict, replace
+from functools import lru_cache
 from typing import Any
 
 from understudy.errors import UserError
@@ -99,7 +100,7 @@ def _outcome(error: UserError) -> Outcome:
 def _answer(site: Site, method: Method, request: Request, do: DoWork) -> Answer:
     check_request(site, request)
     worked = None
-    if site.memories is not None and not site.answered(request.run).exists():
+    if site.memories is not None and not site.has_answered(request.run):
         began = time.perf_counter()
         worked = do(site, method, request)
         if time.perf_counter() - began < LONG:
@@ -225,12 +226,17 @@ def _spent(site: Site, request: Request) -> list[Charge]:
 def check_request(site: Site, request: Request) -> None:
     if request.config != site.config:
         raise Refused("other-config")
-    # Files here are named after what the server sends: no name may lead out of the site's folder.
-    for name, allowed in (("run", RUN), ("start", VERSION), ("settled", VERSION)):
-        if not allowed.fullmatch(getattr(request, name)):
-            raise Refused("bad-request", f"the request's {name} cannot name a file")
+    if bad := _no_file_name(request.run, request.start, request.settled):
+        raise Refused("bad-request", f"the request's {bad} cannot name a file")
     if not all(0 <= place <= LAST_PLACE for place in (request.round, request.step)):
         raise Refused("bad-request", "the request's round or step is out of bounds")
+
+
+@lru_cache(maxsize=256)
+def _no_file_name(run: str, start: str, settled: str) -> str | None:
+    """Files here are named after what the server sends: no name may lead out of the site's folder."""
+    named = (("run", run, RUN), ("start", start, VERSION), ("settled", settled, VERSION))
+    return next((name for name, value, allowed in named if not allowed.fullmatch(value)), None)
 
 
 def _answered(site: Site, request: Request) -> dict[str, Any]:

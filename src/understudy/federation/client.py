@@ -28,7 +28,7 @@ class Memory(UserDict[str, Tensor]):
     @property
     def changed(self) -> bool:
         """Whether something was added, removed, or written in place."""
-        return self.keys() != self._before.keys() or len(self.unchanged) < len(self)
+        return self.data.keys() != self._before.keys() or len(self.unchanged) < len(self.data)
 
     @property
     def unchanged(self) -> list[str]:

@@ -32,6 +32,7 @@ class Incoming:
     ):
         self.ledger = Ledger()
         self.kinds: Mapping[str, Mapping[str, Kind]] = {name: job.kinds for name, job in known_jobs(method).items()}
+        self._kinds_in_ledger = {name: {**kinds, SCORE: "statistics"} for name, kinds in self.kinds.items()}
         self._problem, self._promise, self._run = method.net.problem, method.privacy, run
         self._held_out = held_out  # the most records each client may have scored on
         self._released = released or (lambda release: None)  # called with every reply before the method sees it
@@ -75,10 +76,12 @@ class Incoming:
 
     def _charges(self, asked: Ask, answer: Answer) -> list[Charge]:
         """What the task spent, as its site reports; refused if it could not be accounted for."""
+        before = self.ledger.charges.get(answer.client, {})
+        if not answer.charges and not before:
+            return []
         if len(answer.charges) > MOST_CHARGES:
             raise UserError(f"it sent {len(answer.charges)} privacy charges; at most {MOST_CHARGES} are accepted")
         charges = [Charge.of(charge) for charge in answer.charges]
-        before = self.ledger.charges.get(answer.client, {})
         for charge in charges:
             self._check_charge(asked, charge, before)
         every = [*before.values(), *charges]
@@ -102,8 +105,8 @@ class Incoming:
 
     def _parts(self, asked: Ask, message: Message) -> dict[str, tuple[str, int]]:
         """Kinds and sizes; undeclared parts share one line, whatever the site calls them."""
-        kinds = {**self.kinds[asked.task], SCORE: "statistics"}
-        sizes = {part: tensor.numel() * tensor.element_size() for part, tensor in message.items()}
+        kinds = self._kinds_in_ledger[asked.task]
+        sizes = {part: tensor.nbytes for part, tensor in message.items()}
         parts: dict[str, tuple[str, int]] = {part: (kinds[part], size) for part, size in sizes.items() if part in kinds}
         if undeclared := [size for part, size in sizes.items() if part not in kinds]:
             parts[UNDECLARED] = (UNDECLARED, sum(undeclared))

@@ -1,7 +1,7 @@
 """Message: named tensors, and the only thing that travels."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from functools import lru_cache
 
 import torch
@@ -46,6 +46,13 @@ class Message(Mapping[str, Tensor]):
         merged = {**(parts or {}), **named}
         self._parts = {name: _plain(name, merged[name]) for name in sorted(merged)}
 
+    @classmethod
+    def _of(cls, parts: dict[str, Tensor]) -> "Message":
+        """Of parts that came out of a message, in its order: a round makes several messages per client."""
+        made = Message.__new__(Message)
+        made._parts = parts
+        return made
+
     def __getitem__(self, name: str) -> Tensor:
         try:
             return self._parts[name]
@@ -58,19 +65,36 @@ class Message(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._parts)
 
+    # What `Mapping` derives from the three above goes part by part through Python, and an exception if one is missing.
+    def __contains__(self, name: object) -> bool:
+        return name in self._parts
+
+    def keys(self) -> KeysView[str]:
+        return self._parts.keys()
+
+    def values(self) -> ValuesView[Tensor]:
+        return self._parts.values()
+
+    def items(self) -> ItemsView[str, Tensor]:
+        return self._parts.items()
+
     def __repr__(self) -> str:
         inside = ", ".join(f"{n}: {str(t.dtype)[6:]}{list(t.shape)}" for n, t in self._parts.items())
         return f"Message({inside})"
 
     def but(self, parts: Mapping[str, Tensor] | None = None, /, **named: Tensor) -> "Message":
         """A copy with some parts replaced or added."""
+        if not parts and not named:
+            return self
         return Message({**self._parts, **(parts or {}), **named})
 
     def only(self, *names: str) -> "Message":
         return Message({name: self[name] for name in names})
 
     def without(self, *names: str) -> "Message":
-        return Message({name: tensor for name, tensor in self._parts.items() if name not in names})
+        if not any(name in self._parts for name in names):
+            return self
+        return Message._of({name: tensor for name, tensor in self._parts.items() if name not in names})
 
     @property
     def nbytes(self) -> int:
@@ -102,12 +126,14 @@ class Message(Mapping[str, Tensor]):
 
     def copy(self) -> "Message":
         """With tensors of its own, as if it had been sent and read."""
-        return Message({name: tensor.clone() for name, tensor in self._parts.items()})
+        return Message._of({name: tensor.clone() for name, tensor in self._parts.items()})
 
     def check_parts(self) -> None:
         """What `from_bytes` refuses of another party's, for a message that never was bytes."""
         for part, tensor in self._parts.items():
-            _check_part(part, tensor)
+            _check_part(part, tensor.dtype, tensor.shape)
+            if tensor.dtype == torch.bool and bool((tensor.view(torch.uint8) > 1).any()):
+                raise UserError(f"A message holds '{part}' with boolean values that are neither true nor false.")
 
     def not_finite(self) -> list[str]:
         """The parts that hold an infinity or NaN."""
@@ -127,23 +153,27 @@ def _header_bytes(kinds: tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]) -
 
 def _furthest(tensor: Tensor) -> float:
     """NaN if there is one among them."""
+    if tensor.numel() == 1:
+        return abs(tensor.item())
     low, high = tensor.aminmax()
     return max(-low.item(), high.item())
 
 
-def _check_part(part: str, tensor: Tensor) -> None:
+@lru_cache(maxsize=256)
+def _check_part(part: str, dtype: torch.dtype, shape: torch.Size) -> None:
+    """What can be told without its numbers; a round brings the same parts from every client."""
     if not is_short_line(part):
         raise UserError("A message holds a part whose name is too long or cannot be printed.")
-    if tensor.dtype not in NUMBERS:
-        raise UserError(f"A message holds '{part}' in {str(tensor.dtype)[6:]}, a type that is never sent.")
-    if tensor.ndim > MOST_DIMENSIONS or math.prod(max(1, size) for size in tensor.shape) > MOST_NUMBERS:
+    if dtype not in NUMBERS:
+        raise UserError(f"A message holds '{part}' in {str(dtype)[6:]}, a type that is never sent.")
+    if len(shape) > MOST_DIMENSIONS or math.prod(max(1, size) for size in shape) > MOST_NUMBERS:
         raise UserError(f"A message holds '{part}' of a shape that is not accepted.")
-    if tensor.dtype == torch.bool and bool((tensor.view(torch.uint8) > 1).any()):
-        raise UserError(f"A message holds '{part}' with boolean values that are neither true nor false.")
 
 
 def _finite(tensor: Tensor) -> bool:
     """A sum is quicker than checking every number, and is finite only if all of them are."""
+    if tensor.numel() == 1:
+        return math.isfinite(tensor.item())
     return math.isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all())
 
 
@@ -151,7 +181,7 @@ def _plain(name: str, tensor: Tensor) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise UserError(f"{name}: a message holds tensors, not {type(tensor).__name__}.")
     # A tensor that is already plain stays the same object: that shows tensor stores what has not changed.
-    if tensor.requires_grad or tensor.device.type != "cpu" or not tensor.is_contiguous():
+    if tensor.requires_grad or not tensor.is_cpu or not tensor.is_contiguous():
         return tensor.detach().cpu().contiguous()
     return tensor
 

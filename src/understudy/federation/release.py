@@ -43,8 +43,11 @@ def rows_of(kind: Kind, reply: Message, kinds: Mapping[str, Kind], problem: Prob
 
 def labelled(reply: Message, kinds: Mapping[str, Kind], problem: Problem) -> Examples | None:
     """The labelled records in a reply: its examples with their labels; None if it has none."""
-    records, labels = parts_of("examples", reply, kinds), parts_of("labels", reply, kinds)
-    if len(records) != 1 or len(labels) != 1:
+    records = parts_of("examples", reply, kinds)
+    if len(records) != 1:
+        return None
+    labels = parts_of("labels", reply, kinds)
+    if len(labels) != 1:
         return None
     x, y = reply[records[0]], reply[labels[0]]
     if tuple(x.shape[1:]) != problem.shape or not y.ndim or not _tells_classes(y, problem) or len(x) != len(y):

@@ -25,7 +25,7 @@ class Reply(Message):
     """What one client sent."""
 
     def __init__(self, client: str, message: Message, veto: Callable[[str], None]):
-        super().__init__(message)
+        self._parts = message._parts  # as `Message` put them
         self.client = client
         self.refusal: str | None = None
         self._veto = veto
@@ -75,17 +75,22 @@ class Server(ABC):
         negative); a reply that does not fit is refused, not averaged in.
         """
         total = {part: torch.zeros(tuple(shape), dtype=torch.float64) for part, shape in like.items()}
+        shapes = {part: tensor.shape for part, tensor in total.items()}
         for reply in self.ask(task, brief, to):
-            if {part: t.shape for part, t in reply.items()} != {part: t.shape for part, t in total.items()}:
+            if {part: t.shape for part, t in reply.items()} != shapes:
                 reply.refuse(f"it holds {reply!r}, but {', '.join(total)} of other shapes are expected")
                 continue
-            below = [part for part, limit in least.items() if bool((reply[part] < limit).any())]
+            below = [part for part, limit in least.items() if _falls_below(reply[part], limit)]
             if below:
                 reply.refuse(f"its {below[0]} is below {least[below[0]]:g}")
                 continue
             for part, tensor in reply.items():
                 total[part].add_(tensor)
         return Message(total)
+
+
+def _falls_below(tensor: torch.Tensor, limit: float) -> bool:
+    return tensor.item() < limit if tensor.numel() == 1 else bool((tensor < limit).any())
 
 
 class WrappedServer(Server):

@@ -1,5 +1,7 @@
 """A site: its name, its records, and the files that outlive a task."""
 
+import functools
+import os.path
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +38,7 @@ class Site:
     # again needs a file. None: whatever it must not lose is in its folder.
     memories: Memories | None = None
 
-    @property
+    @functools.cached_property
     def charge_log(self) -> ChargeLog:
         """What it has spent in all its runs."""
         return ChargeLog(self.folder / "charges.jsonl")
@@ -51,6 +53,10 @@ class Site:
         """Lists the answered steps of the run's newest round."""
         return self.folder / run / ANSWERED
 
+    def has_answered(self, run: str) -> bool:
+        """Whether that list is there. For every client in every round, making a path would take longer than looking."""
+        return os.path.exists(f"{self.folder}/{run}/{ANSWERED}")
+
     def reply(self, request: Request) -> Path:
         return self.folder / request.run / f"reply-{request.step}.safetensors"
 
@@ -59,7 +65,7 @@ class Site:
         whatever it kept because it had worked long."""
         if self.memories is None:
             self.forget_replies()
-        elif self.folder.is_dir():
+        elif os.path.isdir(self.folder):
             for kept in (path for path in self.folder.iterdir() if path.is_dir()):
                 forget_answers(kept)
 

@@ -82,12 +82,12 @@ class TensorStore:
 
     def keep_only(self, entries: Iterable[str]) -> None:
         """Deletes other entries, and parts that only they named."""
-        wanted = set(entries)
-        if set(self.entries()) <= wanted:
+        wanted, there = set(entries), set(self.entries())
+        if there <= wanted:
             return
-        for entry in set(self.entries()) - wanted:
+        for entry in there - wanted:
             (self.folder / f"{entry}.json").unlink(missing_ok=True)
-        listings = [json.loads((self.folder / f"{entry}.json").read_text()) for entry in self.entries()]
+        listings = [json.loads((self.folder / f"{entry}.json").read_text()) for entry in there & wanted]
         named = {file for listing in listings for file in listing["parts"].values()}
         for path in (self.folder / "parts").iterdir():
             if path.name not in named:

@@ -153,13 +153,13 @@ def area_under_roc(scores: Tensor, positive: Tensor) -> float | None:
 
     The rank-sum formula: (sum of the positives' ranks − P(P+1)/2) / (P·N), tied scores sharing a mean rank.
     """
-    of_value, tied = torch.unique(scores, return_inverse=True, return_counts=True)[1:]
-    ends = tied.cumsum(0).to(torch.float64)
-    ranks = (ends - (tied - 1) / 2)[of_value]
     positives = int(positive.sum())
     negatives = len(positive) - positives
     if not positives or not negatives:
         return None
+    of_value, tied = torch.unique(scores, return_inverse=True, return_counts=True)[1:]
+    ends = tied.cumsum(0).to(torch.float64)
+    ranks = (ends - (tied - 1) / 2)[of_value]
     above = float(ranks[positive].sum()) - positives * (positives + 1) / 2
     return above / (positives * negatives)
 

@@ -29,7 +29,7 @@ class Exercise:
 
     @property
     def steps(self) -> int:
-        return len(self.feed.plan)
+        return self.feed.plan.shape[0]
 
 
 class StackedWeights:
