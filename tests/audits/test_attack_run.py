@@ -83,8 +83,10 @@ def test_without_a_transcript_the_newest_images_and_the_final_model_are_attacked
     assert not found.whole
     assert {row.name for row in found.rows} == {"distance", "density", "mixture", "loss"}  # no broadcast model is kept
     assert any("transcript=true" in note for note in found.notes)
+    heard = Listening()
     with pytest.raises(UserError, match=r"kept no transcript.*transcript=true"):
-        audit_run(tmp_path, thorough=True)
+        audit_run(tmp_path, thorough=True, observer=heard)
+    assert not heard.said  # it is refused before minutes of attacks
 
 
 def test_weights_are_attacked_by_their_loss(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from understudy.audits.attacks import ATTACKS
-from understudy.audits.likelihood_ratios import with_shadows
+from understudy.audits.likelihood_ratios import check_transcript, with_shadows
 from understudy.audits.measures import Reached, reached, resolves
 from understudy.audits.members import SMALL
 from understudy.audits.nearest_pairs import copies_of
@@ -55,6 +55,8 @@ def audit_scene(
 ) -> Audit:
     watcher, began = observer or Observer(), time.monotonic()
     scene = replace(scene, attacks=tuple(only)) if only else scene
+    if thorough:
+        check_transcript(scene)
     rows = _attacked(scene, workers, watcher)
     if thorough:
         rows += _with_ratios(scene, workers, THOROUGH_SECONDS, watcher)

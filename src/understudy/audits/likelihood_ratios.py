@@ -30,11 +30,6 @@ ClientRatios = tuple[
 
 def with_shadows(scene: Scene, workers: int, seconds: float, observer: Observer) -> Iterator[ClientRatios]:
     """As many clients as fit into that time, judging by those before."""
-    if not scene.left.whole:
-        raise UserError(
-            f"{scene.folder} kept no transcript, so no shadow can be asked what its clients were asked; run it again "
-            "with transcript=true, or leave out --thorough."
-        )
     clients = list(scene.judged.clients)
     order = torch.randperm(len(clients), generator=generator(scene.seed, "audit", "shadows")).tolist()
     began, longest = time.monotonic(), 0.0
@@ -44,6 +39,14 @@ def with_shadows(scene: Scene, workers: int, seconds: float, observer: Observer)
             return
         yield clients[place], *_ratios(scene, clients[place], workers, observer)
         longest = max(longest, time.monotonic() - began - so_far)
+
+
+def check_transcript(scene: Scene) -> None:
+    if not scene.left.whole:
+        raise UserError(
+            f"{scene.folder} kept no transcript, so no shadow can be asked what its clients were asked; run it again "
+            "with transcript=true, or leave out --thorough."
+        )
 
 
 def _ratios(scene: Scene, client: str, workers: int, observer: Observer) -> tuple[AttackScores, AttackScores]:

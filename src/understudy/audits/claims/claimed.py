@@ -94,7 +94,7 @@ def claimed_by(config: Config, data: Federation) -> ClaimedConfig:
         if one.charges or (published is not None and published.task == one.task)
     ]
     refused = next((one.refusal for one in asked if one.refusal), "")
-    if not tasks and refused:
+    if not tasks and refused and (privacy is not None or published is not None):  # else nothing could have been claimed
         raise UserError(refused)
     return ClaimedConfig(planned, tuple(tasks))
 
