@@ -37,7 +37,12 @@ def with_shadows(scene: Scene, workers: int, seconds: float, observer: Observer)
         so_far = time.monotonic() - began
         if number and so_far + longest > seconds:
             return
-        yield clients[place], *_ratios(scene, clients[place], workers, observer)
+        try:
+            ratios = _ratios(scene, clients[place], workers, observer)
+        except UserError as refused:  # other records of the same counts may be none that its task can work with
+            observer.says(f"{clients[place]} is left out of the likelihood ratios. {refused}")
+            continue
+        yield clients[place], *ratios
         longest = max(longest, time.monotonic() - began - so_far)
 
 
