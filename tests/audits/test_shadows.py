@@ -6,15 +6,19 @@ from typing import Any
 import pytest
 import torch
 
+import understudy.audits.likelihood_ratios
+from understudy.audits.attack_run import audit_run
 from understudy.audits.members import Candidates, judged
-from understudy.audits.shadows import drawn_inside, shadow
+from understudy.audits.shadows import Shadow, drawn_inside, shadow
 from understudy.audits.what_left import what_left
 from understudy.config.build import build_data, build_method
 from understudy.config.resolve import resolve
 from understudy.data.examples import Examples
+from understudy.errors import UserError
 from understudy.randomness import generator
 from understudy.runs.folder import RunFolder
 from understudy.runs.play import play
+from understudy.runs.watching import Observer
 
 TINY: dict[str, Any] = {
     "data": {"name": "digits", "limit": 200, "clients": 2, "split": {"kind": "iid"}},
@@ -75,3 +79,24 @@ def test_a_shadow_is_seen_as_its_client_was(tmp_path: Path, name: str) -> None:
             assert torch.equal(ours.examples.y, theirs.examples.y)
             held = pool.clients[client].all.x[made.inside].flatten(1).tolist()
             assert all(image in held for image in ours.examples.x.flatten(1).tolist())  # REAL sends what it holds
+
+
+def test_a_client_whose_shadow_cannot_work_is_left_out_and_the_audit_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(resolve(TINY), tmp_path)
+
+    def refusing(method: Any, pool: Any, exchanges: Any, client: str, seed: int, number: int) -> Shadow:
+        if client == "client-0" and number == 2:
+            raise UserError("A shadow of client-0 could not repeat distil.")
+        return shadow(method, pool, exchanges, client, seed, number)
+
+    class Listening(Observer):
+        def says(self, text: str) -> None:
+            said.append(text)
+
+    said: list[str] = []
+    monkeypatch.setattr(understudy.audits.likelihood_ratios, "shadow", refusing)
+    audit = audit_run(tmp_path, thorough=True, only=["distance"], observer=Listening())
+    assert {row.name: row.clients for row in audit.rows} == {"distance": 2, "distance, with shadows": 1}
+    assert "client-0 is left out of the likelihood ratios. A shadow of client-0 could not repeat distil." in said
