@@ -72,6 +72,14 @@ def test_features_far_from_0_are_told_of_until_there_is_a_scale() -> None:
     assert inspect(us.Federation.from_arrays(sites(a=far), scale="federated")).warnings == ()
 
 
+def test_large_features_are_told_of_though_they_are_alike() -> None:
+    # Both with mean 30 and standard deviation 10, which is neither far from 0 nor unlike: √(900 + 100) = 31.6.
+    large = np.array([[20.0, 40], [40, 20], [20, 40], [40, 20]])
+    found = inspect(us.Federation.from_arrays(sites(a=large[:2], b=large[2:])))
+    assert "Values of some features are about 32, so many networks hardly learn: write data.scale" in found.warnings[-1]
+    assert not any("hardly learn" in said for said in inspect(us.Federation.from_arrays(sites(a=large / 2))).warnings)
+
+
 def test_features_of_different_size_and_records_elsewhere() -> None:
     found = inspect(us.Federation.from_arrays(sites(a=FLOATS * [1, 1000])))
     assert found.times_apart == pytest.approx(1000)

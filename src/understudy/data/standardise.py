@@ -15,6 +15,7 @@ from understudy.errors import UserError
 
 UNLIKE = 100  # features whose spreads differ by more than this factor are worth a warning
 FAR = 5  # and so are those whose mean is more than this many standard deviations away from 0
+LARGE = 20  # and those whose values are larger than this, in the root mean square; scaled ones have 1
 
 
 def on_scale(
@@ -96,6 +97,12 @@ def times_off(data: Federation) -> float:
     return float((found.mean.abs() / found.std).max()) if len(found.std) else 0.0
 
 
+def largest(data: Federation) -> float:
+    """The root mean square of the feature whose values are largest; 0 if that is not known."""
+    found = _of_changing(data)
+    return float((found.mean.square() + found.std.square()).max().sqrt()) if len(found.std) else 0.0
+
+
 def _of_changing(data: Federation) -> Spread:
     """Of features that change; none if records are not floats, or not known."""
     if data.population is not None:
@@ -112,12 +119,14 @@ def _of_changing(data: Federation) -> Spread:
 
 
 def advice(data: Federation, *, in_python: bool = False) -> str | None:
-    """A warning, if features differ much in size, or lie far from 0."""
-    apart, off = times_apart(data), times_off(data)
-    if apart <= UNLIKE and off <= FAR:
+    """A warning, if features differ much in size, lie far from 0, or are large."""
+    apart, off, large = times_apart(data), times_off(data), largest(data)
+    if apart <= UNLIKE and off <= FAR and large <= LARGE:
         return None
     how = "write data.scale: federated, data.scale: site, or data.mean and data.std"
     how = "pass scale='federated', or mean= and std=" if in_python else how
     if apart > UNLIKE:
         return f"Some features vary {apart:,.0f} times as much as others, so a network hardly learns: {how}."
-    return f"The mean of some features is {off:,.0f} times their spread, so many networks hardly learn: {how}."
+    if off > FAR:
+        return f"The mean of some features is {off:,.0f} times their spread, so many networks hardly learn: {how}."
+    return f"Values of some features are about {large:,.0f}, so many networks hardly learn: {how}."
