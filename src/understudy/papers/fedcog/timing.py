@@ -178,9 +178,9 @@ SECONDS, SHARE, TRAIN = "seconds", "% of local training", "training"
 
 PASSES = (
     "256 images for 100 steps are 25 600 passes through each of two networks, as many as the 25 600 records of 400 "
-    "steps of 64. On a processor time follows the passes, so generating takes about as long as training. The printed times "
-    "hardly change from 16 to 512 images: there each step takes a fixed time, as on a graphics card that is far from "
-    "busy, and local training probably waits for its records."
+    "steps of 64. On a processor time follows the passes, so generating takes about as long as training. The printed "
+    "times hardly change from 16 to 512 images: there each step takes a fixed time, as on a graphics card that is far "
+    "from busy, and local training probably waits for its records."
 )
 FOUR_TIMES = "On a processor 1024 images take nearly four times as long as 256, see above."
 
