@@ -178,11 +178,11 @@ SECONDS, SHARE, TRAIN = "seconds", "% of local training", "training"
 
 PASSES = (
     "256 images for 100 steps are 25 600 passes through each of two networks, as many as the 25 600 records of 400 "
-    "steps of 64. On a processor time follows the passes, so generating takes about as long as training. The printed times "
-    "hardly change from 16 to 512 images: there each step takes a fixed time, as on a graphics card that is far from "
-    "busy, and local training probably waits for its records."
+    "steps of 64. On a processor time follows the passes, so generating takes about as long as training. The printed "
+    "times hardly change from 16 to 512 images: there each step takes a fixed time, as on a graphics card that is far "
+    "from busy, and local training probably waits for its records."
 )
-FOUR_TIMES = "On a processor 1024 images take nearly four times as long as 256, see above."
+THREE_TIMES = "On a processor 1024 images take some three times as long as 256, see above."
 
 
 def _generating(setting: Setting, most: int, trials: int, _folder: Path, _observer: Observer) -> Findings:
@@ -230,7 +230,7 @@ GENERATING_STUDY = Study(
             PaperClaim(
                 "Even 1024 images take less than a tenth of the time of local training.",
                 at_most((SHARE, "1024"), 10.0),
-                likely_cause=FOUR_TIMES,
+                likely_cause=THREE_TIMES,
             ),
         ],
         unit="s, and % of local training",

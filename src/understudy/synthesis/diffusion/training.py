@@ -116,7 +116,7 @@ def _plain_gradients(
         # Dropout can only draw from the global stream; here it gets its own, the same wherever training pauses.
         net.zero_grad()
         with private_global_stream(stream, step) if settings.dropout else nullcontext():
-            for some in zip(*(whole.split(PASS_AT_ONCE) for whole in (noisy, t, y[rows], goal)), strict=True):
+            for some in zip(*(torch.split(whole, PASS_AT_ONCE) for whole in (noisy, t, y[rows], goal)), strict=True):
                 loss = _loss(net, *some)
                 (loss * (len(some[0]) / len(rows))).backward()  # type: ignore[no-untyped-call]
         if step % LOOK_EVERY == 0 and not bool(torch.isfinite(loss)):
