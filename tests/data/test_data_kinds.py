@@ -189,7 +189,7 @@ def test_where_records_stay_at_sites_the_config_says_what_they_are() -> None:
 def test_under_a_privacy_budget_the_number_of_ids_does_not_come_from_the_records(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=[[1, 2], [3, 4]] * 10, y=[0, 1] * 10)
     words = {
-        "data": {"name": str(tmp_path / "a.npz"), "clients": 1, "split": "iid", "held_out": 0.2},
+        "data": {"name": str(tmp_path / "a.npz"), "clients": 1, "split": "iid", "held_out": 0.2, "classes": 2},
         "method": {"name": "dp-fedavg", "rounds": 1, "noise": 1.0, "local": {"steps": 1, "batch": 4}},
         "privacy": {"delta": 1e-3, "records": 16},
         "engine": "inline",

@@ -51,6 +51,10 @@ def columns_left_open(settings: DataSettings) -> OpenColumns:
     return found
 
 
+def _is_own(settings: DataSettings) -> bool:
+    return settings.sites is not None or names_a_path(settings.name)
+
+
 def _sources(settings: DataSettings) -> list[Path]:
     if settings.sites is not None:
         named = [source for source in settings.sites.values() if source is not None]
@@ -99,6 +103,11 @@ def undeclared_columns(settings: DataSettings, columns: OpenColumns) -> list[str
 
 def undeclared_records(settings: DataSettings, data: Federation) -> list[str]:
     said = []
+    if not settings.labels and settings.classes is None and _is_own(settings):
+        said.append(
+            "data.labels: under a privacy budget it must not be the records that say which classes there are; name all "
+            "of them in order, or write how many there can be as data.classes."
+        )
     if "tokens" in data.found:
         said.append(
             "data.tokens: under a privacy budget the number of token ids must not come from the records; write it."
