@@ -17,8 +17,9 @@ common, and that it can learn from others' images; a generator that has seen eac
 kind, not the record; and warps make up for images that are not sharp (docs/studies/frontier has the numbers). Nothing
 but images leaves; there is no noise, so there is no ε. For a promise see `moments`, or `fedssyn` with ``dp``.
 
-With ``rounds: 1`` there is one exchange; then set ``generator.least_steps`` to 200. Vectors and sequences, which no
-diffusion model makes, are learnt by a VAE, once and not stopped early: what those give away was not measured.
+With ``rounds: 1`` there is one exchange; then set ``generator.least_steps`` to 200 and ``looks`` to null. Vectors and
+sequences, which no diffusion model makes, are learnt by a VAE, once and not stopped early: what those give away was not
+measured.
 
 A client that was absent begins at the server's generator, if there is one, when it is first in a cohort; the server
 then starts again on all images, which are kept in State.
