@@ -260,6 +260,7 @@ def test_a_result_shows_itself(pixels: us.Result, tmp_path: Path) -> None:
     assert repr(pixels) == f"<Result '{pixels.folder}': accuracy {pixels.accuracy:.3f} after 2 rounds>"
     card = pixels._repr_html_()
     assert f"{100 * (pixels.accuracy or 0):.1f} %" in card
+    assert "not audited" in card  # never accuracy alone
     assert "data:image/png;base64," in card
     figure: Any = pixels.plot()
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["over rounds", "over what was sent"]

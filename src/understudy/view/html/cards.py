@@ -8,14 +8,14 @@ from typing import Any
 
 from understudy.errors import UserError
 from understudy.papers.study import Drawing
-from understudy.runs.compare import data_of, label_of, read_config
+from understudy.runs.compare import compare, data_of, label_of, read_config
 from understudy.runs.swept import Swept
 from understudy.view.canvas import SCREEN_DOTS_PER_INCH
 from understudy.view.combinations import sweep_drawing, sweep_notes, sweep_table
 from understudy.view.curves import curves_of_runs
 from understudy.view.html.page import render
 from understudy.view.panels import drawing_figure
-from understudy.view.tables import summary_lines
+from understudy.view.tables import leak_shown, summary_lines
 
 
 def run_card(folder: Path, summary: Mapping[str, Any]) -> str:
@@ -24,6 +24,7 @@ def run_card(folder: Path, summary: Mapping[str, Any]) -> str:
     try:
         config = read_config(folder)
         title = f"{label_of(config)} on {data_of(config)}, seed {config.get('seed', 0)}"
+        facts = [*facts, ("leak, %", leak_shown(*compare([folder])))]
     except UserError as gone:
         return card(folder.name, facts, [], [str(gone)])
     try:
