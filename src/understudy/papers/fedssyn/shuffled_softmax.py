@@ -98,7 +98,7 @@ def softmax_regression(plan: SoftmaxPlan, folder: Path, observer: Observer) -> F
     with one_thread():
         test = shards(both.test, torch.arange(len(both.test))[None])
         done = [
-            _lines(plan, both.train, test, Setting(split, p, steps), folder, observer)
+            _lines(plan, both.train, test, SoftmaxSetting(split, p, steps), folder, observer)
             for split, shares in plan.splits.items()
             for p in shares
             for steps in LOCAL_STEPS
@@ -108,14 +108,14 @@ def softmax_regression(plan: SoftmaxPlan, folder: Path, observer: Observer) -> F
 
 
 @dataclass(frozen=True)
-class Setting:
+class SoftmaxSetting:
     split: str
     p: float
     steps: int
 
 
 def _lines(
-    plan: SoftmaxPlan, train: Examples, test: Shards, at: Setting, folder: Path, observer: Observer
+    plan: SoftmaxPlan, train: Examples, test: Shards, at: SoftmaxSetting, folder: Path, observer: Observer
 ) -> tuple[list[SoftmaxLine], list[str]]:
     """Without noise and with; and who made them."""
     observer.says(f"{workers(at.split, at.p)}, E = {at.steps}")
@@ -133,7 +133,7 @@ def _lines(
     return lines, [one.made_by for one in found]
 
 
-def _tuned(plan: SoftmaxPlan, train: Examples, test: Shards, at: Setting, seed: int) -> dict[str, Any]:
+def _tuned(plan: SoftmaxPlan, train: Examples, test: Shards, at: SoftmaxSetting, seed: int) -> dict[str, Any]:
     """ζ² at w = 0, and, without noise and with, the best rate and the test losses with it."""
     rows = rows_by_class(train.y, plan.records, seed)
     mine = shards(train, shuffled_rows(rows_alike(rows, seed) if at.split == ALIKE else rows, at.p, seed))
