@@ -195,7 +195,7 @@ def test_a_client_trains_its_generator_once_and_samples_anew_each_round() -> Non
 def test_the_generator_stays_in_memory_and_never_leaves() -> None:
     stage = Stage(bound(method(init="generator", generator="painted"), image_net()), SITES)
     stage.play(1)
-    assert set(stage.memories["a"]) == {f"{LEARNT}epoch", f"{LEARNT}some"}
+    assert set(stage.memories["a"]) == {f"{LEARNT}{part}" for part in ("epoch", "some", "weight")}
     assert all(set(reply) == {"x", "y"} for _, _, reply in stage.replies)
 
 

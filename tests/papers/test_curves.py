@@ -37,7 +37,7 @@ def test_everybody_is_scored_at_the_end_and_for_the_least_megabytes() -> None:
     # a: 80 and 90 %, mean 85, deviations ±5, spread √50 = 7.1. Within b's 1.1 MB: 50 and 70 %, spread √200 = 14.1.
     assert curves_table({"p": {"b": ONE_SEED, "a": TWO_SEEDS}}).rows == [
         ["p", "a", "2", "85.0 ± 7.1", "2.20", "1.10", "60.0 ± 14.1"],
-        ["p", "b", "1", "60.0 ± 0.0", "1.10", "1.10", "60.0 ± 0.0"],
+        ["p", "b", "1", "60.0, one seed", "1.10", "1.10", "60.0, one seed"],
     ]
 
 

@@ -40,7 +40,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": nn.Linear(2, 2)}, r"model: Linear cannot take records of shape \(1, 4, 4\): mat1"),
     ({"model": 5}, "model: pass a name, settings or a torch.nn.Module, not int"),
     ({"method": Net()}, "method: pass a name, settings or a Method or its class, not Net"),
-    ({"data": np.zeros(3)}, "data: pass a name, settings or a Federation, not ndarray"),
+    (
+        {"data": np.zeros(3)},
+        r"data: pass a name, settings or a Federation \(arrays go into Federation.from_arrays\), not ndarray",
+    ),
     ({"changes": ["rounds=3"]}, "changes: pass a mapping from dotted names to values, not list"),
     ({"changes": {5: 1}}, "The config has the key 5"),
     ({"config": 5}, "config: pass a name, a file or a mapping, not int"),
