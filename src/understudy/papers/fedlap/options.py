@@ -215,5 +215,5 @@ TABLE3 = Study(
             "simply not get far enough in three rounds.",
         ],
     ),
-    more=["At the desk radii shrink from round to round: 1.9, 1.5 and 1.3 with Max, 1.6, 1.2 and 1.0 with Min."],
+    more=["At the desk radii shrink from round to round: 1.9, 1.5 and 1.3 with Max, 1.6, 1.2 and 0.9 with Min."],
 )
