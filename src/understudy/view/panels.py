@@ -14,6 +14,7 @@ from understudy.view.named_dots import families, family_legend, mark_goal, name_
 PANEL_WIDTH, PANEL_HEIGHT, ACROSS = 4.3, 3.5, 3  # inches, and the most panels in a row
 ALONE, LOWER, A_NAME = 8.0, 2.8, 0.3  # inches: one panel's width, a panel's height in many rows, a name down the side
 LETTERS_AN_INCH = 10.5
+HEADING, HEADING_ALONE = 52, 95  # letters in a line of a panel's heading
 LETTERS_UPWARDS = 44  # along a panel's height
 LEGEND: dict[str, Any] = {"frameon": False, "labelcolor": INK}
 END_SIZE, END_WIDTH, END_HEIGHT = 8.5, 4.5, 0.2  # of labels at line ends: points; inches, with the panel; inches
@@ -44,7 +45,7 @@ def drawing_figure(drawing: Drawing) -> Figure:
     figure = empty_figure(width, height)
     places = figure.subplots(down, across, squeeze=False, sharey=drawing.same_height).ravel()
     for axes, panel in zip(places, panels, strict=False):
-        draw_panel(axes, panel)
+        draw_panel(axes, panel, HEADING if len(panels) > 1 else HEADING_ALONE)
         if drawing.legend == "in each":
             axes.legend(loc="best", fontsize=7.5, **LEGEND)
     for axes in places[len(panels) :]:
@@ -114,16 +115,15 @@ def _label_ends(axes: Axes, traces: Sequence[Trace]) -> None:
         )
 
 
-def draw_panel(axes: Axes, panel: Panel) -> None:
+def draw_panel(axes: Axes, panel: Panel, heading: int = HEADING) -> None:
+    """``heading``: letters in a line of it."""
     if panel.shaded is not None:
         axes.axvspan(*panel.shaded, color=FAINT, zorder=0)
     if panel.level is not None:
         axes.axhline(panel.level[1], color=SOFT, linestyle="--", linewidth=1.2, label=panel.level[0])
     for trace in panel.traces:
         _seeds(axes, trace, panel.sideways) if trace.style.endswith("seeds") else _line(axes, trace)
-    axes.set_title(
-        "\n".join(textwrap.wrap(panel.heading, 90 if panel.near_100 else 52)), loc="left", color=INK, fontsize=9.5
-    )
+    axes.set_title("\n".join(textwrap.wrap(panel.heading, heading)), loc="left", color=INK, fontsize=9.5)
     named, measured = (axes.set_ylabel, axes.set_xlabel) if panel.sideways else (axes.set_xlabel, axes.set_ylabel)
     named(panel.xlabel, color=INK, fontsize=9)
     letters = LETTERS_UPWARDS if not panel.sideways else 100
